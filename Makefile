@@ -1,0 +1,51 @@
+PYTHON ?= python3
+WORKERS ?= 2
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow bench docs lint clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/.base  ## compute and draw a first result into out/
+	$(BIN)/python examples/demo.py --out out
+
+test: lint  ## lint, type check and run the tests
+	$(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
+
+test-slow: .venv/.test  ## the tests marked slow
+	$(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal -m slow
+
+bench: .venv/.test  ## measure costs
+	$(BIN)/python -m benchmarks
+
+docs: .venv/.docs  ## build the documentation into docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+lint: .venv/.test  ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+clean:  ## remove everything that make creates
+	rm -rf .venv out build dist docs/_build .pytest_cache .ruff_cache .mypy_cache .hypothesis .jax_cache
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# One environment, filled on demand; a stamp for each set of extras.
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.base: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e .
+	@touch $@
+
+.venv/.test: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e ".[test,optax]"
+	@touch .venv/.base $@
+
+.venv/.docs: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) -e ".[docs]"
+	@touch .venv/.base $@
