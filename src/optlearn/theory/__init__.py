@@ -1,0 +1,1 @@
+"""Local fields, Gaussian expectations, the generic drift, order parameters, integration."""

@@ -1,0 +1,155 @@
+"""Integrate the order parameters under a schedule, to a stated tolerance.
+
+Two executors run the same drift: CasADi (the traced drift on SciPy's DOP853; nothing compiles, so a small
+closed-form model is done in a fraction of a second) and XLA (diffrax's Dopri8; for wide quadratures and
+GPUs). Both step exactly onto the schedule's edges, where the drift jumps.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+
+from optlearn.theory.checks import check_problem
+from optlearn.theory.errors import SpecificationError
+from optlearn.theory.expectation import AbstractRule, AutoRule
+from optlearn.theory.flat import FlatSystem, flat_system
+from optlearn.theory.model import LearningModel
+from optlearn.theory.order import Array, OrderParameters
+from optlearn.theory.physical import check_physical
+from optlearn.theory.precision import float64
+from optlearn.theory.rules import probe_states, rule_error
+from optlearn.theory.schedule import Schedule
+from optlearn.theory.trajectory import Trajectory
+
+Backend = Literal["auto", "casadi", "xla"]
+
+# Scalar operations in one drift up to which tracing into CasADi beats an XLA compilation (measured:
+# docs/decisions/005-two-executors.md).
+CASADI_LIMIT = 30_000
+
+
+class Executor(Protocol):
+    """Runs a flat system."""
+
+    def solve(
+        self, system: FlatSystem, settings: Mapping[str, Array], start: np.ndarray,
+        schedule: Schedule, times: np.ndarray, tolerances: tuple[float, float],
+    ) -> np.ndarray:
+        """(T, n) states at increasing ``times``; rows after a failure are NaN."""
+        ...
+
+    def outputs(
+        self, system: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Error and observables (T,) at states (T, n) under controls (T, c)."""
+        ...
+
+
+_Run = tuple[Executor, FlatSystem, tuple[float, float]]
+
+
+@float64
+def integrate(
+    model: LearningModel,
+    schedule: Schedule,
+    *,
+    start: OrderParameters,
+    parameters: Mapping[str, Array] | None = None,
+    record: int | Sequence[float] | np.ndarray = 201,
+    rule: AbstractRule | AutoRule | None = None,
+    backend: Backend = "auto",
+    rtol: float | None = None,
+    atol: float = 1e-13,
+) -> Trajectory:
+    """Order parameters of ``model`` from ``start`` under ``schedule``.
+
+    Args:
+        model: the learning model.
+        schedule: controls over training time; its grid ends at the horizon.
+        start: order parameters at α = 0 (``model.state(Q11=1, …)``).
+        parameters: values that replace the model's defaults.
+        record: training times to record, or how many equally spaced ones.
+        rule: quadrature for expectations. Default: closed forms where the model has them, else a rule
+            chosen for an accuracy of 1e-7 (``AutoRule``). Any rule can be swapped for another.
+        backend: "casadi" (compiles nothing), "xla", or "auto": by the size of the drift.
+        rtol, atol: local error tolerances of the integrator. Default rtol: 1e-12 for closed forms,
+            1e-9 where expectations are computed by quadrature.
+
+    Raises:
+        UnphysicalStateError: a state that no weights can have, with its name, value and α.
+    """
+    start, settings = check_problem(model, start, schedule, parameters)
+    times = _record_times(record, schedule.horizon)
+    initial = np.asarray(model.layout.flatten(start))
+    accuracy = rule.accuracy if isinstance(rule, AutoRule) else AutoRule.accuracy
+    probes = probe_states(model, start)
+    at_start, at_end = ({**settings, **schedule.at(a)} for a in (0.0, schedule.horizon))
+    # A rule that is accurate at the start may not be where the weights have grown: measure at the end
+    # too, and if need be choose again with the end in view.
+    for attempt in range(2):
+        system, info = flat_system(model, schedule.controls, probes, at_start, rule)
+        tolerances = (rtol or (1e-12 if system.rule is None else 1e-9), atol)
+        executor = choose_executor(system, settings, backend)
+
+        def dense(at: np.ndarray, run: _Run = (executor, system, tolerances)) -> np.ndarray:
+            executor, system, tolerances = run
+            order = np.argsort(at, kind="stable")
+            states = np.empty((len(at), model.layout.size))
+            states[order] = executor.solve(
+                system, settings, initial, schedule, at[order], tolerances
+            )
+            return states
+
+        states = dense(times)
+        if "rule_error" not in info or not np.all(np.isfinite(states[-1])):
+            break
+        chosen = system.rule or system.error_rule
+        assert chosen is not None
+        info["rule_error"] = max(
+            info["rule_error"], rule_error(model, states[-1:], at_end, chosen)
+        )
+        if info["rule_error"] <= accuracy or attempt == 1:
+            break
+        probes = np.concatenate([probes, states[-1:]])
+    check_physical(model, states, times)
+    at_times = schedule.at(times)
+    u = np.stack([at_times[c] for c in schedule.controls], axis=1) if schedule.controls else (
+        np.zeros((len(times), 0))
+    )
+    values = {name: states[:, i] for i, name in enumerate(model.layout.names)}
+    values |= executor.outputs(system, settings, states, u)
+    info |= {"backend": type(executor).__name__, "rtol": tolerances[0], "atol": atol}
+    return Trajectory(times, values, model.layout.names, info, dense)
+
+
+def choose_executor(
+    system: FlatSystem, settings: Mapping[str, Array], backend: Backend = "auto"
+) -> Executor:
+    """CasADi for small drifts, XLA for large ones or where an operation has no CasADi form."""
+    from optlearn.theory.on_casadi import OnCasadi, drift_size
+
+    if backend == "auto":
+        backend = "casadi" if drift_size(system, settings) <= CASADI_LIMIT else "xla"
+    if backend == "casadi":
+        return OnCasadi()
+    if backend == "xla":
+        from optlearn.theory.on_xla import OnXla
+
+        return OnXla()
+    raise SpecificationError(f"backend={backend!r}: one of 'auto', 'casadi', 'xla'")
+
+
+def _record_times(record: int | Sequence[float] | np.ndarray, horizon: float) -> np.ndarray:
+    if isinstance(record, int | np.integer):
+        if record < 2:
+            raise SpecificationError(f"record={record!r}: at least 2 training times")
+        return np.linspace(0.0, horizon, int(record))
+    times = np.asarray(record, dtype=float)
+    if times.ndim != 1 or not len(times) or np.any(np.diff(times) <= 0):
+        raise SpecificationError(f"record={record!r}: increasing training times")
+    if times[0] < 0 or times[-1] > horizon * (1 + 1e-12):
+        raise SpecificationError(
+            f"record={record!r}: training times from 0 to the horizon {horizon:g}"
+        )
+    return np.minimum(times, horizon)

@@ -1,0 +1,104 @@
+"""Run a flat system under XLA with diffrax's Dopri8."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn.theory.flat import FlatSystem, as_jax, control_tables
+from optlearn.theory.order import Array
+from optlearn.theory.schedule import Schedule
+
+# Compiled programs by structure: a changed number reuses them.
+_CACHE: dict[Any, Any] = {}
+
+
+class OnXla:
+    """Executor that compiles once for each structure; runs on any JAX device."""
+
+    def solve(
+        self,
+        system: FlatSystem,
+        settings: Mapping[str, Array],
+        start: np.ndarray,
+        schedule: Schedule,
+        times: np.ndarray,
+        tolerances: tuple[float, float],
+    ) -> np.ndarray:
+        """(T, n) states at increasing ``times``; rows after a failure are NaN."""
+        merged = schedule.merged()
+        shares, vectors, _ = control_tables(merged, system.controls)
+        key = ("solve", system.key)
+        if key not in _CACHE:
+            _CACHE[key] = jax.jit(_solver(system))
+        states = _CACHE[key](
+            as_jax((system.model, dict(settings))),
+            jnp.asarray(start),
+            jnp.asarray(merged.grid),
+            jnp.asarray(vectors),
+            jnp.asarray(shares),
+            jnp.asarray(times),
+            jnp.asarray(tolerances),
+        )
+        return np.asarray(states)
+
+    def outputs(
+        self, system: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Error and observables (T,) at states (T, n) under controls (T, c)."""
+        key = ("outputs", system.key)
+        if key not in _CACHE:
+            # One state at a time: a wide quadrature times all states would not fit in memory.
+            _CACHE[key] = jax.jit(
+                lambda constants, x, v: jax.lax.map(
+                    lambda pair: system.outputs(constants[0], constants[1], *pair), (x, v)
+                )
+            )
+        found = _CACHE[key](
+            as_jax((system.model, dict(settings))), jnp.asarray(states), jnp.asarray(u)
+        )
+        return {name: np.asarray(course) for name, course in found.items()}
+
+
+def _solver(system: FlatSystem) -> Any:
+    def solve(
+        constants: Any,
+        start: Array,
+        grid: Array,
+        vectors: Array,
+        shares: Array,
+        times: Array,
+        tolerances: Array,
+    ) -> Array:
+        model, settings = constants
+
+        def rhs(alpha: Array, x: Array, _args: None) -> Array:
+            interval = jnp.clip(
+                jnp.searchsorted(grid, alpha, side="right") - 1, 0, vectors.shape[0] - 1
+            )
+            return system.mixed_drift(model, settings, x, vectors[interval], shares[interval])
+
+        controller: Any = diffrax.PIDController(rtol=tolerances[0], atol=tolerances[1])
+        if grid.shape[0] > 2:
+            controller = diffrax.ClipStepSizeController(controller, jump_ts=grid[1:-1])
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(rhs),
+            diffrax.Dopri8(),
+            t0=grid[0],
+            t1=grid[-1],
+            dt0=None,
+            y0=start,
+            saveat=diffrax.SaveAt(ts=times),
+            stepsize_controller=controller,
+            max_steps=200_000,
+            throw=False,
+        )
+        failed = solution.result != diffrax.RESULTS.successful
+        # diffrax leaves inf in rows that it did not reach.
+        states = jnp.where(jnp.isfinite(solution.ys), solution.ys, jnp.nan)
+        return jnp.where(failed & jnp.isnan(states), jnp.nan, states)
+
+    return solve

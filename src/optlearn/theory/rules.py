@@ -1,0 +1,148 @@
+"""Choose a quadrature rule for a model, and measure how accurate it is there."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn.theory.drift import Coordinates, coordinates, generic_drift
+from optlearn.theory.errors import AccuracyWarning
+from optlearn.theory.expectation import (
+    MOST_LOG2_POINTS,
+    AbstractRule,
+    AutoRule,
+    GaussHermite,
+    QuasiMonteCarlo,
+)
+from optlearn.theory.model import LearningModel
+from optlearn.theory.order import Array, OrderParameters, Settings
+from optlearn.theory.reads import fields_read
+
+LADDER = (6, 10, 16, 24, 36, 54)
+
+_CACHE: dict[Any, Any] = {}
+
+
+def choose_rule(
+    model: LearningModel, states: np.ndarray, u: Settings, wanted: AutoRule
+) -> tuple[AbstractRule, float]:
+    """The coarsest rule that meets ``wanted.accuracy`` at flat states (S, n), and its measured error.
+
+    The error is the largest change of the drift, relative to its size (at least 1), when the rule is
+    refined. Warns when no rule within ``wanted.points`` is accurate enough.
+    """
+    best: tuple[float, AbstractRule] | None = None
+    previous: tuple[AbstractRule, np.ndarray] | None = None
+    for rule in _candidates(model, u, states, wanted):
+        drifts = _drifts(model, u, states, rule)
+        if previous is not None and type(previous[0]) is type(rule):
+            error = _difference(previous[1], drifts)
+            if best is None or error < best[0]:
+                best = (error, previous[0])
+            if error <= wanted.accuracy:
+                return previous[0], error
+        previous = (rule, drifts)
+    assert best is not None  # two quasi-Monte Carlo rules are always tried
+    warnings.warn(
+        f"expectations of {type(model).__name__} are accurate to {best[0]:.1e} only "
+        f"({best[1]}); {wanted.accuracy:.1e} was asked for. Allow more points "
+        f"(AutoRule(points=…)), or declare where the loss jumps (breaks).",
+        AccuracyWarning,
+        stacklevel=3,
+    )
+    return best[1], best[0]
+
+
+def rule_error(
+    model: LearningModel, states: np.ndarray, u: Settings, rule: AbstractRule
+) -> float:
+    """How much the drift at flat states (S, n) changes when ``rule`` is refined once."""
+    finer: AbstractRule
+    if isinstance(rule, GaussHermite):
+        above = [n for n in LADDER if n > rule.nodes]
+        nodes = above[0] if above else rule.nodes + rule.nodes // 3
+        finer = GaussHermite(nodes, rule.noise_nodes)
+    else:
+        assert isinstance(rule, QuasiMonteCarlo)
+        finer = QuasiMonteCarlo(rule.log2_points, rule.seed + 1)
+    return _difference(_drifts(model, u, states, rule), _drifts(model, u, states, finer))
+
+
+def _candidates(
+    model: LearningModel, u: Settings, states: np.ndarray, wanted: AutoRule
+) -> Iterator[AbstractRule]:
+    where = coordinates(model, fields_read(model), tuple(range(model.slots)))
+    noise_nodes = None
+    if where.noise:
+        # A square loss holds the label noise squared: three nodes integrate it exactly.
+        few, many = (_drifts(model, u, states, GaussHermite(4, n)) for n in (3, 9))
+        noise_nodes = 3 if _difference(few, many) < wanted.accuracy / 100 else None
+    for nodes in LADDER:
+        rule = GaussHermite(nodes, noise_nodes)
+        if _size(rule, where) <= wanted.points:
+            yield rule
+    log2 = min(max(8, int(np.log2(wanted.points))), MOST_LOG2_POINTS)
+    yield QuasiMonteCarlo(log2)
+    yield QuasiMonteCarlo(log2, seed=1)
+
+
+def _size(rule: GaussHermite, where: Coordinates) -> float:
+    size = 1.0
+    for smooth, cut in zip(where.smooth, where.cuts, strict=True):
+        nodes = (rule.noise_nodes or rule.nodes) if smooth else rule.nodes
+        size *= nodes if cut is None else 2 * nodes
+    return size
+
+
+def _drifts(
+    model: LearningModel, u: Settings, states: np.ndarray, rule: AbstractRule
+) -> np.ndarray:
+    leaves, structure = jax.tree.flatten((model, dict(u)))
+    key = (structure, tuple(np.shape(leaf) for leaf in leaves), states.shape, rule)
+    if key not in _CACHE:
+
+        def drifts(model: LearningModel, u: Mapping[str, Array], states: Array) -> Array:
+            def one(flat: Array) -> Array:
+                return model.layout.flatten(
+                    generic_drift(model, model.layout.unflatten(flat), u, rule)
+                )
+
+            return jax.lax.map(one, states)
+
+        _CACHE[key] = jax.jit(drifts)
+    model, u = jax.tree.map(jnp.asarray, (model, dict(u)))
+    return np.asarray(_CACHE[key](model, u, jnp.asarray(states)))
+
+
+def _difference(first: np.ndarray, second: np.ndarray) -> float:
+    scale = np.maximum(1.0, np.abs(second).max(axis=1, keepdims=True))
+    return float(np.max(np.abs(first - second) / scale))
+
+
+def probe_states(model: LearningModel, start: OrderParameters) -> np.ndarray:
+    """(2, n) the start, and a state in which students have grown towards teachers and centroids."""
+    grown = _grown(model, start)
+    return np.stack([np.asarray(model.layout.flatten(x)) for x in (start, grown)])
+
+
+def _grown(model: LearningModel, start: OrderParameters) -> OrderParameters:
+    K, M = model.students, model.overlaps.T.shape[0]
+    T, S, Omega = (np.asarray(p) for p in jax.tree.leaves(model.overlaps))
+    constants = np.block([[T, S], [S.T, Omega]])
+    count = constants.shape[0]
+    lean = 0.5 * np.eye(K, count) + 0.1 if count else np.zeros((K, 0))
+    if count:
+        # Unit squared norm along the constants at most, whatever their own scale is.
+        norms = np.einsum("ki,ij,kj->k", lean, constants, lean)
+        lean = lean / np.sqrt(np.maximum(norms, 1.0))[:, None]
+    along = lean @ constants
+    return OrderParameters(
+        Q=along @ lean.T + 0.25 * np.eye(K),
+        M=along[:, :M],
+        R=along[:, M:],
+        v=np.asarray(start.v) + 0.3,
+        extras={name: np.asarray(value) for name, value in start.extras.items()},
+    )
