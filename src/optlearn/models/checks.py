@@ -47,7 +47,7 @@ class Arguments:
         open_below: bool = False,
     ) -> float:
         """A finite number from ``lowest`` to ``highest`` (above ``lowest`` if ``open_below``)."""
-        allowed = _range(lowest, highest, open_below)
+        allowed = f"must be {_range(lowest, highest, open_below)}"
         number = self._floats(name, value, allowed)
         if number.ndim:
             self.fail(name, value, allowed)
@@ -64,7 +64,7 @@ class Arguments:
     ) -> np.ndarray:
         """An array of finite numbers of the given shape; a single number is repeated."""
         sizes = " by ".join(map(str, shape))
-        allowed = f"must be {sizes} numbers, each {_range(lowest, highest, False)[8:]}"
+        allowed = f"must be {sizes} numbers, each {_range(lowest, highest, False)}"
         numbers = self._floats(name, value, allowed)
         if numbers.ndim == 0:
             numbers = np.full(shape, float(numbers))
@@ -133,16 +133,16 @@ class Arguments:
     ) -> None:
         above = numbers > lowest if open_below else numbers >= lowest
         if not (np.all(above) and np.all(numbers <= highest)):
-            self.fail(name, value, _range(lowest, highest, open_below))
+            self.fail(name, value, f"must be {_range(lowest, highest, open_below)}")
 
 
 def _range(lowest: float, highest: float, open_below: bool) -> str:
     if np.isinf(lowest) and np.isinf(highest):
-        return "must be a finite number"
+        return "a finite number"
     if np.isinf(highest):
-        return f"must be {'above' if open_below else 'at least'} {lowest:g}"
+        return f"{'above' if open_below else 'at least'} {lowest:g}"
     if np.isinf(lowest):
-        return f"must be at most {highest:g}"
+        return f"at most {highest:g}"
     if open_below:
-        return f"must be above {lowest:g} and at most {highest:g}"
-    return f"must be from {lowest:g} to {highest:g}"
+        return f"above {lowest:g} and at most {highest:g}"
+    return f"from {lowest:g} to {highest:g}"

@@ -1,13 +1,12 @@
 """Checks before any computation: a slip in a specification gets a sentence, not a NaN."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import jax
 import numpy as np
 
-from optlearn.theory.casadi_trace import UnsupportedPrimitive, trace
-from optlearn.theory.errors import SpecificationError, UnphysicalStateError
+from optlearn.theory.casadi_trace import evaluate
+from optlearn.theory.errors import SpecificationError
 from optlearn.theory.fields import Fields
 from optlearn.theory.model import LearningModel
 from optlearn.theory.order import Array, OrderParameters
@@ -21,17 +20,23 @@ def check_problem(
     schedule: Schedule,
     parameters: Mapping[str, Array] | None = None,
 ) -> tuple[OrderParameters, dict[str, Array]]:
-    """The start and the settings as float64 NumPy arrays, after every check that needs no integration."""
+    """Start and settings as float64 NumPy arrays, after every check that needs no integration."""
     if not isinstance(model, LearningModel):
         raise SpecificationError(f"model must be a LearningModel, got {type(model).__name__}")
     start = check_start(model, start)
-    settings = model.settings(parameters)
+    settings = model.settings({**schedule.parameters, **(parameters or {})})
     unknown = [name for name in schedule.controls if name not in settings]
     if unknown:
         raise SpecificationError(
-            f"the schedule holds {', '.join(map(repr, unknown))}, which {type(model).__name__} does "
-            f"not have; its parameters are {', '.join(sorted(settings))}"
+            f"the schedule holds {', '.join(map(repr, unknown))}, which {type(model).__name__} "
+            f"does not have; its parameters are {', '.join(sorted(settings))}"
         )
+    for name in schedule.controls:
+        if np.ndim(settings[name]):
+            raise SpecificationError(
+                f"the schedule holds {name!r}, of shape {np.shape(settings[name])} in the model: "
+                "it is not one number, and only numbers can be scheduled"
+            )
     for name, value in settings.items():
         if not np.all(np.isfinite(value)):
             raise SpecificationError(f"parameter {name!r} is {value}: it must be finite")
@@ -59,22 +64,19 @@ def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters
     start = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float), start)
     if not np.allclose(start.Q, start.Q.T, rtol=0, atol=1e-12):
         raise SpecificationError(f"start: Q must be symmetric, got {start.Q.tolist()}")
+    for entry in model.layout.all_entries():
+        name = model.layout.name_of(*entry)
+        if name in model.untracked and start[name] != 0:
+            raise SpecificationError(
+                f"start: {name} is {start[name]:.6g}, but {type(model).__name__} does not track "
+                "it: it is always 0"
+            )
     flat = np.asarray(model.layout.flatten(start))[None]
     check_physical(model, flat, np.zeros(1), where="at the start")
     return start
 
 
-def evaluate(function: Callable[..., Any], *args: Any) -> Any:
-    """``function`` of NumPy trees, without compiling anything where that is possible."""
-    try:
-        return trace(function, *args).expressions(*args)
-    except UnsupportedPrimitive:
-        return jax.tree.map(np.asarray, function(*args))
-
-
-def _extreme_settings(
-    schedule: Schedule, settings: Mapping[str, Array]
-) -> list[dict[str, Array]]:
+def _extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[dict[str, Array]]:
     """Settings where some control is lowest or highest: where a bound would be broken first."""
     chosen = {0}
     for name in schedule.controls:
@@ -93,7 +95,7 @@ def _check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
     for phase, latents_of in (("latents", model.latents), ("test_latents", model.test_latents)):
         latents = evaluate(lambda u, f=latents_of: f(u), dict(u))
         p = np.asarray(latents.probabilities, dtype=float)
-        if np.any(p < -1e-12) or abs(p.sum() - 1) > 1e-9:
+        if not (np.all(p >= -1e-12) and abs(p.sum() - 1) <= 1e-9):  # so that NaN fails
             raise SpecificationError(
                 f"{name}.{phase}: probabilities {p.tolist()} must be at least 0 and add up to 1 "
                 f"(sum {p.sum():.9g})"
@@ -130,9 +132,6 @@ def _check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Ar
         value = float(evaluate(lambda *a, f=function: f(*a), fields, start, latent, dict(u)))
         if not np.isfinite(value):
             raise SpecificationError(
-                f"{name}.{kind} is {value} for student fields {student.tolist()} and teacher fields "
-                f"{teacher.tolist()}; it must be finite"
+                f"{name}.{kind} is {value} for student fields {student.tolist()} and teacher "
+                f"fields {teacher.tolist()}; it must be finite"
             )
-
-
-__all__ = ["UnphysicalStateError", "check_problem", "check_start", "evaluate"]

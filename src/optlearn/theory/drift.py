@@ -1,12 +1,13 @@
 """The drift of the order parameters for any loss, by quadrature over the local fields.
 
-Given the latents, slot l has fields with mean m_l (its centroid's row of the Gram matrix G) and covariance
-σ_l² G, independent of the other slots. With F the Cholesky columns of the fields that the loss reads,
-fields = m_l + σ_l F ξ_l, so
+Given the latents, slot l has fields with mean m_l (its centroid's row of the Gram matrix G) and
+covariance σ_l² G, independent of the other slots. With F the Cholesky columns of the fields that
+the loss reads, fields = m_l + σ_l F ξ_l, so
 
     E[field D₂ᵀ] = m_l E[D₂]ᵀ + σ_l F E[ξ_l D₂ᵀ]
 
-holds for every field, read or not, centroids' fields ρ included: only read fields are integrated over.
+holds for every field, read or not, centroids' fields ρ included: only read fields are integrated
+over.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ DEFAULT_NODES = {0: 1, 1: 64, 2: 40, 3: 28, 4: 16, 5: 10}
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Which standard normal drives which field: slot by slot the fields read, then the label noise."""
+    """Which standard normal drives which field: by slot the fields read, then the label noise."""
 
     pivots: tuple[tuple[int, ...], ...]
     noise: bool
@@ -48,16 +49,15 @@ class Coordinates:
 
 
 def coordinates(model: LearningModel, reads: Reads, slots: tuple[int, ...]) -> Coordinates:
-    """Coordinates of ``slots`` (others have no pivots); fields that jump come first in their slot."""
+    """Coordinates of ``slots`` (others have no pivots); fields that jump come first in a slot."""
     K = model.students
-    thresholds = {
-        (b.slot, b.node + (K if b.kind == "teacher" else 0)): b.at for b in model.breaks
-    }
+    thresholds = {(b.slot, b.node + (K if b.kind == "teacher" else 0)): b.at for b in model.breaks}
     pivots, cuts = [], []
     for slot in range(model.slots):
         read = np.concatenate([reads.student[slot], reads.teacher[slot]])
         entries = [int(i) for i in np.flatnonzero(read)] if slot in slots else []
-        entries.sort(key=lambda i, slot=slot: (slot, i) not in thresholds)
+        jumping = {i for i in entries if (slot, i) in thresholds}
+        entries = [*(i for i in entries if i in jumping), *(i for i in entries if i not in jumping)]
         pivots.append(tuple(entries))
         cuts += [thresholds.get((slot, i)) for i in entries]
     return Coordinates(tuple(pivots), reads.noise, (*cuts, *([None] * reads.noise)))
@@ -237,7 +237,9 @@ def _cross_view(
     means, sigmas = sampler.slot_moments(latent)
     where = sampler.where
     owner = np.repeat(np.arange(model.slots), [len(p) for p in where.pivots])
-    redrawn = np.concatenate([np.isin(owner, model.redrawn), np.zeros(int(where.noise), dtype=bool)])
+    redrawn = np.concatenate(
+        [np.isin(owner, model.redrawn), np.zeros(int(where.noise), dtype=bool)]
+    )
     dimension, doubled = len(where.smooth), int(redrawn.sum())
     # The second view's redrawn coordinates are appended; breaks are cut in the first view only.
     first = np.arange(dimension)

@@ -2,15 +2,15 @@
 
 
 class SpecificationError(ValueError):
-    """A model, start or schedule contradicts itself: the message names the argument and its value."""
+    """A model, start or schedule contradicts itself; the message names argument and value."""
 
 
 class UnphysicalStateError(ValueError):
     """No set of weight vectors has these order parameters.
 
-    A squared norm ``Q_kk`` is negative, a Gram matrix is not positive semidefinite (``M² > Q T``), or a
-    number is not finite. At the start it is a slip in the numbers; along a trajectory it usually means
-    that a learning rate is too large for the dynamics to stay bounded.
+    A squared norm ``Q_kk`` is negative, a Gram matrix is not positive semidefinite (``M² > Q T``),
+    or a number is not finite. At the start it is a slip in the numbers; along a trajectory it
+    usually means that a learning rate is too large for the dynamics to stay bounded.
     """
 
 

@@ -1,7 +1,7 @@
 """A model as plain functions of vectors: what integrators, solvers and executors work with.
 
-Everything that may change between two calls (states, controls, parameters, overlaps) is an argument, so
-a compiled or traced function is made once for each structure and serves all values.
+Everything that may change between two calls (states, controls, parameters, overlaps) is an
+argument, so a compiled or traced function is made once for each structure and serves all values.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -84,8 +84,8 @@ def flat_system(
 ) -> tuple[FlatSystem, dict[str, Any]]:
     """The flat system of a model, and what is known of the accuracy of its expectations.
 
-    Without a ``rule``, closed forms are used where the model has them, and elsewhere a rule with the
-    accuracy of ``AutoRule()`` at the given flat ``states`` (S, n).
+    Without a ``rule``, closed forms are used where the model has them, and elsewhere a rule with
+    the accuracy of ``AutoRule()`` at the given flat ``states`` (S, n).
     """
     if isinstance(rule, AbstractRule):
         return FlatSystem(model, controls, rule, rule), {"rule": repr(rule)}

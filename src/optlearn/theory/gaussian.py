@@ -6,8 +6,8 @@ import numpy as np
 from optlearn.theory.order import Array, OrderParameters, Overlaps
 
 # Added under every square root. The derivative of a Cholesky factor is infinite at a singular Gram
-# matrix (zero weights, perfect alignment); with this, expectations and their gradients are finite and
-# off by about this much (round-off adds about 1e-9 to gradients).
+# matrix (zero weights, perfect alignment); with this, expectations and their gradients are finite
+# and off by about this much (round-off adds about 1e-9 to gradients).
 JITTER = 1e-13
 
 
@@ -26,8 +26,9 @@ def gram_matrix(x: OrderParameters, overlaps: Overlaps) -> Array:
 def partial_cholesky(gram: Array, pivots: tuple[int, ...], jitter: float = JITTER) -> Array:
     """(n, r) factor F such that the Gaussian vector is F ξ plus a part independent of its pivots.
 
-    The first pivot entry depends on ξ₀ alone, the second on ξ₀ and ξ₁, and so on. With all n entries as
-    pivots, F Fᵀ is the Gram matrix. ``jitter=0`` gives exact zeros for zero vectors, without gradients.
+    The first pivot entry depends on ξ₀ alone, the second on ξ₀ and ξ₁, and so on. With all n
+    entries as pivots, F Fᵀ is the Gram matrix. ``jitter=0`` gives exact zeros for zero vectors,
+    without gradients.
     """
     factor = jnp.zeros((gram.shape[0], 0), gram.dtype)
     for pivot in pivots:
@@ -42,7 +43,8 @@ def partial_cholesky(gram: Array, pivots: tuple[int, ...], jitter: float = JITTE
         else:
             inverse = 1 / jnp.sqrt(square)
         column = column * inverse
-        # The pivot's own entry keeps the jitter; later columns must not reach back to earlier pivots.
+        # The pivot's own entry keeps the jitter; later columns must not reach back to earlier
+        # pivots.
         column = column.at[pivot].set(square * inverse)
         done = np.array(pivots[: factor.shape[1]], dtype=int)
         column = column.at[done].set(0.0)

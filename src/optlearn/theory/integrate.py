@@ -1,8 +1,8 @@
 """Integrate the order parameters under a schedule, to a stated tolerance.
 
-Two executors run the same drift: CasADi (the traced drift on SciPy's DOP853; nothing compiles, so a small
-closed-form model is done in a fraction of a second) and XLA (diffrax's Dopri8; for wide quadratures and
-GPUs). Both step exactly onto the schedule's edges, where the drift jumps.
+Two executors run the same drift: CasADi (the traced drift on SciPy's DOP853; nothing compiles, so a
+small closed-form model is done in a fraction of a second) and XLA (diffrax's Dopri8; for wide
+quadratures and GPUs). Both step exactly onto the schedule's edges, where the drift jumps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +33,13 @@ class Executor(Protocol):
     """Runs a flat system."""
 
     def solve(
-        self, system: FlatSystem, settings: Mapping[str, Array], start: np.ndarray,
-        schedule: Schedule, times: np.ndarray, tolerances: tuple[float, float],
+        self,
+        system: FlatSystem,
+        settings: Mapping[str, Array],
+        start: np.ndarray,
+        schedule: Schedule,
+        times: np.ndarray,
+        tolerances: tuple[float, float],
     ) -> np.ndarray:
         """(T, n) states at increasing ``times``; rows after a failure are NaN."""
         ...
@@ -70,11 +75,11 @@ def integrate(
         start: order parameters at α = 0 (``model.state(Q11=1, …)``).
         parameters: values that replace the model's defaults.
         record: training times to record, or how many equally spaced ones.
-        rule: quadrature for expectations. Default: closed forms where the model has them, else a rule
-            chosen for an accuracy of 1e-7 (``AutoRule``). Any rule can be swapped for another.
+        rule: quadrature for expectations. Default: closed forms where the model has them, else a
+            rule chosen for an accuracy of 1e-7 (``AutoRule``). Any rule can be swapped for another.
         backend: "casadi" (compiles nothing), "xla", or "auto": by the size of the drift.
         rtol, atol: local error tolerances of the integrator. Default rtol: 1e-12 for closed forms,
-            1e-9 where expectations are computed by quadrature.
+            a tenth of the rule's accuracy where expectations are computed by quadrature.
 
     Raises:
         UnphysicalStateError: a state that no weights can have, with its name, value and α.
@@ -85,11 +90,11 @@ def integrate(
     accuracy = rule.accuracy if isinstance(rule, AutoRule) else AutoRule.accuracy
     probes = probe_states(model, start)
     at_start, at_end = ({**settings, **schedule.at(a)} for a in (0.0, schedule.horizon))
-    # A rule that is accurate at the start may not be where the weights have grown: measure at the end
-    # too, and if need be choose again with the end in view.
+    # A rule that is accurate at the start may not be where the weights have grown: measure at the
+    # end too, and if need be choose again with the end in view.
     for attempt in range(2):
         system, info = flat_system(model, schedule.controls, probes, at_start, rule)
-        tolerances = (rtol or (1e-12 if system.rule is None else 1e-9), atol)
+        tolerances = (rtol or (1e-12 if system.rule is None else accuracy / 10), atol)
         executor = choose_executor(system, settings, backend)
 
         def dense(at: np.ndarray, run: _Run = (executor, system, tolerances)) -> np.ndarray:
@@ -106,16 +111,16 @@ def integrate(
             break
         chosen = system.rule or system.error_rule
         assert chosen is not None
-        info["rule_error"] = max(
-            info["rule_error"], rule_error(model, states[-1:], at_end, chosen)
-        )
+        info["rule_error"] = max(info["rule_error"], rule_error(model, states[-1:], at_end, chosen))
         if info["rule_error"] <= accuracy or attempt == 1:
             break
         probes = np.concatenate([probes, states[-1:]])
     check_physical(model, states, times)
     at_times = schedule.at(times)
-    u = np.stack([at_times[c] for c in schedule.controls], axis=1) if schedule.controls else (
-        np.zeros((len(times), 0))
+    u = (
+        np.stack([at_times[c] for c in schedule.controls], axis=1)
+        if schedule.controls
+        else (np.zeros((len(times), 0)))
     )
     values = {name: states[:, i] for i, name in enumerate(model.layout.names)}
     values |= executor.outputs(system, settings, states, u)
@@ -146,10 +151,11 @@ def _record_times(record: int | Sequence[float] | np.ndarray, horizon: float) ->
             raise SpecificationError(f"record={record!r}: at least 2 training times")
         return np.linspace(0.0, horizon, int(record))
     times = np.asarray(record, dtype=float)
-    if times.ndim != 1 or not len(times) or np.any(np.diff(times) <= 0):
+    increasing = times.ndim == 1 and len(times) > 0 and bool(np.all(np.diff(times) > 0))
+    if not (increasing and np.all(np.isfinite(times))):
         raise SpecificationError(f"record={record!r}: increasing training times")
     if times[0] < 0 or times[-1] > horizon * (1 + 1e-12):
         raise SpecificationError(
             f"record={record!r}: training times from 0 to the horizon {horizon:g}"
         )
-    return np.minimum(times, horizon)
+    return np.asarray(np.minimum(times, horizon))

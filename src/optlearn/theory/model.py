@@ -54,11 +54,11 @@ class LearningModel(eqx.Module):
         heads: H, trained readout heads (0: the readout is not trained).
         extras: names of further trained scalars, which enter ``bulk``.
         untracked: entries of Q, M, R (by name) that stay zero and matter to nothing.
-        redrawn: slots that are drawn anew for each of the ``batch`` views of one sample. Empty: a batch
-            is made of ``batch`` fresh samples.
+        redrawn: slots that are drawn anew for each of the ``batch`` views of one sample. Empty: a
+            batch is made of ``batch`` fresh samples.
         breaks: where the loss jumps or bends.
-        finite_size: whether extras also learn from what is of order 1/N beside ``bulk``: the centroids'
-            part of ``xᵀx/N`` and the loss itself; N is then the parameter ``N``.
+        finite_size: whether extras also learn from what is of order 1/N beside ``bulk``: the
+            centroids' part of ``xᵀx/N`` and the loss itself; N is then the parameter ``N``.
     """
 
     students: int = eqx.field(static=True, kw_only=True)
@@ -80,7 +80,9 @@ class LearningModel(eqx.Module):
         known = ["learning_rate", *(f"{extra}_rate" for extra in self.extras)]
         for name in [*known, "N"] if self.finite_size else known:
             if name not in self.parameters:
-                raise SpecificationError(f"parameters must hold {name!r}; got {list(self.parameters)}")
+                raise SpecificationError(
+                    f"parameters must hold {name!r}; got {list(self.parameters)}"
+                )
 
     # --- what a model says of itself -------------------------------------------------------------
 
@@ -89,7 +91,7 @@ class LearningModel(eqx.Module):
         """Loss of one sample, a scalar. SGD follows its gradient."""
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """What the generalisation error averages; the loss without label noise unless overridden."""
+        """What the generalisation error averages; by default the loss without label noise."""
         clean = Fields(fields.student, fields.teacher, jnp.zeros_like(fields.noise))
         return self.loss(clean, x, latent, u)
 
@@ -108,9 +110,9 @@ class LearningModel(eqx.Module):
         return jnp.ones(self.slots)
 
     def bulk(self, gram: Array, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """Extensive part of the loss, per input dimension: it reads ``gram = xᵀx/N`` (L, L) and extras.
+        """Extensive part of the loss, per input dimension.
 
-        The whole loss of a sample is ``N · bulk + loss``. Only extras learn from it.
+        It reads ``gram = xᵀx/N`` (L, L) and extras. The whole loss of a sample is ``N · bulk + loss``. Only extras learn from it.
         """
         del gram, x, latent, u
         return jnp.zeros(())
@@ -191,7 +193,19 @@ class LearningModel(eqx.Module):
                 f"{type(self).__name__} has no parameter {', '.join(map(repr, unknown))}; "
                 f"it has {', '.join(sorted(self.parameters))}"
             )
-        return {**self.parameters, **_as_floats(overrides)}
+        return {**self.parameters, **self._fitted(_as_floats(overrides))}
+
+    def _fitted(self, overrides: dict[str, Array]) -> dict[str, Array]:
+        """Overrides with the shapes of the defaults; a number fills an array."""
+        fitted = {}
+        for name, value in overrides.items():
+            have, need = np.shape(value), np.shape(self.parameters[name])
+            if have not in ((), need):
+                raise SpecificationError(
+                    f"parameter {name!r} has shape {have}; {type(self).__name__} needs {need}"
+                )
+            fitted[name] = value if have == need else value * np.ones(need)
+        return fitted
 
     def assignment(self, latent: Latent) -> Array:
         """(L, C) weights of the centroids in the mean of each slot: one-hot rows, or zero rows."""
@@ -216,10 +230,12 @@ def _as_floats(parameters: Mapping[str, Any]) -> dict[str, Array]:
 
 def _check_sizes(model: LearningModel) -> None:
     name = type(model).__name__
-    for size in ("students", "slots"):
+    for size, lowest in (("students", 1), ("slots", 1), ("heads", 0)):
         value = getattr(model, size)
-        if not isinstance(value, int) or value < 1:
-            raise SpecificationError(f"{name}({size}={value!r}): a whole number of at least 1")
+        if not isinstance(value, int | np.integer) or value < lowest:
+            raise SpecificationError(
+                f"{name}({size}={value!r}): a whole number of at least {lowest}"
+            )
     if model.clusters and len(model.clusters) != model.slots:
         raise SpecificationError(
             f"{name}(clusters={model.clusters!r}): one count for each of the {model.slots} slots"
@@ -245,3 +261,20 @@ def _check_sizes(model: LearningModel) -> None:
             raise SpecificationError(f"{place}: kind is 'student' or 'teacher'")
         if not (0 <= place.slot < model.slots and 0 <= place.node < limits[place.kind]):
             raise SpecificationError(f"{name}: {place} names a field that the model does not have")
+    fields = [(place.kind, place.slot, place.node) for place in model.breaks]
+    if len(set(fields)) < len(fields):
+        raise SpecificationError(f"{name}(breaks={model.breaks!r}): at most one break a field")
+    _check_names(model)
+
+
+def _check_names(model: LearningModel) -> None:
+    name, layout = type(model).__name__, model.layout
+    entries = [layout.name_of(*entry) for entry in layout.all_entries()]
+    for extra in model.extras:
+        if extra in entries:
+            raise SpecificationError(f"{name}(extras={model.extras!r}): {extra!r} is taken")
+    for untracked in sorted(model.untracked):
+        if untracked not in entries:
+            raise SpecificationError(
+                f"{name}: untracked {untracked!r} is none of {', '.join(entries)}"
+            )

@@ -11,6 +11,10 @@ from optlearn.theory.flat import FlatSystem, control_tables
 from optlearn.theory.order import Array
 from optlearn.theory.schedule import Schedule
 
+# Steps in one interval of constant control after which it is given up (about 20 s): dynamics so
+# fast beside the horizon are those of an absurd learning rate. Ordinary runs take 20 to 500.
+MAX_STEPS = 50_000
+
 # Traced functions by structure: a changed number reuses them.
 _CACHE: dict[Any, Any] = {}
 
@@ -35,13 +39,14 @@ class OnCasadi:
         )
         constants = pack((system.model, dict(settings)))
         states = np.full((len(times), len(start)), np.nan)
-        state = start.copy()
-        states[times <= 0.0] = state
+        state: np.ndarray | None = start.copy()
+        states[times <= 0.0] = start
         for i in range(merged.intervals):
             left, right = merged.grid[i], merged.grid[i + 1]
             inside = (times > left) & (times <= right)
             rhs = _right_hand_side(function, constants, vectors[i].ravel(), shares[i])
-            found, state = _piece(rhs, left, right, state, times[inside], tolerances)
+            with np.errstate(over="ignore", invalid="ignore"):  # a state that is not finite is seen
+                found, state = _piece(rhs, left, right, state, times[inside], tolerances)
             states[inside] = found
             if state is None:
                 break
@@ -124,8 +129,8 @@ def _right_hand_side(
     buffer, evaluate = function.buffer()
     held = [constants, state, np.ascontiguousarray(u), np.ascontiguousarray(shares)]
     for i, argument in enumerate(held):
-        buffer.set_arg(i, memoryview(argument))
-    buffer.set_res(0, memoryview(result))
+        buffer.set_arg(i, argument.data)
+    buffer.set_res(0, result.data)
 
     def rhs(_alpha: float, x: np.ndarray) -> np.ndarray:
         state[:] = x
@@ -148,10 +153,12 @@ def _piece(
     """States at ``times`` in one interval of constant control, and at its end (None: it failed)."""
     found = np.full((len(times), len(state)), np.nan)
     solver = DOP853(rhs, left, state, right, rtol=tolerances[0], atol=tolerances[1])
-    reached = 0
+    reached = steps = 0
     while solver.status == "running":
         solver.step()
-        if solver.status == "failed" or not np.all(np.isfinite(solver.y)):
+        steps += 1
+        stuck = solver.status == "failed" or steps > MAX_STEPS
+        if stuck or not np.all(np.isfinite(solver.y)):
             return found, None
         count = int(np.searchsorted(times, solver.t, side="right"))
         if count > reached:

@@ -89,8 +89,8 @@ class Overlaps(eqx.Module):
 class Layout:
     """Which order parameters a model has, and the order of the minimal flat state.
 
-    The flat state holds the upper triangle of Q row by row, then M, R, v and the extras, without the
-    entries named in ``untracked``, which stay at zero and feed back into nothing.
+    The flat state holds the upper triangle of Q row by row, then M, R, v and the extras, without
+    the entries named in ``untracked``, which stay at zero and feed back into nothing.
     """
 
     students: int
@@ -103,12 +103,12 @@ class Layout:
     @cached_property
     def entries(self) -> tuple[tuple[str, int, int], ...]:
         """(matrix, row, column) of every tracked entry, in flat order."""
-        return tuple(e for e in self._all_entries() if self._name(*e) not in self.untracked)
+        return tuple(e for e in self.all_entries() if self.name_of(*e) not in self.untracked)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the flat state's entries, such as ``Q11``."""
-        return tuple(self._name(*entry) for entry in self.entries) + self.extras
+        return tuple(self.name_of(*entry) for entry in self.entries) + self.extras
 
     @property
     def size(self) -> int:
@@ -168,8 +168,8 @@ class Layout:
             raise SpecificationError(f"Q must be symmetric, got {matrices['Q'].tolist()}")
         extras = {name: _as_float(values.pop(name, 0.0)) for name in self.extras}
         for name, value in values.items():
-            for kind, row, column in self._all_entries():
-                if self._name(kind, row, column) == name:
+            for kind, row, column in self.all_entries():
+                if self.name_of(kind, row, column) == name:
                     matrices[kind][row, column] = value
                     if kind == "Q":
                         matrices[kind][column, row] = value
@@ -204,13 +204,15 @@ class Layout:
             for kind, pairs in found.items()
         }
 
-    def _all_entries(self) -> Iterator[tuple[str, int, int]]:
+    def all_entries(self) -> Iterator[tuple[str, int, int]]:
+        """(matrix, row, column) of every entry, tracked or not; of Q the upper triangle."""
         for kind, (rows, columns) in self._shapes.items():
             for row in range(rows):
                 for column in range(row if kind == "Q" else 0, columns):
                     yield kind, row, column
 
-    def _name(self, kind: str, row: int, column: int) -> str:
+    def name_of(self, kind: str, row: int, column: int) -> str:
+        """Name of an entry of the matrix Q, M, R or v, given its row and column from 0."""
         if kind == "v" and self.heads == 1:
             return f"v{row + 1}"
         comma = "," if max(row, column) >= 9 else ""
@@ -218,7 +220,7 @@ class Layout:
 
 
 def check_gram(gram: np.ndarray, what: str, tolerance: float = 1e-9) -> None:
-    """Raise unless ``gram`` is finite and positive semidefinite up to ``tolerance`` of its scale."""
+    """Raise unless ``gram`` is finite and positive semidefinite, up to ``tolerance``."""
     if gram.size == 0:
         return
     if not np.all(np.isfinite(gram)):

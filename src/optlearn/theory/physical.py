@@ -52,37 +52,31 @@ def _repeat(matrix: np.ndarray, times: int) -> np.ndarray:
 def _culprit(model: LearningModel, gram: np.ndarray) -> tuple[str, float, str]:
     """The order parameter that breaks an inequality, its value and the inequality."""
     K, M = model.students, model.overlaps.T.shape[0]
+    name_of = model.layout.name_of
     for k in range(K):
         if gram[k, k] < 0:
-            return f"Q{k + 1}{k + 1}", gram[k, k], "a squared norm cannot be negative"
+            return name_of("Q", k, k), gram[k, k], "a squared norm cannot be negative"
     for k in range(K):
         for j in range(k + 1, gram.shape[0]):
             bound = gram[k, k] * gram[j, j]
             if gram[k, j] ** 2 > bound + TOLERANCE:
                 if j < K:
-                    kind, other, i = "Q", f"Q{j + 1}{j + 1}", j
+                    kind, other, i = "Q", "Q", j
                 elif j < K + M:
-                    kind, i = "M", j - K
-                    other = f"T{i + 1}{i + 1}"
+                    kind, other, i = "M", "T", j - K
                 else:
-                    kind, i = "R", j - K - M
-                    other = f"Omega{i + 1}{i + 1}"
-                name = f"{kind}{k + 1}{i + 1}"
-                reason = (
-                    f"its square {gram[k, j] ** 2:.6g} exceeds Q{k + 1}{k + 1}·{other} = {bound:.6g}"
-                )
-                return name, gram[k, j], reason
+                    kind, other, i = "R", "Omega", j - K - M
+                norms = f"{name_of('Q', k, k)}·{name_of(other, i, i)}"
+                reason = f"its square {gram[k, j] ** 2:.6g} exceeds {norms} = {bound:.6g}"
+                return name_of(kind, k, i), gram[k, j], reason
     lowest = float(np.linalg.eigvalsh(gram)[0])
     return "Q", gram[0, 0], f"the Gram matrix has the negative eigenvalue {lowest:.6g}"
 
 
 def _message(name: str, value: float, alpha: float, reason: str, where: str) -> str:
     place = where or f"at α = {alpha:.6g}"
-    return (
-        f"unphysical state {place}: {name} = {value:.6g}; {reason}. "
-        + (
-            "No weight vectors have these overlaps."
-            if where
-            else "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
-        )
+    return f"unphysical state {place}: {name} = {value:.6g}; {reason}. " + (
+        "No weight vectors have these overlaps."
+        if where
+        else "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
     )

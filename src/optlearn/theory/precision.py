@@ -1,7 +1,7 @@
 """float64 for optlearn alone.
 
-Importing optlearn must not switch a host application's float32 code to float64, so nothing is set at
-import: every public entry point that computes runs inside ``jax.enable_x64``.
+Importing optlearn must not switch a host application's float32 code to float64, so nothing is set
+at import: every public entry point that computes runs inside ``jax.enable_x64``.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which local fields a loss reads: only those need integrating over, and only those need simulating."""
+"""Which local fields a loss reads: only those need integrating over and simulating."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Choose a quadrature rule for a model, and measure how accurate it is there."""
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -21,7 +21,9 @@ from optlearn.theory.model import LearningModel
 from optlearn.theory.order import Array, OrderParameters, Settings
 from optlearn.theory.reads import fields_read
 
-LADDER = (6, 10, 16, 24, 36, 54)
+# Each rung doubles the last: a rung costs a compilation, so few and far between.
+LADDER = (6, 12, 24, 48)
+SOBOL = (13, 16, 18)
 
 _CACHE: dict[Any, Any] = {}
 
@@ -29,23 +31,20 @@ _CACHE: dict[Any, Any] = {}
 def choose_rule(
     model: LearningModel, states: np.ndarray, u: Settings, wanted: AutoRule
 ) -> tuple[AbstractRule, float]:
-    """The coarsest rule that meets ``wanted.accuracy`` at flat states (S, n), and its measured error.
+    """The coarsest rule that meets ``wanted.accuracy`` at flat states (S, n), and its measured
+    error.
 
-    The error is the largest change of the drift, relative to its size (at least 1), when the rule is
-    refined. Warns when no rule within ``wanted.points`` is accurate enough.
+    The error is the largest change of the drift, relative to its size (at least 1), when the rule
+    is refined. Warns when no rule within ``wanted.points`` is accurate enough.
     """
     best: tuple[float, AbstractRule] | None = None
-    previous: tuple[AbstractRule, np.ndarray] | None = None
-    for rule in _candidates(model, u, states, wanted):
-        drifts = _drifts(model, u, states, rule)
-        if previous is not None and type(previous[0]) is type(rule):
-            error = _difference(previous[1], drifts)
-            if best is None or error < best[0]:
-                best = (error, previous[0])
-            if error <= wanted.accuracy:
-                return previous[0], error
-        previous = (rule, drifts)
-    assert best is not None  # two quasi-Monte Carlo rules are always tried
+    for rule, finer in _candidates(model, u, states, wanted):
+        error = _difference(*(_drifts(model, u, states, r) for r in (rule, finer)))
+        if best is None or error < best[0]:
+            best = (error, rule)
+        if error <= wanted.accuracy:
+            return rule, error
+    assert best is not None  # a quasi-Monte Carlo rule is always tried
     warnings.warn(
         f"expectations of {type(model).__name__} are accurate to {best[0]:.1e} only "
         f"({best[1]}); {wanted.accuracy:.1e} was asked for. Allow more points "
@@ -56,40 +55,40 @@ def choose_rule(
     return best[1], best[0]
 
 
-def rule_error(
-    model: LearningModel, states: np.ndarray, u: Settings, rule: AbstractRule
-) -> float:
+def rule_error(model: LearningModel, states: np.ndarray, u: Settings, rule: AbstractRule) -> float:
     """How much the drift at flat states (S, n) changes when ``rule`` is refined once."""
-    finer: AbstractRule
+    return _difference(*(_drifts(model, u, states, r) for r in (rule, _finer(rule))))
+
+
+def _finer(rule: AbstractRule) -> AbstractRule:
+    """A rule that shows the error of ``rule``: twice the nodes, or an independent set of points."""
     if isinstance(rule, GaussHermite):
-        above = [n for n in LADDER if n > rule.nodes]
-        nodes = above[0] if above else rule.nodes + rule.nodes // 3
-        finer = GaussHermite(nodes, rule.noise_nodes)
-    else:
-        assert isinstance(rule, QuasiMonteCarlo)
-        finer = QuasiMonteCarlo(rule.log2_points, rule.seed + 1)
-    return _difference(_drifts(model, u, states, rule), _drifts(model, u, states, finer))
+        return GaussHermite(2 * rule.nodes, rule.noise_nodes)
+    assert isinstance(rule, QuasiMonteCarlo)
+    return QuasiMonteCarlo(rule.log2_points, rule.seed + 1)
 
 
 def _candidates(
     model: LearningModel, u: Settings, states: np.ndarray, wanted: AutoRule
-) -> Iterator[AbstractRule]:
+) -> list[tuple[AbstractRule, AbstractRule]]:
+    """Rules with the finer one that each is compared with, cheapest first."""
     where = coordinates(model, fields_read(model), tuple(range(model.slots)))
     noise_nodes = None
     if where.noise:
         # A square loss holds the label noise squared: three nodes integrate it exactly.
         few, many = (_drifts(model, u, states, GaussHermite(4, n)) for n in (3, 9))
         noise_nodes = 3 if _difference(few, many) < wanted.accuracy / 100 else None
-    for nodes in LADDER:
-        rule = GaussHermite(nodes, noise_nodes)
-        if _size(rule, where) <= wanted.points:
-            yield rule
-    log2 = min(max(8, int(np.log2(wanted.points))), MOST_LOG2_POINTS)
-    yield QuasiMonteCarlo(log2)
-    yield QuasiMonteCarlo(log2, seed=1)
+    tensor = [GaussHermite(nodes, noise_nodes) for nodes in LADDER]
+    sized: list[tuple[float, AbstractRule]] = [
+        (_size(rule, where), rule) for rule in tensor if _size(_finer(rule), where) <= wanted.points
+    ]
+    # Quasi-Monte Carlo also serves where tensor grids are fine but the loss bends along no axis.
+    sized += [(2.0**n, QuasiMonteCarlo(n)) for n in SOBOL if 2**n <= wanted.points or n == SOBOL[0]]
+    return [(rule, _finer(rule)) for _, rule in sorted(sized, key=lambda pair: pair[0])]
 
 
-def _size(rule: GaussHermite, where: Coordinates) -> float:
+def _size(rule: AbstractRule, where: Coordinates) -> float:
+    assert isinstance(rule, GaussHermite)
     size = 1.0
     for smooth, cut in zip(where.smooth, where.cuts, strict=True):
         nodes = (rule.noise_nodes or rule.nodes) if smooth else rule.nodes

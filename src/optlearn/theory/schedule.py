@@ -11,7 +11,7 @@ from optlearn.theory.errors import SpecificationError
 
 @dataclass(frozen=True)
 class Mixture:
-    """A control drawn at random for every sample: ``values`` (n,) with ``shares`` (intervals, n)."""
+    """A control drawn anew for every sample: ``values`` (n,) with ``shares`` (intervals, n)."""
 
     values: np.ndarray
     shares: np.ndarray
@@ -109,7 +109,7 @@ class Schedule:
         return self.values[name]
 
     def at(self, alpha: float | np.ndarray) -> dict[str, np.ndarray]:
-        """Values at training time ``alpha``; at an edge, those of the interval that begins there."""
+        """Values at training time ``alpha``; at an edge, of the interval that begins there."""
         index = np.clip(np.searchsorted(self.grid, alpha, side="right") - 1, 0, self.intervals - 1)
         return {name: np.asarray(self[name][index]) for name in self.controls}
 

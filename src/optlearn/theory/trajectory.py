@@ -16,8 +16,8 @@ class Trajectory:
 
     Attributes:
         alpha: (T,) training times.
-        values: name → (T,), or (S, T) with a seed axis: order parameters (``Q11`` …), ``error`` (the
-            generalisation error) and the model's observables.
+        values: name → (T,), or (S, T) with a seed axis: order parameters (``Q11`` …), ``error``
+            (the generalisation error) and the model's observables.
         order_parameters: names of the order parameters among ``values``, in flat order.
         info: how it was made (backend, tolerances, N, seeds, …).
     """

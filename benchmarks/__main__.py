@@ -1,0 +1,31 @@
+"""All benchmarks in one run, as ratios: python -m benchmarks [NAME …]."""
+
+import sys
+import time
+from collections.abc import Callable
+
+from benchmarks import drifts, integration, simulators, solvers
+
+ALL: dict[str, Callable[[], None]] = {
+    "drifts": drifts.main,
+    "integration": integration.main,
+    "simulators": simulators.main,
+    "solvers": solvers.main,
+}
+
+
+def main() -> None:
+    """Run the benchmarks named on the command line, or all."""
+    wanted = sys.argv[1:] or list(ALL)
+    unknown = [name for name in wanted if name not in ALL]
+    if unknown:
+        sys.exit(f"unknown benchmark {unknown[0]!r}; there are {', '.join(ALL)}")
+    for name in wanted:
+        began = time.perf_counter()
+        print(f"\n== {name} ==", flush=True)
+        ALL[name]()
+        print(f"({name} took {time.perf_counter() - began:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Optimal control of the order parameters: problems, solvers, certificates."""

@@ -1,0 +1,130 @@
+"""How optimal a solution is: evidence, not a promise."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from optlearn.control.dynamics import Dynamics
+from optlearn.control.hamiltonian import hamiltonian_gap
+from optlearn.control.outcome import Outcome
+from optlearn.control.sweep import Sweeper, Swept
+from optlearn.theory.schedule import Schedule
+
+# Gaps up to this share of the objective count as small.
+SMALL = 2e-5
+STEPS = 4
+
+
+@dataclass(frozen=True)
+class Starts:
+    """What became of the starts.
+
+    Attributes:
+        tried: how many starts were optimised.
+        agreeing: how many ended within 1e-6 of the best.
+        spread: worst minus best.
+    """
+
+    tried: int
+    agreeing: int
+    spread: float
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Evidence of optimality; gaps are in units of the objective.
+
+    Attributes:
+        hamiltonian_gap: ∫ [H(u) − min H] dα along the returned trajectory, budget multipliers included:
+            a first-order estimate of what is still to be won on this grid.
+        relaxation_gap: objective minus that of the best mixed schedule; None without discrete controls.
+        integration_error: the solver's own objective minus the re-integrated one.
+        starts: how many starts were tried and how well they agree.
+        budget_error: largest violation of a budget.
+        converged: the solver said so, and all gaps are small.
+        reasons: why not, if not.
+    """
+
+    hamiltonian_gap: float
+    relaxation_gap: float | None
+    integration_error: float
+    starts: Starts
+    budget_error: float
+    converged: bool
+    reasons: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        return asdict(self)
+
+
+def certify(
+    dynamics: Dynamics,
+    w: np.ndarray,
+    theta: np.ndarray,
+    *,
+    objective: float,
+    solver_objective: float,
+    relaxed_objective: float | None,
+    outcome: Outcome,
+    objectives: list[float],
+) -> tuple[Certificate, Swept]:
+    """Certificate of relaxed controls w (I, m), and the fine sweep that it is based on.
+
+    Args:
+        dynamics: the problem.
+        w: (I, m) controls as returned (shares of 0 or 1 where rounded).
+        theta: (k,) free parameters.
+        objective: re-integrated objective.
+        solver_objective: objective on the solver's grid.
+        relaxed_objective: re-integrated objective of the relaxed optimum, with discrete controls.
+        outcome: what the solver said.
+        objectives: where each start ended.
+    """
+    swept = Sweeper(dynamics, len(w), STEPS).run(w, theta)
+    gap, _, _ = hamiltonian_gap(dynamics, swept, w, theta, STEPS)
+    gap = max(float(gap), 0.0)
+    relaxation = None if relaxed_objective is None else objective - relaxed_objective
+    best = min(objectives)
+    starts = Starts(
+        len(objectives),
+        sum(value - best <= 1e-6 * max(1.0, abs(best)) for value in objectives),
+        max(objectives) - best,
+    )
+    violation = budget_error(dynamics, w)
+    small = SMALL * max(abs(objective), 1e-3)
+    reasons = [] if outcome.ok else [outcome.value]
+    if gap > small:
+        reasons.append(f"hamiltonian_gap {gap:.1e} exceeds {small:.1e}")
+    if relaxation is not None and relaxation > 10 * small:
+        reasons.append(f"relaxation_gap {relaxation:.1e} exceeds {10 * small:.1e}")
+    if abs(solver_objective - objective) > small:
+        reasons.append(
+            f"integration_error {solver_objective - objective:.1e} exceeds {small:.1e}: use more "
+            "intervals or steps"
+        )
+    if violation > 1e-7:
+        reasons.append(f"budget_error {violation:.1e}")
+    certificate = Certificate(
+        gap, relaxation, solver_objective - objective, starts, violation, not reasons, tuple(reasons)
+    )
+    return certificate, swept
+
+
+def budget_error(dynamics: Dynamics, w: np.ndarray) -> float:
+    """Largest violation of a budget, in the units of the control's mean or share."""
+    rows, targets, equal = dynamics.relaxation.budget_rows
+    if not len(targets):
+        return 0.0
+    excess = (rows @ w.T).mean(axis=1) - targets
+    excess = np.where(equal, np.abs(excess), np.maximum(excess, 0.0))
+    # Means of zeros and ones carry round-off only; counts that fit the grid are exact.
+    return float(np.max(np.where(excess < 1e-12, 0.0, excess)))
+
+
+def schedule_budget_error(dynamics: Dynamics, schedule: Schedule) -> float:
+    """Largest violation of a budget by any schedule."""
+    w = dynamics.relaxation.own_vectors(schedule)
+    lengths = np.diff(schedule.grid) / schedule.horizon
+    return budget_error(dynamics, (w * lengths[:, None] * len(w)))

@@ -1,0 +1,164 @@
+"""What may be chosen: controls over time, budgets on them, and free parameters."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from optlearn.theory.errors import SpecificationError
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """A control with any value between two bounds.
+
+    Args:
+        lower, upper: bounds, both finite.
+        guess: where solvers start; the middle if not given.
+        whole: also report the best schedule of whole numbers (``solution.whole``).
+    """
+
+    lower: float
+    upper: float
+    guess: float | None = None
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        _check_bounds("Continuous", self.lower, self.upper, self.guess)
+
+    @property
+    def start(self) -> float:
+        """Where solvers start."""
+        return (self.lower + self.upper) / 2 if self.guess is None else self.guess
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """A control with one of a few values.
+
+    Args:
+        values: at least two different numbers.
+        min_dwell: shortest training time (in α) that a value is kept.
+        max_switches: how often the value may change.
+    """
+
+    values: tuple[float, ...]
+    min_dwell: float = 0.0
+    max_switches: int | None = None
+
+    def __init__(
+        self, values: Sequence[float], min_dwell: float = 0.0, max_switches: int | None = None
+    ) -> None:
+        numbers = tuple(float(value) for value in values)
+        if len(set(numbers)) < 2 or len(set(numbers)) != len(numbers):
+            raise SpecificationError(f"Discrete(values={values!r}): at least two different numbers")
+        if not np.all(np.isfinite(numbers)):
+            raise SpecificationError(f"Discrete(values={values!r}): finite numbers")
+        if not min_dwell >= 0:
+            raise SpecificationError(f"Discrete(min_dwell={min_dwell!r}): a training time, 0 or more")
+        if max_switches is not None and max_switches < 0:
+            raise SpecificationError(f"Discrete(max_switches={max_switches!r}): 0 or more")
+        object.__setattr__(self, "values", numbers)
+        object.__setattr__(self, "min_dwell", float(min_dwell))
+        object.__setattr__(self, "max_switches", max_switches)
+
+
+Control = Continuous | Discrete
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A constraint on a control's mean over training, or on the share of training spent at values.
+
+    Args:
+        control: name of the control.
+        mean: mean of the control over training (give this or ``share``).
+        share: value → share of training time, for discrete controls.
+        sense: "equal", or "at most".
+    """
+
+    control: str
+    mean: float | None = None
+    share: Mapping[float, float] = field(default_factory=dict)
+    sense: Literal["equal", "at most"] = "equal"
+
+    def __post_init__(self) -> None:
+        if (self.mean is None) == (not self.share):
+            raise SpecificationError(
+                f"Budget({self.control!r}): give either mean=… or share={{value: share}}"
+            )
+        if self.sense not in ("equal", "at most"):
+            raise SpecificationError(
+                f"Budget({self.control!r}, sense={self.sense!r}): 'equal' or 'at most'"
+            )
+
+    def check(self, control: Control) -> None:
+        """Raise if no schedule of ``control`` can meet this budget."""
+        name = self.control
+        if self.mean is not None:
+            low, high = (
+                (control.lower, control.upper)
+                if isinstance(control, Continuous)
+                else (min(control.values), max(control.values))
+            )
+            if self.mean < low or (self.mean > high and self.sense == "equal"):
+                raise SpecificationError(
+                    f"infeasible budget: mean {name} = {self.mean:g}, but {name} lies between "
+                    f"{low:g} and {high:g}"
+                )
+            return
+        if isinstance(control, Continuous):
+            raise SpecificationError(
+                f"Budget({name!r}, share=…) is for discrete controls; use mean=… for a continuous one"
+            )
+        unknown = [value for value in self.share if float(value) not in control.values]
+        if unknown:
+            raise SpecificationError(
+                f"Budget({name!r}): {unknown} are not among its values {list(control.values)}"
+            )
+        shares = list(self.share.values())
+        if any(not 0 <= share <= 1 for share in shares) or sum(shares) > 1 + 1e-12:
+            raise SpecificationError(
+                f"infeasible budget: shares {dict(self.share)} of {name!r} must lie between 0 and 1 "
+                "and add up to at most 1"
+            )
+        if len(shares) == len(control.values) and abs(sum(shares) - 1) > 1e-9:
+            if self.sense == "equal" or sum(shares) < 1:
+                raise SpecificationError(
+                    f"infeasible budget: shares of all values of {name!r} add up to {sum(shares):g}, "
+                    "not 1"
+                )
+
+
+@dataclass(frozen=True)
+class Free:
+    """A parameter optimised once, not over time.
+
+    Args:
+        lower, upper: bounds, both finite.
+        guess: where solvers start; the middle if not given.
+    """
+
+    lower: float
+    upper: float
+    guess: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_bounds("Free", self.lower, self.upper, self.guess)
+
+    @property
+    def start(self) -> float:
+        """Where solvers start."""
+        return (self.lower + self.upper) / 2 if self.guess is None else self.guess
+
+
+def _check_bounds(kind: str, lower: float, upper: float, guess: float | None) -> None:
+    if not (np.isfinite(lower) and np.isfinite(upper)):
+        raise SpecificationError(f"{kind}(lower={lower!r}, upper={upper!r}): bounds must be finite")
+    if not lower < upper:
+        raise SpecificationError(
+            f"{kind}(lower={lower!r}, upper={upper!r}): lower must be below upper"
+        )
+    if guess is not None and not lower <= guess <= upper:
+        raise SpecificationError(f"{kind}(guess={guess!r}) lies outside [{lower:g}, {upper:g}]")

@@ -1,0 +1,264 @@
+"""Find the optimal schedule of a problem."""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from optlearn.control.certificate import STEPS, certify
+from optlearn.control.direct import solve_direct
+from optlearn.control.discrete import Rounded, check_grid, round_controls, whole_schedule
+from optlearn.control.dynamics import Dynamics, dynamics
+from optlearn.control.evaluate import check_schedule, evaluate
+from optlearn.control.greedy import greedy_controls
+from optlearn.control.indirect import solve_indirect
+from optlearn.control.outcome import Outcome
+from optlearn.control.problem import Problem
+from optlearn.control.solution import NotConvergedWarning, Solution, Variant
+from optlearn.control.starts import Start, choose_starts, neutral
+from optlearn.control.sweep import Sweeper, Swept
+from optlearn.theory.errors import SpecificationError
+from optlearn.theory.precision import float64
+from optlearn.theory.schedule import Schedule, uniform_grid
+from optlearn.theory.trajectory import Trajectory
+
+Method = Literal["auto", "direct", "indirect", "greedy"]
+METHODS: Mapping[str, str] = {
+    "auto": "direct from several starts, indirect where direct does not converge",
+    "direct": "multiple shooting, IPOPT; discrete controls relaxed, then rounded",
+    "indirect": "Pontryagin forward-backward sweeps with exact adjoints",
+    "greedy": "locally optimal: the steepest descent of the error at every moment",
+}
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Where one start ended."""
+
+    start: str
+    w: np.ndarray
+    theta: np.ndarray
+    objective: float
+    outcome: Outcome
+    iterations: int
+
+
+@float64
+def solve(
+    problem: Problem,
+    intervals: int | None = None,
+    method: Method = "auto",
+    *,
+    starts: int = 3,
+    seed: int = 0,
+    warm_start: Solution | Schedule | None = None,
+    steps: int | None = None,
+    max_iterations: int | None = None,
+    tolerance: float | None = None,
+    progress: Progress | None = None,
+) -> Solution:
+    """The optimal schedule of ``problem``, with a certificate.
+
+    Args:
+        problem: what to solve.
+        intervals: equal control intervals (default: the problem's).
+        method: "auto", "direct", "indirect" or "greedy"; see ``METHODS``.
+        starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's
+            baselines from the best on, then random ones.
+        seed: of the random starts.
+        warm_start: a solution or schedule to start from.
+        steps: Runge-Kutta steps in each interval (default: as many as 1e-8 needs).
+        max_iterations: of the solver.
+        tolerance: of the solver (default: 1e-10 for IPOPT, 1e-7 for sweeps).
+        progress: called with a line of text at every stage.
+
+    Returns:
+        A solution, converged or not; if not, a ``NotConvergedWarning`` says why.
+    """
+    began = time.perf_counter()
+    tell = progress or (lambda text: None)
+    if method not in METHODS:
+        raise SpecificationError(f"method={method!r}: one of {', '.join(METHODS)}")
+    if starts < 1:
+        raise SpecificationError(f"starts={starts!r}: at least 1")
+    tell("tracing the dynamics")
+    ready = dynamics(problem)
+    count = problem.intervals if intervals is None else intervals
+    uniform_grid(problem.horizon, count)
+    check_grid(ready, count)
+    warm = warm_start.schedule if isinstance(warm_start, Solution) else warm_start
+    if warm is not None:
+        check_schedule(problem, warm)
+    sweeper = Sweeper(ready, count, steps or _enough_steps(ready, count))
+    options = {
+        name: value
+        for name, value in (("max_iterations", max_iterations), ("tolerance", tolerance))
+        if value is not None
+    }
+    notes: list[str] = []
+    runs = _optimise(ready, sweeper, method, (starts, seed, warm), options, notes, tell)
+    best = min(runs, key=lambda run: run.objective)
+    return _finish(ready, sweeper, method, best, runs, notes, began, tell)
+
+
+def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
+    """Solve problems one after the other, each from the solution of the one before."""
+    solutions: list[Solution] = []
+    for problem in problems:
+        warm = solutions[-1] if solutions else None
+        solutions.append(solve(problem, warm_start=warm, **options))
+    return solutions
+
+
+def _optimise(
+    ready: Dynamics,
+    sweeper: Sweeper,
+    method: str,
+    start_options: tuple[int, int, Schedule | None],
+    options: dict[str, Any],
+    notes: list[str],
+    tell: Progress,
+) -> list[_Run]:
+    if method == "greedy":
+        guess = neutral(ready, sweeper.intervals)
+        w = greedy_controls(ready, sweeper.intervals, guess.theta, steps=sweeper.steps)
+        objective = sweeper.objective(w, guess.theta)
+        return [_Run("greedy", w, guess.theta, objective, Outcome.SOLVED, 1)]
+    tell("choosing starts")
+    chosen = choose_starts(ready, sweeper, *start_options)
+    runs: list[_Run] = []
+    if method in ("auto", "direct"):
+        for start in chosen:
+            tell(f"direct, from {start.name}")
+            runs.append(_direct(ready, sweeper, start, options))
+    if method == "indirect" or (method == "auto" and not any(r.outcome.ok for r in runs)):
+        tell("indirect")
+        if runs:
+            notes.append("no direct run converged: indirect sweeps were tried as well")
+            options = {}
+        pairs = [(start.w, start.theta) for start in chosen]
+        results = solve_indirect(ready, pairs, steps=sweeper.steps, **options)
+        runs += [
+            _Run(start.name, r.w, r.theta, r.objective, r.outcome, r.iterations)
+            for start, r in zip(chosen, results, strict=True)
+        ]
+    for run in runs:
+        notes.append(
+            f"from {run.start}: {run.objective:.10g} after {run.iterations} iterations "
+            f"({run.outcome.name.lower()})"
+        )
+    return runs
+
+
+def _direct(
+    ready: Dynamics, sweeper: Sweeper, start: Start, options: dict[str, Any]
+) -> _Run:
+    result = solve_direct(ready, start.w, start.theta, steps=sweeper.steps, **options)
+    objective = sweeper.objective(result.w, result.theta)
+    before = sweeper.objective(start.w, start.theta)
+    if not objective <= before and not result.outcome.ok:
+        # A failed run must not lose the schedule that it started from.
+        return _Run(start.name, start.w, start.theta, before, result.outcome, result.iterations)
+    return _Run(
+        start.name, result.w, result.theta, objective, result.outcome, result.iterations
+    )
+
+
+def _finish(
+    ready: Dynamics,
+    sweeper: Sweeper,
+    method: str,
+    best: _Run,
+    runs: list[_Run],
+    notes: list[str],
+    began: float,
+    tell: Progress,
+) -> Solution:
+    problem = ready.problem
+    final = Rounded(best.w, best.theta, best.objective)
+    relaxed = whole = None
+    if problem.discrete:
+        relaxed = _variant(ready, best.w, best.theta)
+        if method != "greedy" or not _is_pure(ready, best.w):
+            tell("rounding")
+            final = round_controls(ready, sweeper, best.w, best.theta)
+            notes.append(f"rounded to {final.objective:.10g} on the grid")
+    found = whole_schedule(ready, sweeper, final.w, final.theta)
+    if found is not None:
+        whole = _variant(ready, found.w, found.theta)
+    tell("re-integrating and certifying")
+    schedule = ready.relaxation.schedule(final.w, _named(ready, final.theta), rounded=True)
+    trajectory = evaluate(problem, schedule)
+    if relaxed is not None and trajectory.objective < relaxed.objective:
+        # An interior point stops short of a bound by its tolerance; pure values reach it.
+        relaxed = Variant(schedule, trajectory.objective)
+    certificate, swept = certify(
+        ready,
+        final.w,
+        final.theta,
+        objective=trajectory.objective,
+        solver_objective=final.objective,
+        relaxed_objective=None if relaxed is None else relaxed.objective,
+        outcome=best.outcome,
+        objectives=[run.objective for run in runs],
+    )
+    solution = Solution(
+        problem=problem,
+        schedule=schedule,
+        objective=trajectory.objective,
+        parameters=_named(ready, final.theta),
+        trajectory=trajectory,
+        costates=_costates(ready, swept, len(final.w)),
+        certificate=certificate,
+        method=method,
+        outcome=best.outcome,
+        seconds=time.perf_counter() - began,
+        relaxed=relaxed,
+        whole=whole,
+        notes=tuple(notes),
+    )
+    if not certificate.converged and method != "greedy":
+        warnings.warn(
+            f"{problem.name}: not converged: {'; '.join(certificate.reasons)}",
+            NotConvergedWarning,
+            stacklevel=4,
+        )
+    return solution
+
+
+def _variant(ready: Dynamics, w: np.ndarray, theta: np.ndarray) -> Variant:
+    schedule = ready.relaxation.schedule(w, _named(ready, theta))
+    return Variant(schedule, evaluate(ready.problem, schedule, record=2).objective)
+
+
+def _named(ready: Dynamics, theta: np.ndarray) -> dict[str, float]:
+    return dict(zip(ready.problem.free, map(float, theta), strict=True))
+
+
+def _is_pure(ready: Dynamics, w: np.ndarray) -> bool:
+    columns = [ready.relaxation.blocks[name] for name in ready.problem.discrete]
+    return all(bool(np.all((w[:, c] == 0) | (w[:, c] == 1))) for c in columns)
+
+
+def _costates(ready: Dynamics, swept: Swept, intervals: int) -> Trajectory:
+    names = ready.problem.model.layout.names
+    alpha = np.linspace(0.0, ready.problem.horizon, intervals * STEPS + 1)
+    values = {name: swept.costates[:, i] for i, name in enumerate(names)}
+    return Trajectory(alpha, values, names, {"objective": float("nan")})
+
+
+def _enough_steps(ready: Dynamics, intervals: int) -> int:
+    """Runge-Kutta steps in an interval after which the objective changes by less than 1e-8."""
+    guess = neutral(ready, intervals)
+    coarse = Sweeper(ready, intervals, 1).objective(guess.w, guess.theta)
+    for steps in (1, 2, 4, 8):
+        fine = Sweeper(ready, intervals, 2 * steps).objective(guess.w, guess.theta)
+        if abs(fine - coarse) <= 1e-8 * max(1.0, abs(fine)) or not np.isfinite(fine):
+            return steps
+        coarse = fine
+    return 16

@@ -1,0 +1,112 @@
+"""Where solvers start: a neutral guess, the problem's baselines, a warm start, and random controls."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optlearn.control.controls import Continuous
+from optlearn.control.dynamics import Dynamics
+from optlearn.control.sweep import Sweeper
+from optlearn.theory.errors import SpecificationError
+from optlearn.theory.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Start:
+    """A first guess: relaxed controls (I, m), free parameters (k,), and where it came from."""
+
+    name: str
+    w: np.ndarray
+    theta: np.ndarray
+
+
+def choose_starts(
+    dynamics: Dynamics,
+    sweeper: Sweeper,
+    count: int,
+    seed: int,
+    warm: Schedule | None,
+) -> list[Start]:
+    """The best ``count`` first guesses by objective; a warm start and the neutral one come first."""
+    first = [neutral(dynamics, sweeper.intervals)]
+    if warm is not None:
+        _check_finite(warm)
+        first.insert(0, _from_schedule(dynamics, "warm start", warm, sweeper.intervals))
+    others = [
+        _from_schedule(dynamics, name, make(dynamics.problem, sweeper.intervals), sweeper.intervals)
+        for name, make in dynamics.problem.baselines.items()
+        if count > len(first)
+    ]
+    generator = np.random.default_rng(seed)
+    missing = max(0, count - len(first) - len(others))
+    others += [_random(dynamics, sweeper.intervals, generator, i) for i in range(missing)]
+    ranked = sorted(
+        ((sweeper.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first
+    )
+    chosen = (first + [others[i] for _, i in ranked])[: max(1, count)]
+    usable = [s for s in chosen if np.isfinite(sweeper.objective(s.w, s.theta))]
+    if not usable:
+        raise SpecificationError(
+            "the objective is not finite for any start "
+            f"({', '.join(s.name for s in chosen)}): the dynamics leave the physical region. Tighten "
+            "the bounds of the controls, or give a warm_start schedule that stays physical."
+        )
+    return usable
+
+
+def neutral(dynamics: Dynamics, intervals: int) -> Start:
+    """Every control constant: its guess or the middle of its bounds, moved to meet its budget."""
+    problem, relaxation = dynamics.problem, dynamics.relaxation
+    w = np.zeros(relaxation.size)
+    for name, control in problem.controls.items():
+        if isinstance(control, Continuous):
+            w[relaxation.blocks[name]] = control.start
+        else:
+            w[relaxation.blocks[name]] = 1 / len(control.values)
+    return Start("neutral", np.tile(_on_budget(dynamics, w), (intervals, 1)), _theta(dynamics))
+
+
+def _random(
+    dynamics: Dynamics, intervals: int, generator: np.random.Generator, number: int
+) -> Start:
+    """A few random levels in time, moved to meet the budgets."""
+    low, high = dynamics.relaxation.bounds
+    pieces = int(generator.integers(2, 7))
+    levels = generator.uniform(low, high, size=(pieces, len(low)))
+    w = levels[np.arange(intervals) * pieces // intervals]
+    shift = _on_budget(dynamics, w.mean(axis=0)) - w.mean(axis=0)
+    return Start(f"random {number + 1}", np.clip(w + shift, low, high), _theta(dynamics))
+
+
+def _on_budget(dynamics: Dynamics, w: np.ndarray) -> np.ndarray:
+    """The nearest constant control that meets all budgets within the bounds."""
+    rows, targets, equal = dynamics.relaxation.budget_rows
+    low, high = dynamics.relaxation.bounds
+    for _ in range(50):
+        for row, target, exact in zip(rows, targets, equal, strict=True):
+            excess = row @ w - target
+            if exact or excess > 0:
+                w = w - row * excess / (row @ row)
+        w = np.clip(w, low, high)
+    return w
+
+
+def _theta(dynamics: Dynamics) -> np.ndarray:
+    return np.array([free.start for free in dynamics.problem.free.values()])
+
+
+def _from_schedule(dynamics: Dynamics, name: str, schedule: Schedule, intervals: int) -> Start:
+    free = dynamics.problem.free
+    theta = np.array([schedule.parameters.get(n, f.start) for n, f in free.items()], dtype=float)
+    low, high = dynamics.relaxation.bounds
+    return Start(name, np.clip(dynamics.relaxation.vectors(schedule, intervals), low, high), theta)
+
+
+def _check_finite(schedule: Schedule) -> None:
+    for name in schedule.controls:
+        if not np.all(np.isfinite(schedule[name])):
+            raise SpecificationError(f"warm_start: {name!r} holds values that are not finite")
+
+
+def _finite_first(item: tuple[float, int]) -> tuple[bool, float]:
+    return not np.isfinite(item[0]), item[0]
