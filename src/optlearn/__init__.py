@@ -9,6 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optlearn import models as models
+    from optlearn import scenarios as scenarios
+    from optlearn.control.compare import baselines as baselines
+    from optlearn.control.compare import compare as compare
+    from optlearn.control.controls import Budget as Budget
+    from optlearn.control.controls import Continuous as Continuous
+    from optlearn.control.controls import Discrete as Discrete
+    from optlearn.control.controls import Free as Free
+    from optlearn.control.evaluate import evaluate as evaluate
+    from optlearn.control.problem import Objective as Objective
+    from optlearn.control.problem import Problem as Problem
+    from optlearn.control.solution import Solution as Solution
+    from optlearn.control.solve import solve as solve
     from optlearn.simulate import simulate as simulate
     from optlearn.theory.expectation import AutoRule as AutoRule
     from optlearn.theory.expectation import GaussHermite as GaussHermite
@@ -16,6 +28,7 @@ if TYPE_CHECKING:
     from optlearn.theory.fields import Fields as Fields
     from optlearn.theory.integrate import integrate as integrate
     from optlearn.theory.latents import Latents as Latents
+    from optlearn.theory.model import Break as Break
     from optlearn.theory.model import LearningModel as LearningModel
     from optlearn.theory.order import OrderParameters as OrderParameters
     from optlearn.theory.order import Overlaps as Overlaps
@@ -27,18 +40,31 @@ __version__ = "0.1.0"
 # Public name → the module it is in. `optlearn.simulate` is a room that can be called.
 _HOME = {
     "AutoRule": "optlearn.theory.expectation",
+    "Break": "optlearn.theory.model",
+    "Budget": "optlearn.control.controls",
+    "Continuous": "optlearn.control.controls",
+    "Discrete": "optlearn.control.controls",
     "Fields": "optlearn.theory.fields",
+    "Free": "optlearn.control.controls",
     "GaussHermite": "optlearn.theory.expectation",
     "Latents": "optlearn.theory.latents",
     "LearningModel": "optlearn.theory.model",
+    "Objective": "optlearn.control.problem",
     "OrderParameters": "optlearn.theory.order",
     "Overlaps": "optlearn.theory.order",
+    "Problem": "optlearn.control.problem",
     "QuasiMonteCarlo": "optlearn.theory.expectation",
     "Schedule": "optlearn.theory.schedule",
+    "Solution": "optlearn.control.solution",
     "Trajectory": "optlearn.theory.trajectory",
+    "baselines": "optlearn.control.compare",
+    "compare": "optlearn.control.compare",
+    "evaluate": "optlearn.control.evaluate",
     "integrate": "optlearn.theory.integrate",
     "models": "optlearn.models",
+    "scenarios": "optlearn.scenarios",
     "simulate": "optlearn.simulate",
+    "solve": "optlearn.control.solve",
 }
 
 __all__ = ["__version__", *_HOME]

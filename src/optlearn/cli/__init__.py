@@ -1,0 +1,29 @@
+"""Command line: ``optlearn list | solve | compare | simulate``.
+
+Results go to stdout (with --json exactly one JSON object), everything else to stderr. Exit codes:
+0 done, 2 bad input, 3 the result is not converged (it is printed all the same), 130 stopped by
+Ctrl-C.
+
+JAX and CasADi are imported inside the commands, so that help and errors in names come at once.
+"""
+
+import sys
+
+from optlearn.cli.cache import keep_compiled_programs
+from optlearn.cli.commands import app
+from optlearn.cli.output import STOPPED
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Entry point of the ``optlearn`` command."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without Greek letters gets question marks, not a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    keep_compiled_programs()
+    try:
+        app(prog_name="optlearn")
+    except KeyboardInterrupt:
+        sys.exit(STOPPED)

@@ -1,0 +1,5 @@
+"""``python -m optlearn.cli``."""
+
+from optlearn.cli import main
+
+main()

@@ -1,0 +1,70 @@
+"""Theory and simulation side by side."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optlearn.control.problem import Problem
+    from optlearn.theory.schedule import Schedule
+    from optlearn.theory.trajectory import Trajectory
+
+
+def theory_and_simulation(
+    problem: "Problem",
+    schedule: "Schedule",
+    *,
+    N: int,
+    seeds: int,
+    mode: str,
+    seed: int,
+    times: int,
+) -> "tuple[Trajectory, Trajectory]":
+    """The same schedule in the theory and at finite N, at the same training times."""
+    from optlearn.control.evaluate import evaluate
+    from optlearn.simulate import simulate as run_simulation
+    from optlearn.theory.integrate import integrate
+
+    free = evaluate(problem, schedule, record=2).info["parameters"]
+    simulated = run_simulation(
+        problem,
+        schedule,
+        N=N,
+        seeds=seeds,
+        mode=mode,
+        seed=seed,
+        parameters=free,
+        record=times,
+    )
+    theory = integrate(
+        problem.model,
+        schedule,
+        start=problem.start,
+        parameters={**problem.parameters, **free},
+        record=simulated.alpha.clip(max=schedule.horizon),
+        rule=problem.rule,
+    )
+    return theory, simulated
+
+
+def side_by_side(theory: "Trajectory", simulated: "Trajectory") -> dict[str, Any]:
+    """Theory, mean over seeds, standard error and z-score of everything that both know."""
+    names = [name for name in simulated.values if name in theory.values]
+    mean = {name: simulated.mean(name) for name in names}
+    result: dict[str, Any] = {
+        "alpha": simulated.alpha,
+        "theory": {name: theory[name] for name in names},
+        "mean": mean,
+    }
+    if simulated.seeds > 1:
+        errors = {name: simulated.standard_error(name) for name in names}
+        result["standard_error"] = errors
+        result["z"] = {
+            name: [
+                # At the start all seeds agree; what differs there is round-off.
+                (m - t) / e if alpha > 0 and e > 1e-12 * max(1.0, abs(m)) else None
+                for alpha, m, t, e in zip(
+                    simulated.alpha, mean[name], theory[name], errors[name], strict=True
+                )
+            ]
+            for name in names
+        }
+    return result

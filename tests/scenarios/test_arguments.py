@@ -1,0 +1,102 @@
+"""Scenarios: what they hold, and how they answer wrong arguments."""
+
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import optlearn as ol
+from optlearn import scenarios
+from optlearn.theory.errors import SpecificationError
+
+
+def test_every_scenario_is_listed_and_is_a_function():
+    listed = scenarios.list_scenarios()
+    assert set(listed) == {"curriculum", "denoising", "denoising_batch", "dropout"}
+    for name, line in listed.items():
+        problem = getattr(scenarios, name)()
+        assert isinstance(problem, ol.Problem)
+        assert problem.name == name
+        assert line
+        assert name in dir(scenarios)
+
+
+def test_a_scenario_is_a_function_even_if_its_module_was_imported_first():
+    code = (
+        "import optlearn.scenarios.denoising_batch, optlearn as ol\n"
+        "print(callable(ol.scenarios.denoising), callable(ol.scenarios.denoising_batch))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
+
+
+def test_unknown_scenario():
+    with pytest.raises(AttributeError, match="no scenario 'nonsense'; there are curriculum"):
+        _ = scenarios.nonsense
+
+
+@pytest.mark.parametrize(
+    ("name", "intervals", "controls"),
+    [
+        ("curriculum", 240, {"difficulty"}),
+        ("dropout", 50, {"activation"}),
+        ("denoising", 400, {"noise"}),
+        ("denoising_batch", 120, {"batch"}),
+    ],
+)
+def test_defaults(name, intervals, controls):
+    problem = getattr(scenarios, name)()
+    assert problem.intervals == intervals
+    assert set(problem.controls) == controls
+
+
+def test_defaults_of_the_joint_problem():
+    problem = scenarios.curriculum(joint=True)
+    assert problem.intervals == 120
+    assert set(problem.controls) == {"difficulty", "learning_rate"}
+    assert problem.continuous["learning_rate"].upper == 10
+
+
+def test_a_start_of_ones_own():
+    start = {"Q": [[0.2]], "R": [[0.05, 0.1]], "Omega": [[1.0, 0.0], [0.0, 0.8]]}
+    problem = scenarios.denoising(start=start, sigma=(0.1, 0.2))
+    assert problem.model.students == 1
+    np.testing.assert_array_equal(problem.start.R, start["R"])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("curriculum", {"alpha_F": 0}, r"alpha_F=0\): must be above 0"),
+        ("curriculum", {"eta": "fast"}, r"eta='fast'\): must be at least 0"),
+        ("curriculum", {"Delta": (2, 0)}, r"Delta=\(2, 0\)\): .*easy below hard"),
+        ("curriculum", {"Delta": 2}, r"Delta=2\): must be 2 numbers"),
+        ("curriculum", {"easy_share": 1.5}, r"easy_share=1.5\): must be from 0 to 1"),
+        ("curriculum", {"joint": "yes"}, r"joint='yes'\): must be True or False"),
+        ("curriculum", {"joint": True, "eta": 20}, r"eta=20\): .*max_learning_rate = 10"),
+        ("curriculum", {"max_learning_rate": -1}, r"max_learning_rate=-1\): must be above 0"),
+        ("dropout", {"K": 0}, r"K=0\): must be a whole number of at least 1"),
+        ("dropout", {"sigma_n": -1}, r"sigma_n=-1\): must be at least 0"),
+        ("dropout", {"alpha_F": float("inf")}, r"alpha_F=inf\): must be above 0"),
+        ("denoising", {"Delta_F": 1.0}, r"Delta_F=1.0\): must be from 0.01 to 0.99"),
+        ("denoising", {"start": "fig9"}, r"start='fig9'\): known: fig3, figS"),
+        ("denoising", {"start": 7}, r"start=7\): must be one of 'fig3', 'figS', or a mapping"),
+        ("denoising", {"start": {"Q": 1}}, "a mapping with Q, R and Omega"),
+        ("denoising_batch", {"mean_batch": 60}, r"mean_batch=60\): .*below max_batch = 50"),
+        ("denoising_batch", {"mean_batch": 1}, r"mean_batch=1\): must be above 1"),
+        ("denoising_batch", {"max_batch": 1}, r"max_batch=1\): must be above 1"),
+    ],
+)
+def test_wrong_arguments(name, arguments, message):
+    with pytest.raises(SpecificationError, match=message):
+        getattr(scenarios, name)(**arguments)
+
+
+@pytest.mark.parametrize("name", ["curriculum", "denoising", "denoising_batch", "dropout"])
+def test_every_argument_has_a_default_and_is_described(name):
+    function = getattr(scenarios, name)
+    for parameter in inspect.signature(function).parameters.values():
+        assert parameter.default is not inspect.Parameter.empty
+        assert f"\n        {parameter.name}: " in function.__doc__
