@@ -3,8 +3,6 @@
 Only the loss is written; its ODE and both simulators follow. Run: python examples/own_model.py
 """
 
-import sys
-
 import jax
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
@@ -38,4 +36,4 @@ for axis, name in zip(axes, ("error", "Q11", "R23"), strict=True):
         axis.fill_between(run.alpha, *run.band(name), alpha=0.4, label=f"{mode}, N = 500")
     axis.set(xlabel="training time α", ylabel=name)
 axes[0].legend()
-figure.savefig(sys.argv[1] if len(sys.argv) > 1 else "own_model.png", dpi=150)
+figure.savefig("own_model.png", dpi=150)

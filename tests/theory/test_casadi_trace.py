@@ -12,10 +12,12 @@ import pytest
 from optlearn.theory.casadi_trace import (
     UnsupportedPrimitive,
     dependencies,
+    evaluate,
     sx_array,
     sx_vector,
     trace,
 )
+from optlearn.theory.fields import Fields
 
 RELATIVE = 1e-10
 POINT = np.array([0.31, -0.72, 1.43, 0.58])  # away from kinks and ties
@@ -62,7 +64,10 @@ def reference(fn, point, weights):
 
 
 def assert_agrees(fn, point):
-    """Compare fn (one vector argument) with its CasADi form, derivatives included."""
+    """Compare fn (one vector argument) with its CasADi form, derivatives included.
+
+    Its evaluation on numbers must agree too.
+    """
     function = trace(lambda x: flat(fn(x)), point).function()
     x = casadi.SX.sym("x", point.size)
     value = function(x)
@@ -74,6 +79,8 @@ def assert_agrees(fn, point):
     assert_close(ours[0].full().ravel(), theirs[0], "value")
     assert_close(ours[1].full(), theirs[1], "Jacobian")
     assert_close(ours[2].full(), theirs[2], "Hessian")
+    numbers = [np.ravel(leaf) for leaf in jax.tree.leaves(evaluate(fn, point))]
+    assert_close(np.concatenate(numbers), theirs[0], "value on numbers")
 
 
 ELEMENTWISE = {
@@ -262,7 +269,6 @@ ARRAYS = {
     "triangular right plain": lambda x: jax.lax.linalg.triangular_solve(
         spd(x), jnp.outer(x, x[:3]), left_side=False, lower=False
     ),
-    "numeric solve": lambda x: jnp.linalg.solve(MATRIX, x**2),
     "scan": solve_with_scan,
     "scan reverse": lambda x: jax.lax.scan(lambda c, r: (c * r, c + r), 1.0, x, reverse=True),
     "fori_loop": loop_with_index,
@@ -309,9 +315,7 @@ def test_branch_not_taken_spoils_neither_value_nor_derivative():
     x = casadi.SX.sym("x", 3)
     root, inverse, either = trace(guarded, point).function()(x)
     outputs = casadi.vertcat(root, inverse, either)
-    values, slopes = casadi.Function("f", [x], [outputs, casadi.jtimes(outputs, x, np.ones(3))])(
-        point
-    )
+    values, slopes = casadi.Function("f", [x], [outputs, casadi.jtimes(outputs, x, np.ones(3))])(point)
     np.testing.assert_allclose(values.full()[:6, 0], [0.0, 1.0, 2.0, 1.0, -1.0, 0.25])
     np.testing.assert_allclose(values.full()[6:, 0], np.sin(point))
     np.testing.assert_allclose(slopes.full()[:6, 0], [0.0, -2.0, 0.25, 0.0, -1.0, -1.0 / 16.0])
@@ -339,9 +343,7 @@ def test_pytree_arguments_and_outputs():
 
 
 def test_expressions_keep_structure_and_shapes():
-    traced = trace(
-        lambda x, k: {"a": k["m"] @ x, "b": jnp.sum(x)}, np.ones(2), {"m": np.ones((3, 2))}
-    )
+    traced = trace(lambda x, k: {"a": k["m"] @ x, "b": jnp.sum(x)}, np.ones(2), {"m": np.ones((3, 2))})
     x = sx_array(casadi.SX.sym("x", 2), (2,))
     constant = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     result = traced.expressions(x, {"m": constant})
@@ -438,9 +440,11 @@ def test_unsupported_primitive_is_named_with_its_source_line():
         lambda x: jax.lax.while_loop(lambda y: y < 9.0, lambda y: y * 2.0, x[0]),
         jnp.sort,
         lambda x: (x.astype(int) & 3).astype(float),
+        lambda x: jax.lax.round(x, jax.lax.RoundingMethod.AWAY_FROM_ZERO),
+        lambda x: jnp.abs(jnp.fft.fft(x)),
         lambda x: jnp.linalg.solve(jnp.outer(x, x) + jnp.eye(4), x),
     ],
-    ids=["index", "while", "sort", "bits", "lu"],
+    ids=["index", "while", "sort", "bits", "away from zero", "complex", "lu"],
 )
 def test_unsupported(fn):
     with pytest.raises(UnsupportedPrimitive):
@@ -474,6 +478,155 @@ def test_dependencies_with_index_argument_and_constant_result():
     marks = dependencies(lambda x, i: x[i], np.ones(3), np.array([2, 2]))
     assert marks.tolist() == [False, False, True]
     assert dependencies(lambda x: jnp.ones(2), np.ones(3)).tolist() == [False] * 3
+
+
+def loss_with_label(fields, latent, labels):
+    return labels[latent["cluster"][0]] - fields.student[0, 0]
+
+
+def test_an_unknown_label_reads_no_field():
+    fields = Fields(np.ones((2, 3)), np.ones((2, 1)), np.ones(()))
+    latent = {"cluster": jax.ShapeDtypeStruct((2,), int)}
+    for labels in (np.ones(4), jax.ShapeDtypeStruct((4,), float)):
+        marks = dependencies(loss_with_label, fields, latent, labels)
+        assert marks.student.tolist() == [[True, False, False], [False] * 3]
+        assert not marks.teacher.any()
+        assert not marks.noise
+
+
+def test_an_unknown_task_reads_its_row():
+    fields = Fields(np.ones((2, 3)), np.ones((2, 1)), np.ones(()))
+    task = {"task": jax.ShapeDtypeStruct((), int)}
+    marks = dependencies(lambda f, latent: f.student[0, latent["task"]], fields, task)
+    assert marks.student.tolist() == [[True] * 3, [False] * 3]
+    assert not marks.teacher.any()
+    assert not marks.noise
+
+
+TABLE = np.arange(12.0).reshape(3, 4)
+UNKNOWN = jax.ShapeDtypeStruct((), int)
+UNKNOWNS = jax.ShapeDtypeStruct((2,), int)
+ROW = np.array([[True] * 4, [False] * 4, [False] * 4])
+COLUMN = np.array([[False, True, False, False]] * 3)
+EVERYTHING = np.ones((3, 4), bool)
+LOOKUPS = {
+    "entry of a row": (lambda x, i: x[0, i], UNKNOWN, ROW),
+    "entries of a row": (lambda x, i: x[0, i], UNKNOWNS, ROW),
+    "entry of a column": (lambda x, i: x[i, 1], UNKNOWN, COLUMN),
+    "column of an unknown row": (lambda x, i: x[i][1], UNKNOWN, COLUMN),
+    "column of unknown rows": (lambda x, i: jnp.take(x, i, axis=0)[:, 1], UNKNOWNS, COLUMN),
+    "both": (lambda x, i: x[i[0], i[1]], UNKNOWNS, EVERYTHING),
+    "for each row": (lambda x, i: jax.vmap(lambda row: row[i])(x)[0], UNKNOWN, ROW),
+    "slice": (lambda x, i: jax.lax.dynamic_slice(x, (0, i), (1, 2)), UNKNOWN, ROW),
+    "of one entry": (lambda x, i: x[:1, 0][i[:0].sum() + i[0]], UNKNOWNS,
+                     ROW & (np.arange(4) == 0)),
+    "one known": (lambda x, i: x[0, jnp.stack([i, 2])][1], UNKNOWN, ROW),
+    "written": (lambda x, i: jnp.zeros(4).at[i].set(x[0, 0])[1], UNKNOWN,
+                ROW & (np.arange(4) == 0)),
+    "moved away": (lambda x, i: x[i] - x[i], UNKNOWN, EVERYTHING),
+    "branch": (lambda x, i: jax.lax.switch(i, [lambda: x[0, 2], lambda: x[0, 3]]), UNKNOWN,
+               ROW & (np.arange(4) >= 2)),
+    "given": (lambda x, i: x[0, i], np.array([1, 3]), ROW & (np.arange(4) % 2 == 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_dependencies_through_an_unknown_index(name):
+    fn, index, expected = LOOKUPS[name]
+    np.testing.assert_array_equal(dependencies(fn, TABLE, index), expected)
+
+
+def doubled_until_large(x):
+    limit, step = x[0], x[2]
+    return jax.lax.while_loop(
+        lambda carry: carry[0] < limit, lambda carry: (carry[0] * 2.0, carry[1] + step), (1.0, 0.0)
+    )
+
+
+NO_RULE = {
+    "sort": lambda x: jnp.sort(x[:3])[0],
+    "two entries of a sort": lambda x: jnp.diff(jnp.sort(x[:3]))[0],
+    "argmax": lambda x: (jnp.argmax(x[:3]) == 1).astype(float),
+    "entry at the maximum": lambda x: MATRIX[0, :3][jnp.argmax(x[:3])],
+    "sort twice": lambda x: jnp.sort(x[:3]) - jnp.sort(x[:3]),
+    "inside a scan": lambda x: jax.lax.scan(
+        lambda c, row: (c + jnp.sort(row)[0], None), 0.0, jnp.outer(x[:3], x[:3])
+    )[0],
+    "inside a branch": lambda x: jax.lax.cond(x[0] > 0.0, jnp.sort, jnp.sin, x[:3])[0],
+    "complex": lambda x: jnp.fft.fft(x[:3]).imag,
+    "times i": lambda x: jax.lax.complex(0.0 * x[:3], x[:3]).imag,
+    "solve": lambda x: jnp.linalg.solve(jnp.diag(x[:3]) + MATRIX[:3, :3], jnp.ones(3)),
+    "eigenvalues": lambda x: jnp.linalg.eigvalsh(jnp.outer(x[:3], x[:3]))[0],
+    "random key": lambda x: jax.random.bernoulli(jax.random.key(0), x[:3]),
+    "random seed": lambda x: jax.random.normal(jax.random.key(jnp.sum(x[:3]).astype(int))),
+    "bits": lambda x: x[:3].astype(int) & 3,
+    "callback": lambda x: jax.pure_callback(
+        np.sum, jax.ShapeDtypeStruct((), float), x[:3], vmap_method="sequential"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_RULE)
+def test_dependencies_without_a_rule_are_never_too_small(name):
+    assert dependencies(NO_RULE[name], POINT).tolist() == [True, True, True, False]
+
+
+def test_dependencies_through_a_symbolic_while_loop():
+    assert dependencies(doubled_until_large, np.ones(4)).tolist() == [True, False, True, False]
+
+
+def test_dependencies_see_past_what_no_output_needs():
+    def fn(x):
+        top = jnp.argmax(x)
+        return x[1] + 0.0 * top.astype(float)
+
+    assert dependencies(fn, POINT).tolist() == [False, True, False, False]
+
+
+NUMBERS = {
+    "gather": lambda x: x[(x[2] * 2.0).astype(int)],
+    "sort": lambda x: (jnp.sort(x), jnp.sort(x, descending=True), jnp.argsort(jnp.outer(x, x))),
+    "sort with keys": lambda x: jax.lax.sort((jnp.floor(x), -x, x**2), num_keys=2),
+    "argmax": lambda x: (jnp.argmax(x), jnp.argmin(jnp.outer(x, x), axis=0)),
+    "special": lambda x: (jax.scipy.special.erf(x), jax.scipy.special.gammaln(x)),
+    "while": lambda x: jax.lax.while_loop(lambda y: y < 9.0, lambda y: y * 2.0, x[0]),
+    "bits": lambda x: (x * 9.0).astype(int) & 3 | 8,
+    "bits of all": lambda x: jnp.bitwise_or.reduce((x * 9.0).astype(int)),
+    "small integers": lambda x: jnp.cumsum((x * 19.0).astype(jnp.int8), dtype=jnp.int8),
+    "integer power": lambda x: (x * 9.0).astype(int) ** jnp.arange(4),
+    "rounding": lambda x: (jnp.round(x), jax.lax.round(x * 2.5)),
+    "solve": lambda x: jnp.linalg.solve(MATRIX, x),
+    "eigh": lambda x: jnp.linalg.eigvalsh(spd(x)),
+    "complex": lambda x: jnp.abs(jnp.fft.fft(x) * 1j),
+    "random": lambda x: x + jax.random.normal(jax.random.key(3), 4),
+    "keys in a scan": lambda x: jax.lax.scan(
+        lambda c, key: (c + jax.random.uniform(key), None), x, jax.random.split(jax.random.key(3))
+    )[0],
+    "empty": lambda x: (jnp.sum(x[:0]), jnp.any(x[:0] > 0), jnp.sort(x[:0]), x[:0] @ MATRIX[:0]),
+    "empty maximum": lambda x: jnp.max(x[:0], initial=0.5),
+    "histogram": lambda x: jnp.searchsorted(jnp.sort(x), 0.4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_evaluate_knows_every_primitive(name):
+    fn = NUMBERS[name]
+    ours, theirs = evaluate(fn, POINT), jax.jit(fn, compiler_options=QUICK)(POINT)
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert isinstance(mine, np.ndarray)
+        assert mine.dtype == other.dtype
+        assert mine.shape == other.shape
+        assert_close(mine, other, name)
+
+
+def test_evaluate_takes_trees_and_leaves_them_alone():
+    point = {"a": POINT.astype(np.float32), "b": jnp.arange(3), "c": 2}
+    result = evaluate(lambda p: {"x": p["a"].at[p["b"]].set(0.0), "y": p["c"] * p["b"]}, point)
+    assert result["x"].tolist() == [0.0, 0.0, 0.0, float(np.float32(0.58))]
+    assert result["x"].dtype == np.float64
+    assert result["y"].tolist() == [0, 2, 4]
+    np.testing.assert_array_equal(point["a"], POINT.astype(np.float32))
 
 
 def test_size_grows_with_the_work():
@@ -515,3 +668,4 @@ def test_tracing_is_fast_and_compiles_nothing(monkeypatch):
     started = time.process_time()
     traced.function()
     assert time.process_time() - started < 0.5
+    evaluate(lambda x: jnp.sort(drift(jax.scipy.special.erf(x))), POINT)

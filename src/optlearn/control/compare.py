@@ -142,9 +142,7 @@ def compare(
     own = dict(schedules or {})
     for name, schedule in own.items():
         if name == OPTIMUM or name in problem.baselines:
-            raise SpecificationError(
-                f"the name {name!r} is taken; call your schedule something else"
-            )
+            raise SpecificationError(f"the name {name!r} is taken; call your schedule something else")
         check_schedule(problem, schedule)
     if solution is None:
         solution = solve(problem, intervals=intervals, **solve_options)
@@ -179,9 +177,7 @@ def _row(problem: Problem, name: str, schedule: Schedule, best: float) -> Row:
 def broken_limits(problem: Problem, schedule: Schedule) -> list[str]:
     """What a schedule breaks of bounds, admissible values and budgets, in words."""
     notes = [
-        note
-        for name, control in problem.controls.items()
-        for note in _broken_bounds(schedule, name, control)
+        note for name, control in problem.controls.items() for note in _broken_bounds(schedule, name, control)
     ]
     for budget in problem.budgets:
         notes += _broken_budget(schedule, budget)
@@ -232,9 +228,7 @@ def _share(schedule: Schedule, name: str, value: float, lengths: np.ndarray) -> 
     """Share of training that a control spends at a value."""
     if name in schedule.mixtures:
         mixture = schedule.mixtures[name]
-        return float(
-            lengths @ mixture.shares[:, np.abs(mixture.values - value) <= TOLERANCE].sum(axis=1)
-        )
+        return float(lengths @ mixture.shares[:, np.abs(mixture.values - value) <= TOLERANCE].sum(axis=1))
     return float(lengths[np.abs(schedule[name] - value) <= TOLERANCE].sum())
 
 

@@ -63,6 +63,11 @@ class Discrete:
         object.__setattr__(self, "min_dwell", float(min_dwell))
         object.__setattr__(self, "max_switches", max_switches)
 
+    @property
+    def limited(self) -> bool:
+        """Are there limits on switches or dwell?"""
+        return self.max_switches is not None or self.min_dwell > 0
+
 
 Control = Continuous | Discrete
 
@@ -89,9 +94,7 @@ class Budget:
                 f"Budget({self.control!r}): give either mean=… or share={{value: share}}"
             )
         if self.sense not in ("equal", "at most"):
-            raise SpecificationError(
-                f"Budget({self.control!r}, sense={self.sense!r}): 'equal' or 'at most'"
-            )
+            raise SpecificationError(f"Budget({self.control!r}, sense={self.sense!r}): 'equal' or 'at most'")
 
     def check(self, control: Control) -> None:
         """Raise if no schedule of ``control`` can meet this budget."""
@@ -102,7 +105,8 @@ class Budget:
                 if isinstance(control, Continuous)
                 else (min(control.values), max(control.values))
             )
-            if self.mean < low or (self.mean > high and self.sense == "equal"):
+            # Written so that a NaN is wrong too.
+            if not (low <= self.mean and (self.mean <= high or self.sense == "at most")):
                 raise SpecificationError(
                     f"infeasible budget: mean {name} = {self.mean:g}, but {name} lies between "
                     f"{low:g} and {high:g}"
@@ -118,17 +122,58 @@ class Budget:
                 f"Budget({name!r}): {unknown} are not among its values {list(control.values)}"
             )
         shares = list(self.share.values())
-        if any(not 0 <= share <= 1 for share in shares) or sum(shares) > 1 + 1e-12:
+        too_much = self.sense == "equal" and sum(shares) > 1 + 1e-12
+        if any(not 0 <= share <= 1 for share in shares) or too_much:
             raise SpecificationError(
-                f"infeasible budget: shares {dict(self.share)} of {name!r} must lie between 0 and 1 "
-                "and add up to at most 1"
+                f"infeasible budget: shares {dict(self.share)} of {name!r} must lie between 0 and "
+                "1 and add up to at most 1"
             )
-        if len(shares) == len(control.values) and abs(sum(shares) - 1) > 1e-9:
-            if self.sense == "equal" or sum(shares) < 1:
-                raise SpecificationError(
-                    f"infeasible budget: shares of all values of {name!r} add up to {sum(shares):g}, "
-                    "not 1"
-                )
+        if len(shares) == len(control.values) and sum(shares) < 1 - 1e-9:
+            raise SpecificationError(
+                f"infeasible budget: shares of all values of {name!r} add up to {sum(shares):g}, not 1"
+            )
+
+    def rows(self, control: Control) -> list[tuple[np.ndarray, float]]:
+        """Rows a and targets t: a·s is t, or at most t.
+
+        s (1,) is the mean of a continuous control, or (n,) the shares of a discrete one's values.
+        """
+        if isinstance(control, Continuous):
+            assert self.mean is not None
+            return [(np.ones(1), self.mean)]
+        if self.mean is not None:
+            return [(np.array(control.values), self.mean)]
+        one = np.eye(len(control.values))
+        return [(one[control.values.index(float(v))], share) for v, share in self.share.items()]
+
+
+def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> None:
+    """Raise if no schedule of ``control`` meets all its ``budgets``, each feasible by itself."""
+    from scipy.optimize import linprog
+
+    if len(budgets) < 2:
+        return
+    equal: list[tuple[np.ndarray, float]] = []
+    at_most: list[tuple[np.ndarray, float]] = []
+    for budget in budgets:
+        (equal if budget.sense == "equal" else at_most).extend(budget.rows(control))
+    if isinstance(control, Discrete):
+        size, limits = len(control.values), (0.0, 1.0)
+        equal.append((np.ones(size), 1.0))
+    else:
+        size, limits = 1, (control.lower, control.upper)
+    found = linprog(
+        np.zeros(size),
+        A_eq=[row for row, _ in equal] or None,
+        b_eq=[target for _, target in equal] or None,
+        A_ub=[row for row, _ in at_most] or None,
+        b_ub=[target for _, target in at_most] or None,
+        bounds=limits,
+    )
+    if found.status == 2:
+        raise SpecificationError(
+            f"infeasible budgets: no schedule of {name!r} meets all {len(budgets)} of them at once"
+        )
 
 
 @dataclass(frozen=True)
@@ -157,8 +202,6 @@ def _check_bounds(kind: str, lower: float, upper: float, guess: float | None) ->
     if not (np.isfinite(lower) and np.isfinite(upper)):
         raise SpecificationError(f"{kind}(lower={lower!r}, upper={upper!r}): bounds must be finite")
     if not lower < upper:
-        raise SpecificationError(
-            f"{kind}(lower={lower!r}, upper={upper!r}): lower must be below upper"
-        )
+        raise SpecificationError(f"{kind}(lower={lower!r}, upper={upper!r}): lower must be below upper")
     if guess is not None and not lower <= guess <= upper:
         raise SpecificationError(f"{kind}(guess={guess!r}) lies outside [{lower:g}, {upper:g}]")

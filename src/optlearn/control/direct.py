@@ -1,8 +1,8 @@
 """Direct method: multiple shooting on a sparse nonlinear program, solved by IPOPT.
 
-Variables are the states at all interval ends, the relaxed controls and the free parameters; constraints
-are the Runge-Kutta steps and the budgets, with exact sparse derivatives (``shooting``). The program depends
-on the problem's structure only and is kept.
+Variables are the states at all interval ends, the relaxed controls and the free parameters;
+constraints are the Runge-Kutta steps and the budgets, with exact sparse derivatives (``shooting``).
+The program depends on the problem's structure only and is kept.
 """
 
 from collections.abc import Hashable
@@ -67,7 +67,7 @@ def solve_direct(
         tolerance: of IPOPT's optimality conditions.
     """
     intervals = len(w)
-    n, m, k = dynamics.sizes
+    n, m, _ = dynamics.sizes
     guess = Sweeper(dynamics, intervals, steps).run(w, theta)
     solver = _solver(dynamics, intervals, steps, max_iterations, tolerance)
     rows, targets, equal = dynamics.relaxation.budget_rows
@@ -75,22 +75,29 @@ def solve_direct(
     states = guess.states[steps::steps]
     lower, upper = _variable_bounds(dynamics, intervals)
     low, high = dynamics.relaxation.bounds
+    least, most = np.where(equal, targets, -np.inf), targets
     inside = np.clip(w, low + 1e-3 * (high - low), high - 1e-3 * (high - low))
     if fixed is not None:
         place = n * intervals + np.flatnonzero(np.tile(fixed, intervals))
         lower[place] = upper[place] = w[:, fixed].ravel()
         inside[:, fixed] = w[:, fixed]
+        # Budgets of fixed entries alone are met or not; as constraints they would only use up the
+        # degrees of freedom that IPOPT asks for.
+        idle = ~rows[:, ~fixed].any(axis=1)
+        least, most = np.where(idle, -np.inf, least), np.where(idle, np.inf, most)
     solution = solver(
         x0=np.concatenate([states.ravel(), inside.ravel(), theta]),
         lbx=lower,
         ubx=upper,
         lbg=np.concatenate(
-            [np.zeros(n * intervals), np.where(equal, targets, -np.inf), np.full(sums * intervals, -np.inf)]
+            [
+                np.zeros(n * intervals),
+                least,
+                np.full(sums * intervals, -np.inf),
+            ]
         ),
-        ubg=np.concatenate([np.zeros(n * intervals), targets, np.ones(sums * intervals)]),
-        p=np.concatenate(
-            [dynamics.constants, dynamics.start, [dynamics.problem.horizon], rows.ravel()]
-        ),
+        ubg=np.concatenate([np.zeros(n * intervals), most, np.ones(sums * intervals)]),
+        p=np.concatenate([dynamics.constants, dynamics.start, [dynamics.problem.horizon], rows.ravel()]),
     )
     stats = solver.stats()
     z = np.array(solution["x"]).ravel()
@@ -121,20 +128,18 @@ def _variable_bounds(dynamics: Dynamics, intervals: int) -> tuple[np.ndarray, np
             + [[f.lower] for f in free]
         ),
         np.concatenate(
-            [np.full(len(names) * intervals, np.inf), np.tile(high, intervals)]
-            + [[f.upper] for f in free]
+            [np.full(len(names) * intervals, np.inf), np.tile(high, intervals)] + [[f.upper] for f in free]
         ),
     )
 
 
-def _solver(
-    dynamics: Dynamics, intervals: int, steps: int, max_iterations: int, tolerance: float
-) -> Any:
+def _solver(dynamics: Dynamics, intervals: int, steps: int, max_iterations: int, tolerance: float) -> Any:
     budgets = len(dynamics.relaxation.budget_rows[1])
     sums = dynamics.relaxation.share_sums
     key = (
-        dynamics.functions.key, intervals, steps, budgets, sums.tobytes(), max_iterations, tolerance,
-    )  # fmt: skip
+        *(dynamics.functions.key, intervals, steps, budgets, sums.tobytes()),
+        *(max_iterations, tolerance),
+    )
     if key not in _CACHE:
         program = shooting_program(dynamics, intervals, steps)
         options = {

@@ -1,4 +1,4 @@
-"""Schedules of admissible values from relaxed ones: rounding, then a search among its neighbours."""
+"""Schedules of admissible values from relaxed ones: rounding, then a search nearby."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ from optlearn.control.direct import solve_direct
 from optlearn.control.dynamics import Dynamics
 from optlearn.control.polish import exchange, shift
 from optlearn.control.rounding import (
-    limit_switches,
-    repair,
+    check_limits,
+    nearest_counts,
     shortest_phase,
     sum_up,
     switches,
@@ -18,6 +18,8 @@ from optlearn.control.rounding import (
     whole_numbers,
 )
 from optlearn.control.sweep import Sweeper
+from optlearn.control.switching import first_schedules, search_phases
+from optlearn.theory.errors import SpecificationError
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,18 @@ class Rounded:
 
 
 def check_grid(dynamics: Dynamics, intervals: int) -> None:
-    """Raise if the grid cannot hold a discrete budget exactly."""
+    """Raise if the grid cannot hold the discrete budgets exactly, or within the limits."""
     for name, control in dynamics.problem.discrete.items():
-        value_counts(name, control, dynamics.problem.budgets, intervals)
+        counts = value_counts(name, control, dynamics.problem.budgets, intervals)
+        n = len(control.values)
+        nearest_counts(name, control, dynamics.problem.budgets, np.full(n, intervals / n))
+        check_limits(name, control, counts, _dwell(dynamics, intervals, control))
 
 
 def round_controls(
     dynamics: Dynamics, sweeper: Sweeper, w: np.ndarray, theta: np.ndarray, polish: bool = True
 ) -> Rounded:
-    """Round every discrete control of w (I, m), re-optimise the rest, and search the neighbourhood."""
+    """Round every discrete control of w (I, m), re-optimise the rest, and search nearby."""
     problem = dynamics.problem
     levels: dict[str, np.ndarray] = {}
     for name, control in problem.discrete.items():
@@ -46,28 +51,16 @@ def round_controls(
         w = _write(dynamics, name, w, levels[name])
     w, theta = _reoptimise(dynamics, sweeper, w, theta)
     if polish:
-        for name, control in problem.discrete.items():
-            counts = value_counts(name, control, problem.budgets, sweeper.intervals)
-            found, _ = exchange(
-                sweeper,
-                w,
-                theta,
-                levels[name],
-                lambda w, chosen, name=name: _write(dynamics, name, w, chosen),
-                lambda gradient, name=name: _slopes(dynamics, name, gradient),
-                keep_counts=bool(np.any(counts >= 0)),
-                admissible=lambda chosen, c=control: _admissible(dynamics, sweeper, c, chosen),
-            )
+        for name in problem.discrete:
+            found = _polish_one(dynamics, sweeper, name, w, theta, levels[name])
             if not np.array_equal(found, levels[name]):
                 w = _write(dynamics, name, w, found)
                 w, theta = _reoptimise(dynamics, sweeper, w, theta)
     return Rounded(w, theta, sweeper.objective(w, theta))
 
 
-def whole_schedule(
-    dynamics: Dynamics, sweeper: Sweeper, w: np.ndarray, theta: np.ndarray
-) -> Rounded | None:
-    """The best whole numbers for the controls that ask for them, with their mean kept; None: no such."""
+def whole_schedule(dynamics: Dynamics, sweeper: Sweeper, w: np.ndarray, theta: np.ndarray) -> Rounded | None:
+    """The best whole numbers for the controls that ask for them, means kept; None: no such."""
     wanted = {name: c for name, c in dynamics.problem.continuous.items() if c.whole}
     if not wanted:
         return None
@@ -91,28 +84,87 @@ def _round_one(
     theta: np.ndarray,
 ) -> np.ndarray:
     part = w[:, dynamics.relaxation.blocks[name]]
-    shares = np.column_stack([part, 1 - part.sum(axis=1)])
+    shares = np.clip(np.column_stack([part, 1 - part.sum(axis=1)]), 0.0, 1.0)
+    shares = shares / shares.sum(axis=1, keepdims=True)
+    counts = nearest_counts(name, control, dynamics.problem.budgets, shares.sum(axis=0))
+    if not control.limited:
+        return sum_up(shares, counts)
+    dwell = _dwell(dynamics, sweeper.intervals, control)
+    cost = _slopes(dynamics, name, sweeper.run(w, theta).gradient)
+    starts = first_schedules(shares, counts, cost, dwell, control.max_switches)
+    found = _search(dynamics, sweeper, name, w, theta, starts)
+    if found is None:
+        raise SpecificationError(
+            f"no schedule of {name!r} was found that meets its budget, max_switches and min_dwell "
+            f"on {sweeper.intervals} intervals: loosen one of them"
+        )
+    return found
+
+
+def _polish_one(
+    dynamics: Dynamics,
+    sweeper: Sweeper,
+    name: str,
+    w: np.ndarray,
+    theta: np.ndarray,
+    levels: np.ndarray,
+) -> np.ndarray:
+    control = dynamics.problem.discrete[name]
+    if control.limited:
+        found = _search(dynamics, sweeper, name, w, theta, [levels])
+        return levels if found is None else found
     counts = value_counts(name, control, dynamics.problem.budgets, sweeper.intervals)
-    dwell = _dwell(dynamics, sweeper, control)
-    chosen = sum_up(shares, counts, dwell)
-    if control.max_switches is not None and switches(chosen) > control.max_switches:
-        chosen = limit_switches(chosen, control.max_switches)
-        gradient = sweeper.run(w, theta).gradient
-        chosen = repair(chosen, counts, _slopes(dynamics, name, gradient))
-    return chosen
+    found, _ = exchange(
+        sweeper,
+        w,
+        theta,
+        levels,
+        lambda w, chosen: _write(dynamics, name, w, chosen),
+        lambda gradient: _slopes(dynamics, name, gradient),
+        keep_counts=bool(np.all(counts >= 0)),
+        admissible=lambda chosen: _admissible(dynamics, name, chosen),
+    )
+    return found
 
 
-def _dwell(dynamics: Dynamics, sweeper: Sweeper, control: Discrete) -> int:
-    step = dynamics.problem.horizon / sweeper.intervals
+def _search(
+    dynamics: Dynamics,
+    sweeper: Sweeper,
+    name: str,
+    w: np.ndarray,
+    theta: np.ndarray,
+    starts: list[np.ndarray],
+) -> np.ndarray | None:
+    found = search_phases(
+        sweeper,
+        theta,
+        starts,
+        lambda chosen: _write(dynamics, name, w, chosen),
+        lambda gradient: _slopes(dynamics, name, gradient),
+        lambda chosen: _admissible(dynamics, name, chosen),
+    )
+    return None if found is None else found[0]
+
+
+def _dwell(dynamics: Dynamics, intervals: int, control: Discrete) -> int:
+    step = dynamics.problem.horizon / intervals
     return max(1, int(np.ceil(control.min_dwell / step - 1e-9)))
 
 
-def _admissible(
-    dynamics: Dynamics, sweeper: Sweeper, control: Discrete, chosen: np.ndarray
-) -> bool:
+def _admissible(dynamics: Dynamics, name: str, chosen: np.ndarray) -> bool:
+    """Do levels (I,) respect the control's budgets and limits?"""
+    control = dynamics.problem.discrete[name]
     if control.max_switches is not None and switches(chosen) > control.max_switches:
         return False
-    return control.min_dwell == 0 or shortest_phase(chosen) >= _dwell(dynamics, sweeper, control)
+    if shortest_phase(chosen) < _dwell(dynamics, len(chosen), control):
+        return False
+    shares = np.bincount(chosen, minlength=len(control.values)) / len(chosen)
+    for budget in dynamics.problem.budgets:
+        for row, target in budget.rows(control) if budget.control == name else []:
+            excess = float(row @ shares) - target
+            if abs(excess) > 1e-9 and (excess > 0 or budget.sense == "equal"):
+                return False
+    return True
 
 
 def _write(dynamics: Dynamics, name: str, w: np.ndarray, chosen: np.ndarray) -> np.ndarray:

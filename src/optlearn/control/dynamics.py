@@ -1,7 +1,7 @@
 """The problem as CasADi functions of vectors: one Runge-Kutta step, its adjoint, the Hamiltonian.
 
-All are made from one traced JAX function each (drift, running cost, final cost), once for each structure of
-a problem; numbers, horizon and start are arguments.
+All are made from one traced JAX function each (drift, running cost, final cost), once for each
+structure of a problem; numbers, horizon and start are arguments.
 """
 
 from collections.abc import Hashable
@@ -140,8 +140,7 @@ def _functions(
             return drift, np.zeros(())
         x = model.layout.unflatten(flat)
         cost = sum(
-            shares[i]
-            * problem.running(model, x, system.merge(settings, u[i]), system.error_rule)
+            shares[i] * problem.running(model, x, system.merge(settings, u[i]), system.error_rule)
             for i in range(u.shape[0])
         )
         return drift, cost / horizon

@@ -28,8 +28,8 @@ def evaluate(
     Args:
         problem: the problem.
         schedule: values of all its controls up to its horizon. Budgets are not enforced.
-        parameters: values of model parameters, free ones included. A free parameter named neither here
-            nor in ``schedule.parameters`` is optimised for this schedule.
+        parameters: values of model parameters, free ones included. A free parameter named neither
+            here nor in ``schedule.parameters`` is optimised for this schedule.
         record: how many equally spaced training times to record.
     """
     check_schedule(problem, schedule)
@@ -68,10 +68,8 @@ def check_schedule(problem: Problem, schedule: Schedule) -> None:
             )
 
 
-def best_free(
-    ready: Dynamics, schedule: Schedule, given: Mapping[str, float]
-) -> dict[str, float]:
-    """All free parameters in the problem's order: the ``given`` ones, and the best of the others."""
+def best_free(ready: Dynamics, schedule: Schedule, given: Mapping[str, float]) -> dict[str, float]:
+    """All free parameters in the problem's order: the ``given`` ones, the best of the others."""
     from scipy.optimize import minimize
 
     free = ready.problem.free
@@ -112,9 +110,7 @@ def _on_fine_grid(ready: Dynamics, schedule: Schedule) -> tuple[np.ndarray, Swee
     return w, Sweeper(ready, grid, 2)
 
 
-def _objective(
-    ready: Dynamics, schedule: Schedule, theta: np.ndarray, trajectory: Trajectory
-) -> float:
+def _objective(ready: Dynamics, schedule: Schedule, theta: np.ndarray, trajectory: Trajectory) -> float:
     functions, constants = ready.functions, ready.constants
     total = float(functions.final(constants, trajectory.states[-1], theta))
     if not ready.problem.objective.has_running:

@@ -19,8 +19,9 @@ from optlearn.control.hamiltonian import (
     Trial,
     bracket_multiplier,
 )
+from optlearn.control.indirect import FeasibleSet
 
-_CYCLES = 4  # over the multipliers of several budgets
+_CYCLES = 2  # over the multipliers of several budgets
 _PASSES = 40  # forward passes for one multiplier
 _INSISTENT = 1e6  # a multiplier, relative to the Hamiltonian, at which only the budget counts
 
@@ -55,7 +56,13 @@ def greedy_controls(
             nu[b] = _multiplier(passage, rows, nu, b, float(targets[b]), bool(equal[b]))
         if np.allclose(nu, before, rtol=1e-3, atol=0.0):
             break
-    return passage.run(nu, guarded=True)
+    w = passage.run(nu, guarded=True)
+    missed = rows @ w.mean(axis=0) - targets
+    if np.any(np.where(equal, np.abs(missed), missed) > 1e-9):
+        # Several budgets on one control can still get in each other's way.
+        feasible = FeasibleSet(dynamics, intervals)
+        w, _ = feasible.split(feasible.project(feasible.join(w, theta)))
+    return w
 
 
 def _multiplier(
@@ -74,7 +81,7 @@ def _multiplier(
         start=float(nu[b]),
         step=passage.scale(rows[b]),
         tolerance=1e-7 * reach,
-        narrow=1e-5,
+        narrow=1e-4,
         at_most=not equal,
         evaluations=_PASSES,
     )
@@ -87,6 +94,14 @@ class _Passage:
     def __init__(self, dynamics: Dynamics, intervals: int, theta: np.ndarray, steps: int) -> None:
         self.dynamics, self.intervals, self.theta, self.steps = dynamics, intervals, theta, steps
         self.rows, self.targets, self.equal = dynamics.relaxation.budget_rows
+        blocks = dynamics.relaxation.blocks.values()
+        # (b, m) which entries of w belong to the control that a budget is about.
+        self._same_control = np.array(
+            [
+                [any(b.start <= e < b.stop and row[b].any() for b in blocks) for e in range(len(row))]
+                for row in self.rows
+            ]
+        )
         self._first = self._minimiser(dynamics.start, _guess(dynamics))
         self.corners = self._first.corners
 
@@ -152,7 +167,9 @@ class _Passage:
                 continue
             # The best control among those with the most, or the least, of what is budgeted.
             push = -np.sign(needed - used) * _INSISTENT * minimise.scale(row)
-            extreme = minimise(nu @ self.rows + push * row)[0][0]
+            extreme = np.where(
+                self._same_control[b], minimise(nu @ self.rows + push * row)[0][0], w
+            )
             distance = float(row @ extreme) - used
             share = min(max((needed - used) / distance, 0.0), 1.0) if distance else 0.0
             w = w + (1.0 if share > 1 - 1e-9 else share) * (extreme - w)

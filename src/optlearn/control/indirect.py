@@ -39,6 +39,7 @@ _SWEEPS = 10  # at most so many damped sweeps in a row
 _LITTLE = 0.1  # a sweep that wins less than this part of the gap is a zigzag
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _MEMORY = 20  # pairs of steps and gradient changes
+_RECENT = 8  # values that a step of that method is compared with
 _MODEL_STEPS = 60  # of the projected gradient method that minimises the quadratic model
 _CHECK_EVERY = 5  # steps between evaluations of the gap, once the model promises little
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
@@ -259,14 +260,16 @@ class QuasiNewton:
     def direction(self, v: np.ndarray, gradient: np.ndarray, accuracy: float) -> np.ndarray:
         """From v to the minimum of gradient·d + ½ d·B d over v + d in the feasible set.
 
-        Projected gradient steps of Barzilai and Borwein's length, with exact line searches. They stop
-        when a step would win less than ``accuracy``.
+        Projected gradient steps of Barzilai and Borwein's length. These are fast because they may go
+        uphill for a while: a step is cut short only if it ends above all recent ones. They stop when
+        a step would win less than ``accuracy``.
         """
         if not self.moves:
             # Without curvature: a step that changes the controls by a tenth of their range.
             length = 0.1 / max(float(np.abs(gradient).max()), 1e-300)
             return self.feasible.project(v - length * gradient) - v
-        point, slope = v, gradient
+        point, slope, value = v, gradient, 0.0
+        best, lowest, recent = point, value, [value]
         length = 1 / self._compact[0]
         for _ in range(_MODEL_STEPS):
             step = self.feasible.project(point - length * slope) - point
@@ -275,10 +278,16 @@ class QuasiNewton:
                 break
             bent = self.times(step)
             curvature = float(step @ bent)
-            share = min(1.0, fall / curvature) if curvature > 0 else 1.0
+            share = 1.0
+            if value - fall + curvature / 2 > max(recent) - _ARMIJO * fall:
+                share = min(1.0, fall / curvature)
             point, slope = point + share * step, slope + share * bent
+            value += -share * fall + share**2 * curvature / 2
+            recent = [*recent[-_RECENT + 1 :], value]
+            if value < lowest:
+                best, lowest = point, value
             length = float(step @ step) / curvature if curvature > 0 else 2 * length
-        return point - v
+        return best - v
 
 
 # --- the solver -------------------------------------------------------------------------------------

@@ -9,21 +9,21 @@ class Outcome(Enum):
     SOLVED = "solved to tolerance"
     ACCEPTABLE = "solved to the looser, acceptable tolerance: compare with another method or more intervals"
     STALLED = (
-        "no further progress although the tolerance is not met: the certificate says how much may be "
-        "left to win; try more starts or another method"
+        "no further progress although the tolerance is not met: the certificate says how much may "
+        "be left to win; try more starts or another method"
     )
     ITERATIONS = "stopped at the iteration limit: raise max_iterations, or warm start from this solution"
     INFEASIBLE = (
-        "no schedule was found that meets all budgets and bounds: check that the budget lies between "
-        "the controls' bounds"
+        "no schedule was found that meets all budgets and bounds: check that the budget lies "
+        "between the controls' bounds"
     )
     DIVERGED = (
         "states or controls ran away: bounds on the controls are too wide for the dynamics to stay "
         "physical; lower the upper bound of the learning rate, or start from a baseline"
     )
     INVALID = (
-        "the dynamics gave a number that is not finite: start from a schedule that stays physical, or "
-        "tighten the bounds"
+        "the dynamics gave a number that is not finite: start from a schedule that stays physical, "
+        "or tighten the bounds"
     )
     INTERRUPTED = "stopped by the user; the best schedule so far is returned"
     FAILED = "the solver failed; the best schedule so far is returned; try another method or start"

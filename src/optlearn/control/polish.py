@@ -1,8 +1,7 @@
-"""Local search among schedules that keep a budget: exchanges of intervals, judged by the exact objective.
+"""Local search among schedules that keep a budget: exchanges judged by the exact objective.
 
-The adjoint gives the first-order effect of giving any interval another value, so the promising exchanges are
-found without trying them all; each is then tried. With limits on switches or dwell, only exchanges at the
-edges of phases are possible: that moves the switching times.
+The adjoint gives the first-order effect of giving any interval another value, so the promising
+exchanges are found without trying them all; each is then tried.
 """
 
 from collections.abc import Callable, Iterator
@@ -61,9 +60,7 @@ def exchange(
     return levels, best
 
 
-def _candidates(
-    levels: np.ndarray, cost: np.ndarray, keep_counts: bool
-) -> Iterator[np.ndarray]:
+def _candidates(levels: np.ndarray, cost: np.ndarray, keep_counts: bool) -> Iterator[np.ndarray]:
     """The most promising neighbours, best first-order change first."""
     now = np.take_along_axis(cost, levels[:, None], axis=1)[:, 0]
     change = cost - now[:, None]
@@ -75,9 +72,7 @@ def _candidates(
             # Intervals at a that would gain most by b, and the reverse.
             ups = _lowest(np.where(levels == a, change[:, b], np.inf), width)
             downs = _lowest(np.where(levels == b, change[:, a], np.inf), width)
-            found += [
-                (change[i, b] + change[j, a], (i, j), (b, a)) for i in ups for j in downs
-            ]
+            found += [(change[i, b] + change[j, a], (i, j), (b, a)) for i in ups for j in downs]
             found += _edge_swaps(levels, change, a, b)
     if not keep_counts:
         for i in range(len(levels)):
@@ -96,8 +91,8 @@ def _edge_swaps(
     """Swaps of intervals next to a phase's edge: they move two switching times at once."""
     edges = np.flatnonzero(np.diff(levels))
     beside = np.unique(np.concatenate([edges, edges + 1])) if len(edges) else edges
-    ups = [i for i in beside if levels[i] == a]
-    downs = [i for i in beside if levels[i] == b]
+    ups = [int(i) for i in beside if levels[i] == a]
+    downs = [int(i) for i in beside if levels[i] == b]
     return [(change[i, b] + change[j, a], (i, j), (b, a)) for i in ups for j in downs]
 
 
@@ -116,7 +111,7 @@ def shift(
     keep_sum: bool,
     rounds: int = 400,
 ) -> tuple[np.ndarray, float]:
-    """Improve whole numbers in one column of w (I, m) by steps of one, in pairs if the sum is kept."""
+    """Improve whole numbers in one column of w (I, m) by steps of one, in pairs to keep the sum."""
     best = sweeper.objective(w, theta)
     for _ in range(rounds):
         slope = sweeper.run(w, theta).gradient[:, column]

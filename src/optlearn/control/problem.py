@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import jax
 import numpy as np
 
-from optlearn.control.controls import Budget, Continuous, Control, Discrete, Free
+from optlearn.control.controls import Budget, Continuous, Control, Discrete, Free, check_together
 from optlearn.theory.checks import check_start
 from optlearn.theory.errors import SpecificationError
 from optlearn.theory.expectation import AbstractRule, AutoRule
@@ -80,6 +80,7 @@ class Problem:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.horizon) and self.horizon > 0):
             raise SpecificationError(f"horizon={self.horizon!r}: a finite training time above 0")
+        object.__setattr__(self, "horizon", float(self.horizon))
         if not self.controls:
             raise SpecificationError("controls: name at least one parameter to be controlled")
         object.__setattr__(self, "start", check_start(self.model, self.start))
@@ -93,8 +94,8 @@ class Problem:
                     )
                 if np.shape(settings[name]) != ():
                     raise SpecificationError(
-                        f"{kind} {name!r} has shape {np.shape(settings[name])}: only single numbers "
-                        "can be optimised"
+                        f"{kind} {name!r} has shape {np.shape(settings[name])}: only single "
+                        "numbers can be optimised"
                     )
         both = sorted(set(self.controls) & set(self.free))
         if both:
@@ -102,10 +103,11 @@ class Problem:
         for budget in self.budgets:
             if budget.control not in self.controls:
                 raise SpecificationError(
-                    f"budget on unknown control {budget.control!r}; controls are "
-                    f"{', '.join(self.controls)}"
+                    f"budget on unknown control {budget.control!r}; controls are {', '.join(self.controls)}"
                 )
             budget.check(self.controls[budget.control])
+        for name, control in self.controls.items():
+            check_together(name, control, [b for b in self.budgets if b.control == name])
 
     @property
     def continuous(self) -> dict[str, Continuous]:

@@ -1,8 +1,8 @@
 """Controls as vectors: continuous values and shares of discrete values.
 
-A discrete control with n values becomes n − 1 shares (the last value has the rest): the drift is then the
-mean of the drifts, which is both outer convexification and the physics of drawing samples at random. All
-budgets are linear in these vectors.
+A discrete control with n values becomes n − 1 shares (the last value has the rest): the drift is
+then the mean of the drifts, which is both outer convexification and the physics of drawing samples
+at random. All budgets are linear in these vectors.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from optlearn.theory.schedule import Mixture, Schedule, uniform_grid
 class Relaxation:
     """The relaxed control vector w (m,) of a problem, interval by interval.
 
-    First one entry a continuous control, then n − 1 shares a discrete control, in the problem's order.
+    First one entry a continuous control, then n − 1 shares a discrete one, in the problem's order.
     """
 
     problem: Problem
@@ -46,7 +46,7 @@ class Relaxation:
     @property
     def size(self) -> int:
         """m, the length of w."""
-        return max(block.stop for block in self.blocks.values())
+        return max(int(block.stop) for block in self.blocks.values())
 
     @property
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +69,7 @@ class Relaxation:
 
     @cached_property
     def budget_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows a (b, m), targets t (b,) and flags (b,): the mean over training of a·w is t, or ≤ t."""
+        """Rows a (b, m), targets t (b,), flags (b,): the mean over training of a·w is t, or ≤ t."""
         rows, targets, equal = [], [], []
         for budget in self.problem.budgets:
             for row, target in self._budget(budget):
@@ -95,7 +95,7 @@ class Relaxation:
         for value, share in budget.share.items():
             row = np.zeros(self.size)
             if float(value) == last:
-                if len(budget.share) == len(control.values):
+                if len(budget.share) == len(control.values) and budget.sense == "equal":
                     continue  # the shares of the others settle this one
                 row[block] = -1.0
                 found.append((row, share - 1.0))
@@ -104,7 +104,7 @@ class Relaxation:
                 found.append((row, share))
         return found
 
-    # --- w ↔ schedules ------------------------------------------------------------------------------
+    # --- w ↔ schedules ---------------------------------------------------------------------------
 
     def table(self, w: Array, values: dict[str, Array]) -> tuple[Array, Array]:
         """Control vectors (v, c) of all combinations of discrete values, and their shares (v,).
@@ -132,7 +132,7 @@ class Relaxation:
     def vectors(self, schedule: Schedule, intervals: int) -> np.ndarray:
         """(intervals, m) relaxed controls of a schedule, averaged over equal intervals."""
         grid = uniform_grid(self.problem.horizon, intervals)
-        return _overlap(grid, schedule.grid) @ self.own_vectors(schedule)
+        return np.asarray(_overlap(grid, schedule.grid) @ self.own_vectors(schedule))
 
     def own_vectors(self, schedule: Schedule) -> np.ndarray:
         """(J, m) relaxed controls on the schedule's own J intervals."""
@@ -145,9 +145,7 @@ class Relaxation:
                 w[:, self.blocks[name]] = _value_shares(schedule, name, control.values)
         return w
 
-    def schedule(
-        self, w: np.ndarray, parameters: dict[str, float], rounded: bool = False
-    ) -> Schedule:
+    def schedule(self, w: np.ndarray, parameters: dict[str, float], rounded: bool = False) -> Schedule:
         """The schedule of relaxed controls (intervals, m); ``rounded``: shares are all 0 or 1."""
         grid = uniform_grid(self.problem.horizon, len(w))
         values: dict[str, np.ndarray] = {}
@@ -171,7 +169,7 @@ def _overlap(grid: np.ndarray, other: np.ndarray) -> np.ndarray:
     left = np.maximum(grid[:-1, None], other[None, :-1])
     right = np.minimum(grid[1:, None], other[None, 1:])
     inside = np.clip(right - left, 0.0, None)
-    return inside / inside.sum(axis=1, keepdims=True)
+    return np.asarray(inside / inside.sum(axis=1, keepdims=True))
 
 
 def _value_shares(schedule: Schedule, name: str, values: tuple[float, ...]) -> np.ndarray:

@@ -1,15 +1,14 @@
 """From shares to values: sum-up rounding that meets budgets exactly."""
 
 import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from optlearn.control.controls import Budget, Discrete
 from optlearn.theory.errors import SpecificationError
 
 
-def value_counts(
-    name: str, control: Discrete, budgets: tuple[Budget, ...], intervals: int
-) -> np.ndarray:
-    """(n,) intervals that each value must get; −1 where no budget says.
+def value_counts(name: str, control: Discrete, budgets: tuple[Budget, ...], intervals: int) -> np.ndarray:
+    """(n,) intervals that each value must get; −1 where no budget says exactly.
 
     Raises:
         SpecificationError: an equal share that ``intervals`` intervals cannot hold exactly.
@@ -21,7 +20,7 @@ def value_counts(
         shares = dict(budget.share)
         if budget.mean is not None:
             if len(control.values) != 2:
-                continue  # many combinations of values have this mean; the error is reported
+                continue  # many combinations of values have this mean
             first, last = control.values
             shares = {first: (budget.mean - last) / (first - last)}
         for value, share in shares.items():
@@ -40,12 +39,66 @@ def value_counts(
     return counts
 
 
+def nearest_counts(
+    name: str,
+    control: Discrete,
+    budgets: tuple[Budget, ...],
+    totals: np.ndarray,
+) -> np.ndarray:
+    """(n,) whole numbers of intervals that meet all budgets, nearest to the totals (n,).
+
+    Raises:
+        SpecificationError: no whole numbers do.
+    """
+    n, intervals = len(totals), round(float(totals.sum()))
+    one = np.eye(n)
+    # Counts c and distances d ≥ |c − totals|; the sum of the latter is minimised.
+    constraints = [
+        LinearConstraint(np.concatenate([np.ones(n), np.zeros(n)]), intervals, intervals),
+        LinearConstraint(np.hstack([one, -one]), -np.inf, totals),
+        LinearConstraint(np.hstack([one, one]), totals, np.inf),
+    ]
+    for budget in budgets:
+        for row, target in budget.rows(control) if budget.control == name else []:
+            most = target * intervals + 1e-6 * np.abs(row).max()
+            least = 2 * target * intervals - most if budget.sense == "equal" else -np.inf
+            constraints.append(LinearConstraint(np.concatenate([row, np.zeros(n)]), least, most))
+    found = milp(
+        np.repeat([0.0, 1.0], n),
+        integrality=np.repeat([1, 0], n),
+        bounds=Bounds(0, intervals),
+        constraints=constraints,
+    )
+    if found.x is None:
+        raise SpecificationError(
+            f"{intervals} intervals cannot hold the budgets of {name!r} exactly: no whole numbers "
+            f"of intervals at the values {list(control.values)} meet them. Choose another number "
+            "of intervals."
+        )
+    return np.round(found.x[:n]).astype(int)
+
+
+def check_limits(name: str, control: Discrete, counts: np.ndarray, dwell: int) -> None:
+    """Raise if intervals at each value, counts (n,), contradict limits on switches and dwell."""
+    needed = int(np.count_nonzero(counts > 0)) - 1
+    if control.max_switches is not None and needed > control.max_switches:
+        raise SpecificationError(
+            f"infeasible: the budget of {name!r} needs {needed + 1} different values, but "
+            f"max_switches is {control.max_switches}"
+        )
+    if np.count_nonzero((counts > 0) & (counts < dwell)) > 1:
+        raise SpecificationError(
+            f"infeasible: the budget of {name!r} gives less training time than "
+            f"min_dwell = {control.min_dwell:g} to more than one value"
+        )
+
+
 def sum_up(shares: np.ndarray, counts: np.ndarray, dwell: int = 1) -> np.ndarray:
     """(I,) numbers of the values chosen so that their running totals follow the shares (I, n).
 
-    Each interval gets the value that lags furthest behind its cumulative share. A value with a count
-    stops when it has it, so counts are met exactly; a value once chosen is kept for ``dwell`` intervals
-    as long as its count allows.
+    Each interval gets the value that lags furthest behind its cumulative share. A value with a
+    count stops when it has it, so counts are met exactly; a value once chosen is kept for ``dwell``
+    intervals as long as counts allow.
     """
     intervals, n = shares.shape
     caps = np.where(counts >= 0, counts, intervals)
@@ -55,14 +108,12 @@ def sum_up(shares: np.ndarray, counts: np.ndarray, dwell: int = 1) -> np.ndarray
     kept = 0
     for i in range(intervals):
         lag = wanted[i] - used
-        # A value whose count needs every interval that is left must not wait.
+        # Counts that need every interval that is left must not wait.
         owed = np.where(counts >= 0, counts - used, 0)
-        must = owed >= intervals - i
-        lag = np.where(must & (owed > 0), np.inf, lag)
-        lag = np.where(used < caps, lag, -np.inf)
-        best = int(np.argmax(lag))
+        possible = (used < caps) & ((owed > 0) | (owed.sum() < intervals - i))
+        best = int(np.argmax(np.where(possible, lag, -np.inf)))
         previous = chosen[i - 1] if i else best
-        if best != previous and kept < dwell and used[previous] < caps[previous] and not must.any():
+        if best != previous and kept < dwell and possible[previous]:
             best = int(previous)
         kept = kept + 1 if best == previous else 1
         chosen[i] = best

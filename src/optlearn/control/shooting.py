@@ -1,9 +1,10 @@
 """The nonlinear program of multiple shooting, with its derivatives assembled block by block.
 
-Variables z = (X, W, θ): states at the interval ends (n, I), relaxed controls (m, I), free parameters (k).
-Every interval sees only its own (x, w, θ), so Jacobian and Hessian are made of small dense blocks, each one
-call of a function that CasADi differentiated once. Handing IPOPT the assembled matrices is several times
-faster than letting CasADi find the structure of the whole program by colouring.
+Variables z = (X, W, θ): states at the interval ends (n, I), relaxed controls (m, I), free parameters
+(k). Every interval sees only its own (x, w, θ), so Jacobian and Hessian are made of small dense
+blocks, each one call of a function that CasADi differentiated once. Handing IPOPT the assembled
+matrices is several times faster than letting CasADi find the structure of the whole program by
+colouring.
 """
 
 from dataclasses import dataclass
@@ -105,10 +106,9 @@ class _Blocks:
         I = self.intervals  # noqa: E741
         steps = np.arange(n * I).reshape(I, n)
         # Entry (r, c) of block i stands at i·n·q + c·n + r of the mapped output (column-major).
-        row = np.repeat(steps[:, None, :], self.own.shape[1], axis=1).ravel()
-        column = np.repeat(self.own[:, :, None], n, axis=2).ravel()
+        row = [np.repeat(steps[:, None, :], self.own.shape[1], axis=1).ravel(), steps.ravel()]
+        column = [np.repeat(self.own[:, :, None], n, axis=2).ravel(), steps.ravel()]
         values = [casadi.vec(self._slope(*arguments)), -casadi.MX(casadi.DM.ones(n * I, 1))]
-        row, column = [row, steps.ravel()], [column, steps.ravel()]
         controls = n * I + np.arange(m * I).reshape(I, m)
         budgets = rows.shape[1]
         for b in range(budgets):

@@ -64,14 +64,13 @@ class Solution:
             f"{self.problem.name}: objective {self.objective:.10g} ({self.method}, "
             f"{self.schedule.intervals} intervals, {self.seconds:.1f} s)",
             f"  {'converged' if c.converged else 'NOT CONVERGED: ' + '; '.join(c.reasons)}",
-            f"  hamiltonian gap {c.hamiltonian_gap:.1e}, integration error {c.integration_error:.1e}, "
-            f"budget error {c.budget_error:.1e}",
+            f"  hamiltonian gap {c.hamiltonian_gap:.1e}, "
+            f"integration error {c.integration_error:.1e}, budget error {c.budget_error:.1e}",
             f"  starts: {c.starts.agreeing} of {c.starts.tried} within 1e-6 of the best",
         ]
         if self.relaxed is not None:
             lines.append(
-                f"  best mixed schedule {self.relaxed.objective:.10g} "
-                f"(relaxation gap {c.relaxation_gap:.1e})"
+                f"  best mixed schedule {self.relaxed.objective:.10g} (relaxation gap {c.relaxation_gap:.1e})"
             )
         if self.whole is not None:
             lines.append(f"  best whole-number schedule {self.whole.objective:.10g}")

@@ -14,7 +14,7 @@ from optlearn.control.discrete import Rounded, check_grid, round_controls, whole
 from optlearn.control.dynamics import Dynamics, dynamics
 from optlearn.control.evaluate import check_schedule, evaluate
 from optlearn.control.greedy import greedy_controls
-from optlearn.control.indirect import solve_indirect
+from optlearn.control.indirect import FeasibleSet, solve_indirect
 from optlearn.control.outcome import Outcome
 from optlearn.control.problem import Problem
 from optlearn.control.solution import NotConvergedWarning, Solution, Variant
@@ -90,6 +90,7 @@ def solve(
     ready = dynamics(problem)
     count = problem.intervals if intervals is None else intervals
     uniform_grid(problem.horizon, count)
+    count = int(count)
     check_grid(ready, count)
     warm = warm_start.schedule if isinstance(warm_start, Solution) else warm_start
     if warm is not None:
@@ -136,7 +137,11 @@ def _optimise(
         for start in chosen:
             tell(f"direct, from {start.name}")
             runs.append(_direct(ready, sweeper, start, options))
-    if method == "indirect" or (method == "auto" and not any(r.outcome.ok for r in runs)):
+            if runs[-1].outcome is Outcome.INTERRUPTED:
+                break
+    stopped = bool(runs) and runs[-1].outcome is Outcome.INTERRUPTED
+    failed = not any(run.outcome.ok for run in runs)
+    if method == "indirect" or (method == "auto" and failed and not stopped):
         tell("indirect")
         if runs:
             notes.append("no direct run converged: indirect sweeps were tried as well")
@@ -145,7 +150,7 @@ def _optimise(
         results = solve_indirect(ready, pairs, steps=sweeper.steps, **options)
         runs += [
             _Run(start.name, r.w, r.theta, r.objective, r.outcome, r.iterations)
-            for start, r in zip(chosen, results, strict=True)
+            for start, r in zip(chosen, results, strict=False)  # fewer after Ctrl-C
         ]
     for run in runs:
         notes.append(
@@ -155,18 +160,19 @@ def _optimise(
     return runs
 
 
-def _direct(
-    ready: Dynamics, sweeper: Sweeper, start: Start, options: dict[str, Any]
-) -> _Run:
+def _direct(ready: Dynamics, sweeper: Sweeper, start: Start, options: dict[str, Any]) -> _Run:
     result = solve_direct(ready, start.w, start.theta, steps=sweeper.steps, **options)
-    objective = sweeper.objective(result.w, result.theta)
+    w, theta = result.w, result.theta
+    if not result.outcome.ok:
+        # Stopped on its way, it may not meet the budgets yet.
+        feasible = FeasibleSet(ready, sweeper.intervals)
+        w, theta = feasible.split(feasible.project(feasible.join(w, theta)))
+    objective = sweeper.objective(w, theta)
     before = sweeper.objective(start.w, start.theta)
     if not objective <= before and not result.outcome.ok:
         # A failed run must not lose the schedule that it started from.
         return _Run(start.name, start.w, start.theta, before, result.outcome, result.iterations)
-    return _Run(
-        start.name, result.w, result.theta, objective, result.outcome, result.iterations
-    )
+    return _Run(start.name, w, theta, objective, result.outcome, result.iterations)
 
 
 def _finish(

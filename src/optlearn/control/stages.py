@@ -1,9 +1,9 @@
 """First and second derivatives of Runge-Kutta steps from those of the drift.
 
-A step is linear in the slopes k_j = f(X_j, w, θ) of its four stages, and each stage state X_j is linear in the
-slopes before it. So with Z_j = ∂(X_j, w, θ)/∂(x, w, θ) and μ_j the adjoint of k_j, the Hessian of
-λ·x_end + ν·cost is exactly Σ_j Z_jᵀ ∇²(μ_j·f + ν_j ℓ) Z_j. Only the drift itself is ever differentiated,
-once, so the derivative program stays small however many steps an interval has.
+A step is linear in the slopes k_j = f(X_j, w, θ) of its four stages, and each stage state X_j is
+linear in the slopes before it. So with Z_j = ∂(X_j, w, θ)/∂(x, w, θ) and μ_j the adjoint of k_j, the
+Hessian of λ·x_end + ν·cost is exactly Σ_j Z_jᵀ ∇²(μ_j·f + ν_j ℓ) Z_j. Only the drift itself is ever
+differentiated, once, so the derivative program stays small however many steps an interval has.
 """
 
 from dataclasses import dataclass
@@ -46,9 +46,7 @@ def interval_functions(functions: Functions, steps: int) -> IntervalFunctions:
     made = IntervalFunctions(
         casadi.Function("value", inputs, [passage.end, passage.cost]),
         casadi.Function("slope", inputs, [passage.Z[: x.shape[0], :]]),
-        casadi.Function(
-            "curvature", [*inputs, costate, weight], [passage.curvature(costate, weight)]
-        ),
+        casadi.Function("curvature", [*inputs, costate, weight], [passage.curvature(costate, weight)]),
     )
     if rate.n_instructions() * steps > FLAT:
         return made
@@ -89,9 +87,7 @@ class _Passage:
             gathered = costate
             later: Any = casadi.MX(casadi.DM(self.n, 1))  # adjoint of the next stage's state
             following = 0.0
-            for (X, Z, A, a), node, b in zip(
-                reversed(kept), reversed(NODES), reversed(WEIGHTS), strict=True
-            ):
+            for (X, Z, A, a), node, b in zip(reversed(kept), reversed(NODES), reversed(WEIGHTS), strict=True):
                 mu = b * self.h * costate + following * self.h * later
                 nu = b * self.h * weight
                 block = self.second(self.c, X, self.w, self.theta, mu, nu)
@@ -104,7 +100,7 @@ class _Passage:
 
 
 def _rate_derivatives(functions: Functions) -> tuple[Any, Any]:
-    """(c, x, w, θ) → slope, cost, their Jacobians; (c, x, w, θ, μ, ν) → Hessian of μ·slope + ν·cost."""
+    """First (c, x, w, θ) → slope, cost and Jacobians; then (…, μ, ν) → Hessian of μ·slope + ν·cost."""
     rate = functions.rate
     c, x, w, theta = (casadi.SX.sym(n, rate.size1_in(i)) for i, n in enumerate("cxwt"))
     own = casadi.vertcat(x, w, theta)
@@ -113,7 +109,5 @@ def _rate_derivatives(functions: Functions) -> tuple[Any, Any]:
     first = casadi.Function("first", [c, x, w, theta], casadi.cse([slope, cost, *jacobians]))
     mu, nu = casadi.SX.sym("mu", x.shape[0]), casadi.SX.sym("nu")
     curvature, _ = casadi.hessian(casadi.dot(mu, slope) + nu * cost, own)
-    second = casadi.Function(
-        "second", [c, x, w, theta, mu, nu], casadi.cse([casadi.densify(curvature)])
-    )
+    second = casadi.Function("second", [c, x, w, theta, mu, nu], casadi.cse([casadi.densify(curvature)]))
     return first, second

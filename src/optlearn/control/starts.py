@@ -1,4 +1,4 @@
-"""Where solvers start: a neutral guess, the problem's baselines, a warm start, and random controls."""
+"""Where solvers start: a neutral guess, the problem's baselines, a warm start, random controls."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from optlearn.control.controls import Continuous
 from optlearn.control.dynamics import Dynamics
+from optlearn.control.indirect import FeasibleSet
 from optlearn.control.sweep import Sweeper
 from optlearn.theory.errors import SpecificationError
 from optlearn.theory.schedule import Schedule
@@ -27,7 +28,10 @@ def choose_starts(
     seed: int,
     warm: Schedule | None,
 ) -> list[Start]:
-    """The best ``count`` first guesses by objective; a warm start and the neutral one come first."""
+    """The best ``count`` guesses by objective; a warm start and the neutral one come first.
+
+    All are moved to the nearest controls that meet bounds and budgets.
+    """
     first = [neutral(dynamics, sweeper.intervals)]
     if warm is not None:
         _check_finite(warm)
@@ -40,16 +44,14 @@ def choose_starts(
     generator = np.random.default_rng(seed)
     missing = max(0, count - len(first) - len(others))
     others += [_random(dynamics, sweeper.intervals, generator, i) for i in range(missing)]
-    ranked = sorted(
-        ((sweeper.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first
-    )
+    ranked = sorted(((sweeper.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first)
     chosen = (first + [others[i] for _, i in ranked])[: max(1, count)]
     usable = [s for s in chosen if np.isfinite(sweeper.objective(s.w, s.theta))]
     if not usable:
         raise SpecificationError(
             "the objective is not finite for any start "
-            f"({', '.join(s.name for s in chosen)}): the dynamics leave the physical region. Tighten "
-            "the bounds of the controls, or give a warm_start schedule that stays physical."
+            f"({', '.join(s.name for s in chosen)}): the dynamics leave the physical region. "
+            "Tighten the bounds of the controls, or give a warm_start schedule that stays physical."
         )
     return usable
 
@@ -63,32 +65,21 @@ def neutral(dynamics: Dynamics, intervals: int) -> Start:
             w[relaxation.blocks[name]] = control.start
         else:
             w[relaxation.blocks[name]] = 1 / len(control.values)
-    return Start("neutral", np.tile(_on_budget(dynamics, w), (intervals, 1)), _theta(dynamics))
+    return _feasible(dynamics, "neutral", np.tile(w, (intervals, 1)), _theta(dynamics))
 
 
-def _random(
-    dynamics: Dynamics, intervals: int, generator: np.random.Generator, number: int
-) -> Start:
+def _random(dynamics: Dynamics, intervals: int, generator: np.random.Generator, number: int) -> Start:
     """A few random levels in time, moved to meet the budgets."""
     low, high = dynamics.relaxation.bounds
     pieces = int(generator.integers(2, 7))
     levels = generator.uniform(low, high, size=(pieces, len(low)))
     w = levels[np.arange(intervals) * pieces // intervals]
-    shift = _on_budget(dynamics, w.mean(axis=0)) - w.mean(axis=0)
-    return Start(f"random {number + 1}", np.clip(w + shift, low, high), _theta(dynamics))
+    return _feasible(dynamics, f"random {number + 1}", w, _theta(dynamics))
 
 
-def _on_budget(dynamics: Dynamics, w: np.ndarray) -> np.ndarray:
-    """The nearest constant control that meets all budgets within the bounds."""
-    rows, targets, equal = dynamics.relaxation.budget_rows
-    low, high = dynamics.relaxation.bounds
-    for _ in range(50):
-        for row, target, exact in zip(rows, targets, equal, strict=True):
-            excess = row @ w - target
-            if exact or excess > 0:
-                w = w - row * excess / (row @ row)
-        w = np.clip(w, low, high)
-    return w
+def _feasible(dynamics: Dynamics, name: str, w: np.ndarray, theta: np.ndarray) -> Start:
+    feasible = FeasibleSet(dynamics, len(w))
+    return Start(name, *feasible.split(feasible.project(feasible.join(w, theta))))
 
 
 def _theta(dynamics: Dynamics) -> np.ndarray:
@@ -98,8 +89,7 @@ def _theta(dynamics: Dynamics) -> np.ndarray:
 def _from_schedule(dynamics: Dynamics, name: str, schedule: Schedule, intervals: int) -> Start:
     free = dynamics.problem.free
     theta = np.array([schedule.parameters.get(n, f.start) for n, f in free.items()], dtype=float)
-    low, high = dynamics.relaxation.bounds
-    return Start(name, np.clip(dynamics.relaxation.vectors(schedule, intervals), low, high), theta)
+    return _feasible(dynamics, name, dynamics.relaxation.vectors(schedule, intervals), theta)
 
 
 def _check_finite(schedule: Schedule) -> None:

@@ -1,7 +1,8 @@
 """Forward and backward through training: the objective, costates and gradients of a control.
 
-The backward pass is the exact adjoint of the Runge-Kutta steps of the forward pass, so the gradient is
-exact for the discretised objective and its costates are those of Pontryagin to the order of the method.
+The backward pass is the exact adjoint of the Runge-Kutta steps of the forward pass, so the gradient
+is exact for the discretised objective and its costates are those of Pontryagin to the order of the
+method.
 """
 
 from collections.abc import Hashable
@@ -46,9 +47,7 @@ class Sweeper:
     """
 
     def __init__(self, dynamics: Dynamics, grid: int | np.ndarray, steps: int = 1) -> None:
-        edges = (
-            uniform_grid(dynamics.problem.horizon, grid) if isinstance(grid, int) else grid
-        )
+        edges = uniform_grid(dynamics.problem.horizon, grid) if isinstance(grid, int) else grid
         self.dynamics, self.intervals, self.steps = dynamics, len(edges) - 1, steps
         self._total = self.intervals * steps
         self._h = np.repeat(np.diff(edges) / steps, steps)[None, :]
@@ -74,12 +73,8 @@ class Sweeper:
         """A forward and a backward pass."""
         objective, states = self.forward(w, theta)
         W, Theta = self._columns(w, theta)
-        _, end, by_theta = self.dynamics.functions.final_gradient(
-            self.dynamics.constants, states[-1], theta
-        )
-        L, G, F = self._backward(
-            end, states[-2::-1].T, W[:, ::-1], self._h[:, ::-1], self._constants, Theta
-        )
+        _, end, by_theta = self.dynamics.functions.final_gradient(self.dynamics.constants, states[-1], theta)
+        L, G, F = self._backward(end, states[-2::-1].T, W[:, ::-1], self._h[:, ::-1], self._constants, Theta)
         costates = np.vstack([np.array(L).T[::-1], np.array(end).T])
         gradient = np.array(G).T[::-1].reshape(self.intervals, self.steps, -1).sum(axis=1)
         free = np.array(by_theta).ravel() + np.array(F).sum(axis=1)

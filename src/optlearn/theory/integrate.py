@@ -78,8 +78,9 @@ def integrate(
         rule: quadrature for expectations. Default: closed forms where the model has them, else a
             rule chosen for an accuracy of 1e-7 (``AutoRule``). Any rule can be swapped for another.
         backend: "casadi" (compiles nothing), "xla", or "auto": by the size of the drift.
-        rtol, atol: local error tolerances of the integrator. Default rtol: 1e-12 for closed forms,
-            a tenth of the rule's accuracy where expectations are computed by quadrature.
+        rtol: relative local error tolerance of the integrator. Default: 1e-12 for closed forms, a
+            tenth of the rule's accuracy where expectations are computed by quadrature.
+        atol: absolute local error tolerance.
 
     Raises:
         UnphysicalStateError: a state that no weights can have, with its name, value and α.
@@ -92,7 +93,8 @@ def integrate(
     at_start, at_end = ({**settings, **schedule.at(a)} for a in (0.0, schedule.horizon))
     # A rule that is accurate at the start may not be where the weights have grown: measure at the
     # end too, and if need be choose again with the end in view.
-    for attempt in range(2):
+    chosen_again = False
+    while True:
         system, info = flat_system(model, schedule.controls, probes, at_start, rule)
         tolerances = (rtol or (1e-12 if system.rule is None else accuracy / 10), atol)
         executor = choose_executor(system, settings, backend)
@@ -112,9 +114,9 @@ def integrate(
         chosen = system.rule or system.error_rule
         assert chosen is not None
         info["rule_error"] = max(info["rule_error"], rule_error(model, states[-1:], at_end, chosen))
-        if info["rule_error"] <= accuracy or attempt == 1:
+        if info["rule_error"] <= accuracy or chosen_again:
             break
-        probes = np.concatenate([probes, states[-1:]])
+        probes, chosen_again = np.concatenate([probes, states[-1:]]), True
     check_physical(model, states, times)
     at_times = schedule.at(times)
     u = (

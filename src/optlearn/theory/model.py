@@ -112,7 +112,8 @@ class LearningModel(eqx.Module):
     def bulk(self, gram: Array, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """Extensive part of the loss, per input dimension.
 
-        It reads ``gram = xᵀx/N`` (L, L) and extras. The whole loss of a sample is ``N · bulk + loss``. Only extras learn from it.
+        It reads ``gram = xᵀx/N`` (L, L) and extras. The whole loss of a sample is
+        ``N · bulk + loss``. Only extras learn from it.
         """
         del gram, x, latent, u
         return jnp.zeros(())

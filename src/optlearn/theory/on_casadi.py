@@ -34,22 +34,21 @@ class OnCasadi:
         """(T, n) states at increasing ``times``; rows after a failure are NaN."""
         merged = schedule.merged()
         shares, vectors, _ = control_tables(merged, system.controls)
-        function = _function(
-            "drift", system.mixed_drift, system, settings, start, vectors[0], shares[0]
-        )
+        function = _function("drift", system.mixed_drift, system, settings, start, vectors[0], shares[0])
         constants = pack((system.model, dict(settings)))
         states = np.full((len(times), len(start)), np.nan)
-        state: np.ndarray | None = start.copy()
+        state = start
         states[times <= 0.0] = start
         for i in range(merged.intervals):
             left, right = merged.grid[i], merged.grid[i + 1]
             inside = (times > left) & (times <= right)
             rhs = _right_hand_side(function, constants, vectors[i].ravel(), shares[i])
             with np.errstate(over="ignore", invalid="ignore"):  # a state that is not finite is seen
-                found, state = _piece(rhs, left, right, state, times[inside], tolerances)
+                found, end = _piece(rhs, left, right, state, times[inside], tolerances)
             states[inside] = found
-            if state is None:
+            if end is None:
                 break
+            state = end
         return states
 
     def outputs(
@@ -104,7 +103,7 @@ def _traced(
             (system.model, dict(settings)),
             *vectors,
         )
-    return _CACHE[key]  # type: ignore[no-any-return]
+    return _CACHE[key]
 
 
 def _function(

@@ -11,7 +11,6 @@ import numpy as np
 from optlearn.theory.drift import Coordinates, coordinates, generic_drift
 from optlearn.theory.errors import AccuracyWarning
 from optlearn.theory.expectation import (
-    MOST_LOG2_POINTS,
     AbstractRule,
     AutoRule,
     GaussHermite,
@@ -31,8 +30,7 @@ _CACHE: dict[Any, Any] = {}
 def choose_rule(
     model: LearningModel, states: np.ndarray, u: Settings, wanted: AutoRule
 ) -> tuple[AbstractRule, float]:
-    """The coarsest rule that meets ``wanted.accuracy`` at flat states (S, n), and its measured
-    error.
+    """The coarsest rule that meets ``wanted.accuracy`` at flat states (S, n), and its error.
 
     The error is the largest change of the drift, relative to its size (at least 1), when the rule
     is refined. Warns when no rule within ``wanted.points`` is accurate enough.
