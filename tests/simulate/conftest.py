@@ -53,14 +53,12 @@ def everything():
         "decay": 2.0,  # strong, so that products of the pull with other terms matter
         "activation": 0.8,
     }
-    return Everything(
-        students=2, slots=2, clusters=(2, 0), heads=1, overlaps=overlaps, parameters=parameters
-    )
+    return Everything(students=2, slots=2, clusters=(2, 0), heads=1, overlaps=overlaps, parameters=parameters)
 
 
 @dataclass(frozen=True)
 class Case:
-    """What to simulate, and whether a theory's curve is cheap to have."""
+    """What to simulate; whether a theory's curve is cheap to have; whether single steps are checked."""
 
     name: str
     model: LearningModel
@@ -68,6 +66,7 @@ class Case:
     start: OrderParameters
     parameters: dict = field(default_factory=dict)
     theory: bool = True
+    one_step: bool = False
 
 
 def cases():
@@ -76,7 +75,7 @@ def cases():
         Q=[[0.6, 0.2], [0.2, 0.5]], M=[[0.2], [0.1]], R=[[0.3, 0.1], [0.0, 0.2]], v=[[0.7], [0.5]]
     )
     schedule = Schedule.piecewise([0, 0.3, 1], {"sigma_n": [0.2, 0.5], "batch": [1, 3]})
-    yield Case("everything, batch of 3", model, schedule, start, theory=False)
+    yield Case("everything, batch of 3", model, schedule, start, theory=False, one_step=True)
 
     model = curriculum(weight_decay=0.3)
     mixed = Schedule.mixed([0, 0.5, 1], {"difficulty": {0.0: [0.3, 0.9], 2.0: [0.7, 0.1]}})
@@ -84,7 +83,9 @@ def cases():
 
     model = committee(sigma_n=0.3, dropout=True, activation_probability=0.7)
     real = Schedule.piecewise([0, 0.5, 1], {"batch": [1.0, 2.5]})
-    yield Case("dropout, zero start, batch of 2.5", model, real, model.state(), {"learning_rate": 2})
+    parameters = {"learning_rate": 2.0}
+    name = "dropout, zero start, batch of 2.5"
+    yield Case(name, model, real, model.state(), parameters, one_step=True)
 
     model = committee(M=2, heads=2, sigma_n=0.1, eta=1.5, readout_rate=0.5)
     start = model.state(Q11=0.4, Q22=0.3, M11=0.1, v=[[0.5, 0.1], [0.2, 0.6]])
@@ -94,7 +95,8 @@ def cases():
         model = autoencoder(sigma=(0.5, 0.3), N=100, augmentation=True, finite_size=True)
         schedule = Schedule.piecewise([0, 0.5, 0.8], {"batch": [batch, 1.5], "noise": [0.2, 0.4]})
         parameters = {"learning_rate": 2.0, "b_rate": 1.0}
-        yield Case(name, model, schedule, model.state(**FIG3_START, b=0.1), parameters)
+        start = model.state(**FIG3_START, b=0.1)
+        yield Case(name, model, schedule, start, parameters, one_step=batch == 2.5)
 
 
 CASES = list(cases())

@@ -73,7 +73,8 @@ def test_they_agree_at_larger_N_in_either_precision_of_the_weights(N, dtype, see
     compare(overlaps, weights)
 
 
-# |mean − theory| may be this over N beside the statistical error: twice what N = 250 … 2000 showed.
+# |mean − theory| may be this over N beside the statistical error: the chain's bias is of order 1/N. The
+# factor was chosen, not derived.
 ALLOWANCE = 4.0
 
 
@@ -108,11 +109,9 @@ def test_the_mean_of_sgd_tends_to_the_theory():
 
 def test_the_spread_vanishes_like_one_over_root_N():
     model = curriculum()
-    schedule = Schedule.constant(0.2, {"difficulty": 1.0})
+    schedule = Schedule.constant(0.05, {"difficulty": 1.0})
     spreads = {}
     for N in (100, 10_000):
-        found = simulate(
-            model, schedule, start=model.state(Q11=1, Q22=1), N=N, seeds=SEEDS, record=3
-        )
+        found = simulate(model, schedule, start=model.state(Q11=1, Q22=1), N=N, seeds=SEEDS, record=3)
         spreads[N] = np.array([found[name][:, -1].std() for name in ("Q11", "Q22", "M11")])
     np.testing.assert_allclose(spreads[100] / spreads[10_000], 10, rtol=0.15)

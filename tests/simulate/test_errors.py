@@ -109,7 +109,7 @@ def test_an_unknown_control():
 
 @pytest.mark.parametrize("values", [{"Q11": 1.0, "M11": 1.5}, {"Q11": -1.0}])
 def test_a_start_that_no_weights_have(values):
-    with pytest.raises((SpecificationError, UnphysicalStateError), match="M11|Q11"):
+    with pytest.raises((SpecificationError, UnphysicalStateError), match=r"M11|Q11"):
         simulate(MODEL, SCHEDULE, start=MODEL.state(**values), N=50)
 
 

@@ -90,7 +90,7 @@ def test_start_of_the_wrong_type():
             r"Q12 = 1.5; its square 2.25 exceeds Q11·Q22 = 2",
         ),
         # Each pair is possible, the three together are not.
-        ({"Q": np.eye(2), "Q12": -0.5, "M": 0.8}, "Gram matrix has the negative eigenvalue"),
+        ({"Q": np.eye(2), "Q12": -0.5, "M": [[0.8], [0.8]]}, "Gram matrix has the negative eigenvalue"),
         ({"Q": np.eye(2), "M11": np.nan}, "M11 = nan; it is not finite"),
         ({"Q": np.eye(2), "Q22": np.inf}, "Q22 = inf; it is not finite"),
     ],
@@ -113,7 +113,7 @@ def test_names_of_unphysical_entries_from_ten_students_on():
 
 
 def test_rounding_is_no_error():
-    check(start=make().state(Q=1.0, M=1.0 + 1e-10))
+    check(start=make().state(Q=np.ones((2, 2)), M=np.full((2, 1), 1.0 + 1e-10)))
 
 
 def test_a_start_outside_the_tracked_state():

@@ -84,7 +84,7 @@ def test_casadi_and_xla_agree(name):
     assert first.objective == pytest.approx(reference, abs=1e-10)
     for quantity in first.values:
         # Between its steps diffrax interpolates, to about 1e-9 at these tolerances.
-        np.testing.assert_allclose(second[quantity], first[quantity], rtol=0, atol=3e-9)
+        np.testing.assert_allclose(second[quantity], first[quantity], rtol=0, atol=1e-10)
         np.testing.assert_allclose(second[quantity][-1], first[quantity][-1], rtol=0, atol=1e-10)
     by_scipy = solved_by_scipy(model, schedule, start)
     np.testing.assert_allclose(first.states[-1], by_scipy, rtol=0, atol=1e-8)
@@ -320,7 +320,7 @@ def test_unphysical_start(values, message):
 
 def test_gram_matrix_not_positive():
     model = committee()
-    start = model.state(Q=np.eye(2), Q12=-0.5, M=0.8)
+    start = model.state(Q=np.eye(2), Q12=-0.5, M=[[0.8], [0.8]])
     with pytest.raises(UnphysicalStateError, match=r"at the start.*negative eigenvalue"):
         run(Schedule.constant(1.0, {}), model, start)
 

@@ -71,6 +71,7 @@ def certify(
     relaxed_objective: float | None,
     outcome: Outcome,
     objectives: list[float],
+    relaxed_controls: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[Certificate, Swept]:
     """Certificate of relaxed controls w (I, m), and the fine sweep that it is based on.
 
@@ -83,10 +84,12 @@ def certify(
         relaxed_objective: re-integrated objective of the relaxed optimum, with discrete controls.
         outcome: what the solver said.
         objectives: where each start ended.
+        relaxed_controls: w (I, m) and θ (k,) of the relaxed optimum. If given, it is *its* Hamiltonian gap
+            that must be small: what rounding costs is known exactly, as the relaxation gap, while the
+            Hamiltonian gap of a rounded schedule also counts what no schedule on this grid can win.
     """
-    swept = Sweeper(dynamics, len(w), STEPS).run(w, theta)
-    gap, _, _ = hamiltonian_gap(dynamics, swept, w, theta, STEPS)
-    gap = max(float(gap), 0.0) + free_gap(dynamics, swept, w, theta, STEPS)[0]
+    gap, swept = _gap(dynamics, w, theta)
+    solver_gap = gap if relaxed_controls is None else min(gap, _gap(dynamics, *relaxed_controls)[0])
     relaxation = None if relaxed_objective is None else objective - relaxed_objective
     best = min(objectives)
     starts = Starts(
@@ -99,10 +102,13 @@ def certify(
     reasons = [] if outcome.ok else [outcome.value]
     limited = any(control.limited for control in dynamics.problem.discrete.values())
     price = ", which includes the price of max_switches and min_dwell" if limited else ""
-    if gap > small:
-        reasons.append(f"hamiltonian_gap {gap:.1e} exceeds {small:.1e}{price}")
+    if solver_gap > small:
+        reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small:.1e}{price}")
     if relaxation is not None and relaxation > 10 * small:
-        reasons.append(f"relaxation_gap {relaxation:.1e} exceeds {10 * small:.1e}{price}")
+        reasons.append(
+            f"relaxation_gap {relaxation:.1e} exceeds {10 * small:.1e}{price}: the optimum mixes values; "
+            "use more intervals, or the mixed schedule (solution.relaxed)"
+        )
     if abs(solver_objective - objective) > small:
         reasons.append(
             f"integration_error {solver_objective - objective:.1e} exceeds {small:.1e}: use more "
@@ -120,6 +126,13 @@ def certify(
         tuple(reasons),
     )
     return certificate, swept
+
+
+def _gap(dynamics: Dynamics, w: np.ndarray, theta: np.ndarray) -> tuple[float, Swept]:
+    """What the minimum principle says is to be won by controls and free parameters; and the sweep."""
+    swept = Sweeper(dynamics, len(w), STEPS).run(w, theta)
+    gap, _, _ = hamiltonian_gap(dynamics, swept, w, theta, STEPS)
+    return max(float(gap), 0.0) + free_gap(dynamics, swept, w, theta, STEPS)[0], swept
 
 
 def budget_error(dynamics: Dynamics, w: np.ndarray) -> float:

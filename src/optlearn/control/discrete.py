@@ -17,6 +17,7 @@ from optlearn.control.rounding import (
     value_counts,
     whole_numbers,
 )
+from optlearn.control.starts import neutral
 from optlearn.control.sweep import Sweeper
 from optlearn.control.switching import first_schedules, search_phases
 from optlearn.theory.errors import SpecificationError
@@ -35,8 +36,8 @@ def check_grid(dynamics: Dynamics, intervals: int) -> None:
     """Raise if the grid cannot hold the discrete budgets exactly, or within the limits."""
     for name, control in dynamics.problem.discrete.items():
         counts = value_counts(name, control, dynamics.problem.budgets, intervals)
-        n = len(control.values)
-        nearest_counts(name, control, dynamics.problem.budgets, np.full(n, intervals / n))
+        shares = _shares(dynamics, name, neutral(dynamics, intervals).w)
+        nearest_counts(name, control, dynamics.problem.budgets, shares.sum(axis=0))
         check_limits(name, control, counts, _dwell(dynamics, intervals, control))
 
 
@@ -69,7 +70,7 @@ def whole_schedule(dynamics: Dynamics, sweeper: Sweeper, w: np.ndarray, theta: n
     for name, control in wanted.items():
         column = dynamics.relaxation.blocks[name].start
         bounds = (np.ceil(control.lower), np.floor(control.upper))
-        w[:, column] = np.clip(whole_numbers(w[:, column]), *bounds)
+        w[:, column] = whole_numbers(w[:, column], bounds)
         budgeted = any(b.control == name for b in dynamics.problem.budgets)
         w, objective = shift(sweeper, w, theta, column, bounds, keep_sum=budgeted)
     return Rounded(w, theta, objective)
@@ -83,9 +84,7 @@ def _round_one(
     w: np.ndarray,
     theta: np.ndarray,
 ) -> np.ndarray:
-    part = w[:, dynamics.relaxation.blocks[name]]
-    shares = np.clip(np.column_stack([part, 1 - part.sum(axis=1)]), 0.0, 1.0)
-    shares = shares / shares.sum(axis=1, keepdims=True)
+    shares = _shares(dynamics, name, w)
     counts = nearest_counts(name, control, dynamics.problem.budgets, shares.sum(axis=0))
     if not control.limited:
         return sum_up(shares, counts)
@@ -99,6 +98,13 @@ def _round_one(
             f"on {sweeper.intervals} intervals: loosen one of them"
         )
     return found
+
+
+def _shares(dynamics: Dynamics, name: str, w: np.ndarray) -> np.ndarray:
+    """(I, n) shares of all values of a control."""
+    part = w[:, dynamics.relaxation.blocks[name]]
+    shares = np.clip(np.column_stack([part, 1 - part.sum(axis=1)]), 0.0, 1.0)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def _polish_one(

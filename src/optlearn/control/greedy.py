@@ -13,22 +13,17 @@ import numpy as np
 
 from optlearn.control.controls import Continuous
 from optlearn.control.dynamics import Dynamics
-from optlearn.control.hamiltonian import (
-    IntervalHamiltonian,
-    PointwiseMinimiser,
-    Trial,
-    bracket_multiplier,
-)
-from optlearn.control.indirect import FeasibleSet
+from optlearn.control.feasible import FeasibleSet
+from optlearn.control.interval_hamiltonian import IntervalHamiltonian
+from optlearn.control.multipliers import Trial, bracket_multiplier
+from optlearn.control.pointwise import PointwiseMinimiser
 
 _CYCLES = 2  # over the multipliers of several budgets
 _PASSES = 40  # forward passes for one multiplier
 _INSISTENT = 1e6  # a multiplier, relative to the Hamiltonian, at which only the budget counts
 
 
-def greedy_controls(
-    dynamics: Dynamics, intervals: int, theta: np.ndarray, *, steps: int = 1
-) -> np.ndarray:
+def greedy_controls(dynamics: Dynamics, intervals: int, theta: np.ndarray, *, steps: int = 1) -> np.ndarray:
     """Locally optimal relaxed controls.
 
     Each interval takes the control w that minimises ∇φ(x)·f(x, w) + running cost + ν·a·w at the state x
@@ -126,9 +121,7 @@ class _Passage:
         return np.array(chosen)
 
     def _minimiser(self, x: np.ndarray, before: np.ndarray) -> PointwiseMinimiser:
-        _, slope, _ = self.dynamics.functions.final_gradient(
-            self.dynamics.constants, x, self.theta
-        )
+        _, slope, _ = self.dynamics.functions.final_gradient(self.dynamics.constants, x, self.theta)
         costate = np.array(slope).ravel()
         hamiltonian = IntervalHamiltonian.at_point(self.dynamics, x, costate, self.theta)
         return PointwiseMinimiser(hamiltonian, before[None])
@@ -167,9 +160,7 @@ class _Passage:
                 continue
             # The best control among those with the most, or the least, of what is budgeted.
             push = -np.sign(needed - used) * _INSISTENT * minimise.scale(row)
-            extreme = np.where(
-                self._same_control[b], minimise(nu @ self.rows + push * row)[0][0], w
-            )
+            extreme = np.where(self._same_control[b], minimise(nu @ self.rows + push * row)[0][0], w)
             distance = float(row @ extreme) - used
             share = min(max((needed - used) / distance, 0.0), 1.0) if distance else 0.0
             w = w + (1.0 if share > 1 - 1e-9 else share) * (extreme - w)
@@ -182,7 +173,5 @@ def _guess(dynamics: Dynamics) -> np.ndarray:
     w = np.zeros(relaxation.size)
     for name, block in relaxation.blocks.items():
         control = relaxation.problem.controls[name]
-        w[block] = (
-            control.start if isinstance(control, Continuous) else 1 / len(control.values)
-        )
+        w[block] = control.start if isinstance(control, Continuous) else 1 / len(control.values)
     return w

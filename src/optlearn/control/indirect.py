@@ -16,20 +16,16 @@ References:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
 from optlearn.control.dynamics import Dynamics
-from optlearn.control.hamiltonian import (
-    IntervalHamiltonian,
-    blend,
-    bracket_multiplier,
-    free_gap,
-    minimise_hamiltonian,
-)
+from optlearn.control.feasible import FeasibleSet
+from optlearn.control.hamiltonian import free_gap, minimise_hamiltonian
+from optlearn.control.interval_hamiltonian import IntervalHamiltonian
 from optlearn.control.outcome import Outcome
+from optlearn.control.quasi_newton import ARMIJO, QuasiNewton
 from optlearn.control.sweep import Sweeper, Swept
 from optlearn.theory.errors import SpecificationError
 
@@ -38,13 +34,9 @@ Callback = Callable[[int, float, float], None]
 _SWEEPS = 10  # at most so many damped sweeps in a row
 _LITTLE = 0.1  # a sweep that wins less than this part of the gap is a zigzag
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
-_MEMORY = 20  # pairs of steps and gradient changes
-_RECENT = 8  # values that a step of that method is compared with
-_MODEL_STEPS = 60  # of the projected gradient method that minimises the quadratic model
 _CHECK_EVERY = 5  # steps between evaluations of the gap, once the model promises little
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
 _SMALLEST_STEP = 1e-10
-_ARMIJO = 1e-4
 _ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
 
 
@@ -112,187 +104,6 @@ def solve_indirect(
     return results
 
 
-# --- the set of controls that meet bounds and budgets -----------------------------------------------
-
-
-class FeasibleSet:
-    """Controls and free parameters as one vector v of numbers in [0, 1], and projection on its set.
-
-    v holds (w − lower)/(upper − lower) of all intervals, then the free parameters, scaled likewise and
-    by √I: so that the Euclidean norm is, up to a factor, the mean over training of the squared controls
-    plus the squared parameters, whatever the number of intervals.
-    """
-
-    def __init__(self, dynamics: Dynamics, intervals: int) -> None:
-        relaxation, free = dynamics.relaxation, dynamics.problem.free.values()
-        self.shape = (intervals, relaxation.size)
-        low, high = relaxation.bounds
-        self._size = intervals * relaxation.size
-        self.offset = np.concatenate([np.tile(low, intervals), [f.lower for f in free]])
-        self.scale = np.concatenate(
-            [np.tile(high - low, intervals), [(f.upper - f.lower) / intervals**0.5 for f in free]]
-        )
-        self._top = np.concatenate([np.ones(self._size), np.full(len(free), intervals**0.5)])
-        rows, targets, self._equal = relaxation.budget_rows
-        self._rows = rows * (high - low)
-        self._targets = targets - rows @ low
-        self._blocks = [
-            relaxation.blocks[name]
-            for name, control in relaxation.problem.discrete.items()
-            if len(control.values) > 2
-        ]
-        self._last = np.zeros(len(targets))
-
-    def join(self, w: np.ndarray, theta: np.ndarray) -> np.ndarray:
-        """V of controls (I, m) and free parameters (k,)."""
-        return (np.concatenate([w.ravel(), theta]) - self.offset) / self.scale
-
-    def split(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Controls (I, m) and free parameters (k,) of v."""
-        values = self.offset + self.scale * v
-        return values[: self._size].reshape(self.shape), values[self._size :]
-
-    def gradient(self, swept: Swept) -> np.ndarray:
-        """Derivative of the objective with respect to v."""
-        return np.concatenate([swept.gradient.ravel(), swept.free_gradient]) * self.scale
-
-    def project(self, v: np.ndarray) -> np.ndarray:
-        """The nearest point that meets bounds, sums of shares and budgets.
-
-        The multipliers of the budgets maximise a smooth concave function: one after the other, until
-        all budgets are met. Budgets on different controls do not interact.
-        """
-        if len(self._targets) == 0:
-            return self._project_intervals(v, np.zeros(self.shape[1]))
-        found, nu = v, self._last.copy()
-        for _ in range(100 if len(nu) > 1 else 1):
-            for b in range(len(nu)):
-                found, nu[b] = self._meet_budget(v, nu, b)
-            means = self._rows @ self._means(found) - self._targets
-            if np.all(np.where(self._equal, np.abs(means), means) <= 1e-12):
-                break
-        self._last = nu
-        return found
-
-    def _meet_budget(self, v: np.ndarray, nu: np.ndarray, b: int) -> tuple[np.ndarray, float]:
-        def attempt(multiplier: float) -> tuple[float, np.ndarray]:
-            shifted = nu.copy()
-            shifted[b] = multiplier
-            found = self._project_intervals(v, shifted @ self._rows)
-            return float(self._rows[b] @ self._means(found) - self._targets[b]), found
-
-        low, high = bracket_multiplier(
-            attempt,
-            start=float(nu[b]),
-            step=0.01 * (1 + abs(float(nu[b]))),
-            tolerance=1e-12,
-            at_most=not self._equal[b],
-        )
-        return blend(low, high)
-
-    def _means(self, v: np.ndarray) -> np.ndarray:
-        return np.asarray(v[: self._size].reshape(self.shape).mean(axis=0))
-
-    def _project_intervals(self, v: np.ndarray, shift: np.ndarray) -> np.ndarray:
-        """Nearest point to v − shift on each interval by itself, shift (m,)."""
-        moved = v.copy()
-        moved[: self._size].reshape(self.shape)[...] -= shift
-        found = np.clip(moved, 0.0, self._top)
-        for block in self._blocks:
-            shares = moved[: self._size].reshape(self.shape)[:, block]
-            found[: self._size].reshape(self.shape)[:, block] = _project_shares(shares)
-        return found
-
-
-def _project_shares(y: np.ndarray) -> np.ndarray:
-    """Nearest rows (I, s) with entries ≥ 0 that add up to at most 1."""
-    inside = np.clip(y, 0.0, None)
-    over = inside.sum(axis=1) > 1
-    if np.any(over):
-        ordered = -np.sort(-y[over], axis=1)
-        excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, y.shape[1] + 1)
-        kept = (ordered > excess).sum(axis=1)
-        level = excess[np.arange(len(kept)), kept - 1]
-        inside[over] = np.clip(y[over] - level[:, None], 0.0, None)
-    return inside
-
-
-# --- the quadratic model ----------------------------------------------------------------------------
-
-
-@dataclass
-class QuasiNewton:
-    """Limited-memory BFGS matrix of the objective, and its minimum over a feasible set."""
-
-    feasible: FeasibleSet
-    moves: list[np.ndarray] = field(default_factory=list)
-    changes: list[np.ndarray] = field(default_factory=list)
-
-    def learn(self, move: np.ndarray, change: np.ndarray) -> None:
-        """Take in a step and the change of the gradient over it, if they show positive curvature."""
-        if move @ change > 1e-10 * np.linalg.norm(move) * np.linalg.norm(change):
-            self.moves, self.changes = (
-                [*kept[-_MEMORY + 1 :], new]
-                for kept, new in ((self.moves, move), (self.changes, change))
-            )
-            self.__dict__.pop("_compact", None)
-
-    def forget(self) -> None:
-        """Start afresh."""
-        self.moves, self.changes = [], []
-        self.__dict__.pop("_compact", None)
-
-    @cached_property
-    def _compact(self) -> tuple[float, np.ndarray, np.ndarray]:
-        """B = σ − N M Nᵀ (Byrd, Nocedal and Schnabel 1994)."""
-        S, Y = np.array(self.moves).T, np.array(self.changes).T
-        sigma = float(Y[:, -1] @ Y[:, -1] / (S[:, -1] @ Y[:, -1]))
-        products = S.T @ Y
-        L = np.tril(products, -1)
-        inner = np.block([[sigma * (S.T @ S), L], [L.T, -np.diag(np.diag(products))]])
-        return sigma, np.hstack([sigma * S, Y]), np.linalg.pinv(inner)
-
-    def times(self, v: np.ndarray) -> np.ndarray:
-        """B v."""
-        sigma, N, M = self._compact
-        return np.asarray(sigma * v - N @ (M @ (N.T @ v)))
-
-    def direction(self, v: np.ndarray, gradient: np.ndarray, accuracy: float) -> np.ndarray:
-        """From v to the minimum of gradient·d + ½ d·B d over v + d in the feasible set.
-
-        Projected gradient steps of Barzilai and Borwein's length. These are fast because they may go
-        uphill for a while: a step is cut short only if it ends above all recent ones. They stop when
-        a step would win less than ``accuracy``.
-        """
-        if not self.moves:
-            # Without curvature: a step that changes the controls by a tenth of their range.
-            length = 0.1 / max(float(np.abs(gradient).max()), 1e-300)
-            return self.feasible.project(v - length * gradient) - v
-        point, slope, value = v, gradient, 0.0
-        best, lowest, recent = point, value, [value]
-        length = 1 / self._compact[0]
-        for _ in range(_MODEL_STEPS):
-            step = self.feasible.project(point - length * slope) - point
-            fall = -float(slope @ step)
-            if fall <= accuracy:
-                break
-            bent = self.times(step)
-            curvature = float(step @ bent)
-            share = 1.0
-            if value - fall + curvature / 2 > max(recent) - _ARMIJO * fall:
-                share = min(1.0, fall / curvature)
-            point, slope = point + share * step, slope + share * bent
-            value += -share * fall + share**2 * curvature / 2
-            recent = [*recent[-_RECENT + 1 :], value]
-            if value < lowest:
-                best, lowest = point, value
-            length = float(step @ step) / curvature if curvature > 0 else 2 * length
-        return best - v
-
-
-# --- the solver -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Point:
     """Controls, free parameters, and the sweep under them."""
@@ -345,6 +156,7 @@ class _Descent:
             outcome = self._alternate()
         except KeyboardInterrupt:
             outcome = Outcome.INTERRUPTED
+            self.callback = None  # it may be what interrupted
             self._minimise_hamiltonian()  # the gap of what is returned
         w, theta = self.feasible.split(self.point.v)
         swept = self.point.swept
@@ -405,7 +217,7 @@ class _Descent:
             w[order[:count]] = goal[order[:count]]
             trial = self.feasible.project(self.feasible.join(w, theta))
             value = self.sweeper.objective(*self.feasible.split(trial))
-            if np.isfinite(value) and value < self.point.objective - _ARMIJO * self.tolerance:
+            if np.isfinite(value) and value < self.point.objective - ARMIJO * self.tolerance:
                 self.point = self._sweep(trial)
                 self.model.forget()
                 return count / len(order)
@@ -420,9 +232,7 @@ class _Descent:
         gap, w_star, self.nu = minimise_hamiltonian(hamiltonian, w, self.nu)
         every = np.arange(len(w))
         slope = self.nu @ self.dynamics.relaxation.budget_rows[0]
-        self.gains = (
-            hamiltonian.value(w, every) - hamiltonian.value(w_star, every) + (w - w_star) @ slope
-        )
+        self.gains = hamiltonian.value(w, every) - hamiltonian.value(w_star, every) + (w - w_star) @ slope
         free, theta_star = free_gap(self.dynamics, swept, w, theta, self.steps)
         self.gap = gap + free
         if self.callback is not None:
@@ -470,7 +280,7 @@ class _Descent:
             trial = start.v + share * direction
             value = self.sweeper.objective(*self.feasible.split(trial))
             rise = value - start.objective
-            if np.isfinite(value) and rise <= _ARMIJO * share * slope:
+            if np.isfinite(value) and rise <= ARMIJO * share * slope:
                 self.point = self._sweep(trial)
                 change = self.feasible.gradient(self.point.swept) - gradient
                 self.model.learn(trial - start.v, change)

@@ -1,10 +1,12 @@
 """From shares to values: sum-up rounding that meets budgets exactly."""
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from optlearn.control.controls import Budget, Discrete
 from optlearn.theory.errors import SpecificationError
+
+# Combinations of counts that are tried at a time, at most.
+SEARCHED = 2_000_000
 
 
 def value_counts(name: str, control: Discrete, budgets: tuple[Budget, ...], intervals: int) -> np.ndarray:
@@ -51,31 +53,36 @@ def nearest_counts(
         SpecificationError: no whole numbers do.
     """
     n, intervals = len(totals), round(float(totals.sum()))
-    one = np.eye(n)
-    # Counts c and distances d ≥ |c − totals|; the sum of the latter is minimised.
     constraints = [
-        LinearConstraint(np.concatenate([np.ones(n), np.zeros(n)]), intervals, intervals),
-        LinearConstraint(np.hstack([one, -one]), -np.inf, totals),
-        LinearConstraint(np.hstack([one, one]), totals, np.inf),
+        (row, target * intervals, budget.sense == "equal")
+        for budget in budgets
+        if budget.control == name
+        for row, target in budget.rows(control)
     ]
-    for budget in budgets:
-        for row, target in budget.rows(control) if budget.control == name else []:
-            most = target * intervals + 1e-6 * np.abs(row).max()
-            least = 2 * target * intervals - most if budget.sense == "equal" else -np.inf
-            constraints.append(LinearConstraint(np.concatenate([row, np.zeros(n)]), least, most))
-    found = milp(
-        np.repeat([0.0, 1.0], n),
-        integrality=np.repeat([1, 0], n),
-        bounds=Bounds(0, intervals),
-        constraints=constraints,
-    )
-    if found.x is None:
+    # Relaxed shares meet the budgets, so whole numbers that do are near, if there are any.
+    best, distance, reach = None, np.inf, 1
+    while distance > reach and reach <= 2 * intervals and (2 * reach + 2) ** (n - 1) <= SEARCHED:
+        steps = np.arange(-reach, reach + 2)
+        offsets = np.stack(np.meshgrid(*[steps] * (n - 1), indexing="ij"), axis=-1)
+        counts = np.floor(totals[:-1]) + offsets.reshape(-1, n - 1)
+        counts = np.column_stack([counts, intervals - counts.sum(axis=1)])
+        allowed = np.all((counts >= 0) & (counts <= intervals), axis=1)
+        for row, target, equal in constraints:
+            excess = counts @ row - target
+            close = 1e-6 * np.abs(row).max()
+            allowed &= excess <= close if not equal else np.abs(excess) <= close
+        if allowed.any():
+            counts = counts[allowed]
+            distances = np.abs(counts - totals).sum(axis=1)
+            best, distance = counts[np.argmin(distances)], float(distances.min())
+        reach *= 2
+    if best is None:
         raise SpecificationError(
             f"{intervals} intervals cannot hold the budgets of {name!r} exactly: no whole numbers "
             f"of intervals at the values {list(control.values)} meet them. Choose another number "
             "of intervals."
         )
-    return np.round(found.x[:n]).astype(int)
+    return best.astype(int)
 
 
 def check_limits(name: str, control: Discrete, counts: np.ndarray, dwell: int) -> None:
@@ -121,10 +128,25 @@ def sum_up(shares: np.ndarray, counts: np.ndarray, dwell: int = 1) -> np.ndarray
     return chosen
 
 
-def whole_numbers(values: np.ndarray) -> np.ndarray:
-    """(I,) whole numbers whose running totals stay within ½ of those of ``values`` (I,)."""
+def whole_numbers(
+    values: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)
+) -> np.ndarray:
+    """(I,) whole numbers whose running totals stay within ½ of those of ``values`` (I,).
+
+    Where that needs numbers beyond the whole ``bounds``, others make up for them, nearest first: the
+    sum is kept.
+    """
     totals = np.round(np.cumsum(values) + 1e-9)
-    return np.diff(np.concatenate([[0.0], totals]))
+    rounded = np.diff(np.concatenate([[0.0], totals]))
+    found = np.clip(rounded, *bounds)
+    while (missing := rounded.sum() - found.sum()) != 0:
+        step = np.sign(missing)
+        moved = found + step
+        possible = (moved >= bounds[0]) & (moved <= bounds[1])
+        if not possible.any():
+            break
+        found[np.argmin(np.where(possible, np.abs(moved - values), np.inf))] += step
+    return found
 
 
 def limit_switches(chosen: np.ndarray, most: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,8 +13,9 @@ from optlearn.control.direct import solve_direct
 from optlearn.control.discrete import Rounded, check_grid, round_controls, whole_schedule
 from optlearn.control.dynamics import Dynamics, dynamics
 from optlearn.control.evaluate import check_schedule, evaluate
+from optlearn.control.feasible import FeasibleSet
 from optlearn.control.greedy import greedy_controls
-from optlearn.control.indirect import FeasibleSet, solve_indirect
+from optlearn.control.indirect import solve_indirect
 from optlearn.control.outcome import Outcome
 from optlearn.control.problem import Problem
 from optlearn.control.solution import NotConvergedWarning, Solution, Variant
@@ -27,7 +28,7 @@ from optlearn.theory.trajectory import Trajectory
 
 Method = Literal["auto", "direct", "indirect", "greedy"]
 METHODS: Mapping[str, str] = {
-    "auto": "direct from several starts, indirect where direct does not converge",
+    "auto": "sweeps from several starts, which are quick, then direct from the best of them",
     "direct": "multiple shooting, IPOPT; discrete controls relaxed, then rounded",
     "indirect": "Pontryagin forward-backward sweeps with exact adjoints",
     "greedy": "locally optimal: the steepest descent of the error at every moment",
@@ -46,6 +47,7 @@ class _Run:
     objective: float
     outcome: Outcome
     iterations: int
+    polish: bool = False  # it went on from where another run ended
 
 
 @float64
@@ -132,31 +134,47 @@ def _optimise(
         return [_Run("greedy", w, guess.theta, objective, Outcome.SOLVED, 1)]
     tell("choosing starts")
     chosen = choose_starts(ready, sweeper, *start_options)
-    runs: list[_Run] = []
-    if method in ("auto", "direct"):
-        for start in chosen:
-            tell(f"direct, from {start.name}")
-            runs.append(_direct(ready, sweeper, start, options))
-            if runs[-1].outcome is Outcome.INTERRUPTED:
-                break
-    stopped = bool(runs) and runs[-1].outcome is Outcome.INTERRUPTED
-    failed = not any(run.outcome.ok for run in runs)
-    if method == "indirect" or (method == "auto" and failed and not stopped):
-        tell("indirect")
-        if runs:
-            notes.append("no direct run converged: indirect sweeps were tried as well")
-            options = {}
-        pairs = [(start.w, start.theta) for start in chosen]
-        results = solve_indirect(ready, pairs, steps=sweeper.steps, **options)
-        runs += [
-            _Run(start.name, r.w, r.theta, r.objective, r.outcome, r.iterations)
-            for start, r in zip(chosen, results, strict=False)  # fewer after Ctrl-C
-        ]
+    if method == "direct":
+        runs = _direct_from_all(ready, sweeper, chosen, options, tell)
+    else:
+        tell(f"indirect, from {', '.join(start.name for start in chosen)}")
+        runs = _indirect(ready, sweeper, chosen, options if method == "indirect" else {})
+    if method == "auto" and runs[-1].outcome is not Outcome.INTERRUPTED:
+        best = min(runs, key=lambda run: run.objective)
+        tell(f"direct, from the best of them ({best.start})")
+        start = Start("the best of them, direct", best.w, best.theta)
+        runs.append(replace(_direct(ready, sweeper, start, options), polish=True))
+        if not any(run.outcome.ok for run in runs):
+            notes.append("nothing converged yet: direct runs from all starts were tried as well")
+            runs += _direct_from_all(ready, sweeper, chosen, options, tell)
     for run in runs:
         notes.append(
             f"from {run.start}: {run.objective:.10g} after {run.iterations} iterations "
             f"({run.outcome.name.lower()})"
         )
+    return runs
+
+
+def _indirect(
+    ready: Dynamics, sweeper: Sweeper, starts: list[Start], options: dict[str, Any]
+) -> list[_Run]:
+    pairs = [(start.w, start.theta) for start in starts]
+    results = solve_indirect(ready, pairs, steps=sweeper.steps, **options)
+    return [
+        _Run(start.name, r.w, r.theta, r.objective, r.outcome, r.iterations)
+        for start, r in zip(starts, results, strict=False)  # fewer after Ctrl-C
+    ]
+
+
+def _direct_from_all(
+    ready: Dynamics, sweeper: Sweeper, starts: list[Start], options: dict[str, Any], tell: Progress
+) -> list[_Run]:
+    runs: list[_Run] = []
+    for start in starts:
+        tell(f"direct, from {start.name}")
+        runs.append(_direct(ready, sweeper, start, options))
+        if runs[-1].outcome is Outcome.INTERRUPTED:
+            break
     return runs
 
 
@@ -211,7 +229,8 @@ def _finish(
         solver_objective=final.objective,
         relaxed_objective=None if relaxed is None else relaxed.objective,
         outcome=best.outcome,
-        objectives=[run.objective for run in runs],
+        objectives=[run.objective for run in runs if not run.polish],
+        relaxed_controls=(best.w, best.theta) if problem.discrete else None,
     )
     solution = Solution(
         problem=problem,

@@ -6,7 +6,7 @@ import numpy as np
 
 from optlearn.control.controls import Continuous
 from optlearn.control.dynamics import Dynamics
-from optlearn.control.indirect import FeasibleSet
+from optlearn.control.feasible import FeasibleSet
 from optlearn.control.sweep import Sweeper
 from optlearn.theory.errors import SpecificationError
 from optlearn.theory.schedule import Schedule

@@ -6,7 +6,7 @@ such moves can be tried in pairs, which keep the budget.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def first_schedules(
         if n * (n - 1) ** length > ORDERS:
             break
         for order in product(range(n), repeat=length + 1):
-            if all(a != b for a, b in zip(order, order[1:], strict=False)):
+            if all(a != b for a, b in pairwise(order)):
                 found += _in_order(np.array(order), counts)
     return found
 

@@ -42,10 +42,7 @@ def make_controls(schedule: Schedule, N: int) -> Controls:
         first,
         dict(schedule.values),
         {name: mixture.values for name, mixture in schedule.mixtures.items()},
-        {
-            name: np.cumsum(mixture.shares, axis=1)[:, :-1]
-            for name, mixture in schedule.mixtures.items()
-        },
+        {name: np.cumsum(mixture.shares, axis=1)[:, :-1] for name, mixture in schedule.mixtures.items()},
     )
 
 

@@ -75,9 +75,7 @@ def advance_overlaps(
             one = partial(chain_step, plan, model, settings, controls, N, step)
             return jax.vmap(one)(now, here)
 
-        return jax.lax.fori_loop(
-            jnp.maximum(begin, offset), jnp.minimum(end, offset + BLOCK), body, now
-        )
+        return jax.lax.fori_loop(jnp.maximum(begin, offset), jnp.minimum(end, offset + BLOCK), body, now)
 
     return jax.lax.fori_loop(begin // BLOCK, (end + BLOCK - 1) // BLOCK, block, state)
 

@@ -94,9 +94,7 @@ def _flags(table: np.ndarray) -> Flags:
     return tuple(tuple(bool(flag) for flag in row) for row in table)
 
 
-def _reads_Q(
-    model: LearningModel, start: OrderParameters, settings: Settings, reads: Reads
-) -> bool:
+def _reads_Q(model: LearningModel, start: OrderParameters, settings: Settings, reads: Reads) -> bool:
     """Whether the loss or the penalty depends on Q (a false alarm costs time, never correctness)."""
     fields = Fields(jnp.zeros(reads.student.shape), jnp.zeros(reads.teacher.shape), jnp.zeros(()))
 

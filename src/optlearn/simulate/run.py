@@ -6,14 +6,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from optlearn.simulate.controls import course, make_controls
 from optlearn.simulate.normals import make_keys
 from optlearn.simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn.simulate.plan import Plan, make_plan
-from optlearn.simulate.record import check_finite, count_steps, evaluate, record_steps
+from optlearn.simulate.record import check_finite, evaluate, record_steps
 from optlearn.simulate.views import make_views
 from optlearn.simulate.weights import advance_weights, initial_weights, weight_overlaps
 from optlearn.theory.checks import check_problem
@@ -105,8 +104,15 @@ def simulate(
 
         def advance(state: Any, begin: int, end: int) -> Any:
             return advance_overlaps(
-                plan, model, settings, controls, keys, np.float64(N), state,
-                np.int64(begin), np.int64(end),
+                plan,
+                model,
+                settings,
+                controls,
+                keys,
+                np.float64(N),
+                state,
+                np.int64(begin),
+                np.int64(end),
             )
 
         def read(state: Any) -> OrderParameters:
@@ -158,8 +164,10 @@ def _unpack(
 def _check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> str:
     if mode not in MODES:
         raise SpecificationError(f"mode={mode!r}: one of {', '.join(map(repr, MODES))}")
-    for name, value, lowest in (("N", N, 1), ("seeds", seeds, 1), ("seed", seed, 0)):
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < lowest:
+    counts: tuple[tuple[str, Any, int], ...] = (("N", N, 1), ("seeds", seeds, 1), ("seed", seed, 0))
+    for name, value, lowest in counts:
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or value < lowest:
             raise SpecificationError(f"{name}={value!r}: a whole number of at least {lowest}")
     chosen = DTYPES[mode][0] if dtype is None else dtype
     if chosen not in DTYPES[mode]:
@@ -175,7 +183,7 @@ def _check_batches(batches: np.ndarray) -> None:
 
 def _check_dimension(N: int, plan: Plan) -> None:
     needed = plan.vectors + plan.views.inputs
-    if N < needed:
+    if needed > N:
         raise SpecificationError(
             f"N={N} is too small: the Gram matrix is {plan.vectors} by {plan.vectors} (students, teachers "
             f"and centroids) and a step draws {plan.views.inputs} input vectors; N must be at least {needed}"

@@ -73,9 +73,13 @@ def draw_sample(
             name: jnp.broadcast_to(values, (views.samples, *values.shape[1:]))
             for name, values in table.values.items()
         }
-    of_slots = jax.vmap(lambda one: (jnp.sqrt(model.variances(one, u)), model.assignment(one)))
-    sigma, assignment = (table[views.origin] for table in of_slots(latent))
-    return Sample(u, weights, latent, sigma, assignment)
+
+    def of_slots(sample: Array) -> tuple[Array, Array]:
+        one = _one(latent, sample)
+        return jnp.sqrt(model.variances(one, u)), model.assignment(one)
+
+    sigma, assignment = jax.vmap(of_slots)(jnp.arange(views.samples))
+    return Sample(u, weights, latent, sigma[views.origin], assignment[views.origin])
 
 
 def step_gradient(
@@ -92,7 +96,9 @@ def step_gradient(
     """Gradient of one step.
 
     Args:
-        model, plan, sample: what is trained, on what.
+        model: what is trained.
+        plan: the structure of a step.
+        sample: the discrete part of this step.
         student: (inputs, K) fields; those the loss does not read may hold anything.
         teacher: (inputs, M) fields, likewise.
         noise: (samples,) label noise.
@@ -131,13 +137,9 @@ def train_heads(
     """Readout and extras after the step."""
     rate = u.get("readout_rate", u["learning_rate"])
     v = x.v - rate / N * gradient.v
-    extras = {
-        name: value - u[f"{name}_rate"] / N * gradient.extras[name]
-        for name, value in x.extras.items()
-    }
+    extras = {name: value - u[f"{name}_rate"] / N * gradient.extras[name] for name, value in x.extras.items()}
     return v, extras
 
 
-def _one(latent: Latent, sample: int) -> Latent:
+def _one(latent: Latent, sample: Array) -> Latent:
     return {name: values[sample] for name, values in latent.items()}
-

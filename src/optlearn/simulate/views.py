@@ -73,9 +73,7 @@ class Views:
             return per_view.reshape(self.inputs, per_view.shape[-1])
         shared = np.array([slot for slot in range(self.slots) if slot not in self.redrawn])
         redrawn = per_view[:, np.array(self.redrawn)]
-        return jnp.concatenate(
-            [per_view[:, shared].sum(axis=0), redrawn.reshape(-1, per_view.shape[-1])]
-        )
+        return jnp.concatenate([per_view[:, shared].sum(axis=0), redrawn.reshape(-1, per_view.shape[-1])])
 
 
 def make_views(model: LearningModel, batches: Sequence[float] | np.ndarray) -> Views:

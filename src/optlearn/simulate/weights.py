@@ -174,9 +174,7 @@ def _products(left: Vectors, right: Vectors, wanted: np.ndarray | None = None) -
     if wanted.sum() > SEPARATE_PRODUCTS:
         return (jnp.stack(left) @ jnp.stack(right).T).astype(jnp.float64)
     nothing = jnp.zeros((), left[0].dtype)
-    entries = [
-        jnp.sum(left[a] * right[b]) if wanted[a, b] else nothing for a, b in np.ndindex(*shape)
-    ]
+    entries = [jnp.sum(left[a] * right[b]) if wanted[a, b] else nothing for a, b in np.ndindex(*shape)]
     return jnp.stack(entries).reshape(shape).astype(jnp.float64)
 
 

@@ -1,6 +1,6 @@
 """Checks before any computation: a slip in a specification gets a sentence, not a NaN."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 import jax
 import numpy as np
@@ -12,6 +12,8 @@ from optlearn.theory.model import LearningModel
 from optlearn.theory.order import Array, OrderParameters
 from optlearn.theory.physical import check_physical
 from optlearn.theory.schedule import Schedule
+
+_PASSED: dict[Hashable, None] = {}
 
 
 def check_problem(
@@ -41,8 +43,15 @@ def check_problem(
         if not np.all(np.isfinite(value)):
             raise SpecificationError(f"parameter {name!r} is {value}: it must be finite")
     for u in _extreme_settings(schedule, settings):
-        _check_data(model, u)
-        _check_loss(model, start, u)
+        # Tracing the model costs more than many an integration: numbers that passed are remembered.
+        leaves, structure = jax.tree.flatten((model, start, dict(u)))
+        case = (structure, b"".join(np.asarray(leaf).tobytes() for leaf in leaves))
+        if case not in _PASSED:
+            _check_data(model, u)
+            _check_loss(model, start, u)
+            _PASSED[case] = None
+            if len(_PASSED) > 4096:
+                _PASSED.pop(next(iter(_PASSED)))
     return start, settings
 
 

@@ -89,9 +89,7 @@ def generic_drift(
     spread = mean["spread"] / batch
     if model.redrawn:
         spread = spread + (1 - 1 / batch) * mean["cross"]
-    extras = {
-        name: -u[f"{name}_rate"] * (mean["bulk"][name] + pull.extras[name]) for name in model.extras
-    }
+    extras = {name: -u[f"{name}_rate"] * (mean["bulk"][name] + pull.extras[name]) for name in model.extras}
     return OrderParameters(
         Q=-eta * (A + A.T) + eta**2 * spread,
         M=-eta * (field_grad[K : K + M].T + 2 * P @ x.M),
@@ -101,9 +99,7 @@ def generic_drift(
     )
 
 
-def generic_error(
-    model: LearningModel, x: OrderParameters, u: Settings, rule: AbstractRule
-) -> Array:
+def generic_error(model: LearningModel, x: OrderParameters, u: Settings, rule: AbstractRule) -> Array:
     """Mean of the metric over test samples, the extensive part ``N · bulk`` not included."""
     settings = model.test_settings(u)
     latents = model.test_latents(settings)
@@ -141,9 +137,7 @@ class _Sampler:
         means = self.model.assignment(latent) @ self.gram[self.gram.shape[0] - centroids :]
         return means, jnp.sqrt(self.model.variances(latent, self.u))
 
-    def given(
-        self, latent: Latent, rule: AbstractRule
-    ) -> tuple[Array, Array, Callable[[Array], Fields]]:
+    def given(self, latent: Latent, rule: AbstractRule) -> tuple[Array, Array, Callable[[Array], Fields]]:
         """Points, weights, and the map from a point to the fields."""
         means, sigmas = self.slot_moments(latent)
         points, weights = rule.points(self.where.smooth, self._cut(means, sigmas))
@@ -221,8 +215,7 @@ def _moments(
         result["bulk"] = jax.grad(model.bulk, argnums=1)(gram, x, latent, u).extras
         if model.finite_size:
             result["bulk"] = {
-                name: force + weights @ D_extras[name] / u["N"]
-                for name, force in result["bulk"].items()
+                name: force + weights @ D_extras[name] / u["N"] for name, force in result["bulk"].items()
             }
     if model.redrawn:
         result["cross"] = _cross_view(model, x, latent, u, rule)
@@ -237,9 +230,7 @@ def _cross_view(
     means, sigmas = sampler.slot_moments(latent)
     where = sampler.where
     owner = np.repeat(np.arange(model.slots), [len(p) for p in where.pivots])
-    redrawn = np.concatenate(
-        [np.isin(owner, model.redrawn), np.zeros(int(where.noise), dtype=bool)]
-    )
+    redrawn = np.concatenate([np.isin(owner, model.redrawn), np.zeros(int(where.noise), dtype=bool)])
     dimension, doubled = len(where.smooth), int(redrawn.sum())
     # The second view's redrawn coordinates are appended; breaks are cut in the first view only.
     first = np.arange(dimension)

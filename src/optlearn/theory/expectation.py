@@ -78,9 +78,7 @@ class GaussHermite(AbstractRule):
             else:
                 lines, masses = _cut_lines(where, nodes)
             count = lines.shape[1]
-            points = jnp.concatenate(
-                [jnp.repeat(points, count, axis=0), lines.reshape(-1, 1)], axis=1
-            )
+            points = jnp.concatenate([jnp.repeat(points, count, axis=0), lines.reshape(-1, 1)], axis=1)
             weights = (weights[:, None] * masses).reshape(-1)
         return points, weights
 
@@ -169,7 +167,5 @@ def _cut_lines(where: Array, nodes: int) -> tuple[Array, Array]:
     left = -reach + (where + reach) * line[None, :]
     right = where + (reach - where) * line[None, :]
     lines = jnp.concatenate([left, right], axis=1)
-    lengths = jnp.concatenate(
-        [(where + reach) * mass[None, :], (reach - where) * mass[None, :]], axis=1
-    )
+    lengths = jnp.concatenate([(where + reach) * mass[None, :], (reach - where) * mass[None, :]], axis=1)
     return lines, lengths * jnp.exp(-(lines**2) / 2) / np.sqrt(2 * np.pi)

@@ -42,9 +42,7 @@ class FlatSystem:
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         return structure, shapes, self.controls, self.rule, self.error_rule
 
-    def drift(
-        self, model: LearningModel, settings: Mapping[str, Array], flat: Array, u: Array
-    ) -> Array:
+    def drift(self, model: LearningModel, settings: Mapping[str, Array], flat: Array, u: Array) -> Array:
         """(n,) dx/dα at the flat state (n,) under the control vector ``u`` (c,)."""
         x = model.layout.unflatten(flat)
         return model.layout.flatten(model.drift(x, self.merge(settings, u), self.rule))
@@ -94,11 +92,16 @@ def flat_system(
     closed_error = rule is None and _exists(model.closed_error, x, u)
     if closed_drift and closed_error:
         return FlatSystem(model, controls), {"rule": "closed form"}
-    chosen, error = choose_rule(model, states, u, rule or AutoRule())
-    system = FlatSystem(
-        model, controls, None if closed_drift else chosen, None if closed_error else chosen
-    )
-    return system, {"rule": repr(chosen), "rule_error": error}
+    wanted = rule or AutoRule()
+    info: dict[str, Any] = {}
+    drift_rule = error_rule = None
+    if not closed_drift:
+        drift_rule, info["rule_error"] = choose_rule(model, states, u, wanted)
+        info["rule"] = repr(drift_rule)
+    if not closed_error:
+        error_rule, info["error_rule_error"] = choose_rule(model, states, u, wanted, "error", drift_rule)
+        info["error_rule"] = repr(error_rule)
+    return FlatSystem(model, controls, drift_rule, error_rule), info
 
 
 def _exists(closed: Callable[..., Any], x: OrderParameters, u: Settings) -> bool:

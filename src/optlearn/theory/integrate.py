@@ -6,7 +6,7 @@ quadratures and GPUs). Both step exactly onto the schedule's edges, where the dr
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -103,18 +103,16 @@ def integrate(
             executor, system, tolerances = run
             order = np.argsort(at, kind="stable")
             states = np.empty((len(at), model.layout.size))
-            states[order] = executor.solve(
-                system, settings, initial, schedule, at[order], tolerances
-            )
+            states[order] = executor.solve(system, settings, initial, schedule, at[order], tolerances)
             return states
 
         states = dense(times)
-        if "rule_error" not in info or not np.all(np.isfinite(states[-1])):
+        chosen = not isinstance(rule, AbstractRule) and (system.rule or system.error_rule) is not None
+        if not chosen or not np.all(np.isfinite(states[-1])):
             break
-        chosen = system.rule or system.error_rule
-        assert chosen is not None
-        info["rule_error"] = max(info["rule_error"], rule_error(model, states[-1:], at_end, chosen))
-        if info["rule_error"] <= accuracy or chosen_again:
+        errors = _errors_at_end(system, info, states[-1:], at_end)
+        info |= errors
+        if max(errors.values()) <= accuracy or chosen_again:
             break
         probes, chosen_again = np.concatenate([probes, states[-1:]]), True
     check_physical(model, states, times)
@@ -130,9 +128,21 @@ def integrate(
     return Trajectory(times, values, model.layout.names, info, dense)
 
 
-def choose_executor(
-    system: FlatSystem, settings: Mapping[str, Array], backend: Backend = "auto"
-) -> Executor:
+def _errors_at_end(
+    system: FlatSystem, info: Mapping[str, Any], state: np.ndarray, u: Mapping[str, Array]
+) -> dict[str, float]:
+    """Errors of the chosen rules, measured at the end (1, n) as well."""
+    found = {}
+    if system.rule is not None:
+        error = rule_error(system.model, state, u, system.rule)
+        found["rule_error"] = max(info["rule_error"], error)
+    if system.error_rule is not None:
+        error = rule_error(system.model, state, u, system.error_rule, "error")
+        found["error_rule_error"] = max(info["error_rule_error"], error)
+    return found
+
+
+def choose_executor(system: FlatSystem, settings: Mapping[str, Array], backend: Backend = "auto") -> Executor:
     """CasADi for small drifts, XLA for large ones or where an operation has no CasADi form."""
     from optlearn.theory.on_casadi import OnCasadi, drift_size
 
@@ -157,7 +167,5 @@ def _record_times(record: int | Sequence[float] | np.ndarray, horizon: float) ->
     if not (increasing and np.all(np.isfinite(times))):
         raise SpecificationError(f"record={record!r}: increasing training times")
     if times[0] < 0 or times[-1] > horizon * (1 + 1e-12):
-        raise SpecificationError(
-            f"record={record!r}: training times from 0 to the horizon {horizon:g}"
-        )
+        raise SpecificationError(f"record={record!r}: training times from 0 to the horizon {horizon:g}")
     return np.asarray(np.minimum(times, horizon))

@@ -68,9 +68,7 @@ class LearningModel(eqx.Module):
     clusters: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
     heads: int = eqx.field(static=True, kw_only=True, default=0)
     extras: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
-    untracked: frozenset[str] = eqx.field(
-        static=True, kw_only=True, default=frozenset(), converter=frozenset
-    )
+    untracked: frozenset[str] = eqx.field(static=True, kw_only=True, default=frozenset(), converter=frozenset)
     redrawn: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
     breaks: tuple[Break, ...] = eqx.field(static=True, kw_only=True, default=())
     finite_size: bool = eqx.field(static=True, kw_only=True, default=False)
@@ -80,9 +78,7 @@ class LearningModel(eqx.Module):
         known = ["learning_rate", *(f"{extra}_rate" for extra in self.extras)]
         for name in [*known, "N"] if self.finite_size else known:
             if name not in self.parameters:
-                raise SpecificationError(
-                    f"parameters must hold {name!r}; got {list(self.parameters)}"
-                )
+                raise SpecificationError(f"parameters must hold {name!r}; got {list(self.parameters)}")
 
     # --- what a model says of itself -------------------------------------------------------------
 
@@ -144,9 +140,7 @@ class LearningModel(eqx.Module):
     # --- what follows -----------------------------------------------------------------------------
 
     @float64
-    def drift(
-        self, x: OrderParameters, u: Settings, rule: AbstractRule | None = None
-    ) -> OrderParameters:
+    def drift(self, x: OrderParameters, u: Settings, rule: AbstractRule | None = None) -> OrderParameters:
         """dx/dα. In closed form where there is one and no ``rule`` is given, else by quadrature."""
         from optlearn.theory.drift import default_rule, generic_drift
 
@@ -234,9 +228,7 @@ def _check_sizes(model: LearningModel) -> None:
     for size, lowest in (("students", 1), ("slots", 1), ("heads", 0)):
         value = getattr(model, size)
         if not isinstance(value, int | np.integer) or value < lowest:
-            raise SpecificationError(
-                f"{name}({size}={value!r}): a whole number of at least {lowest}"
-            )
+            raise SpecificationError(f"{name}({size}={value!r}): a whole number of at least {lowest}")
     if model.clusters and len(model.clusters) != model.slots:
         raise SpecificationError(
             f"{name}(clusters={model.clusters!r}): one count for each of the {model.slots} slots"
@@ -248,9 +240,7 @@ def _check_sizes(model: LearningModel) -> None:
             f"but Omega is {centroids} by {centroids}"
         )
     if any(not 0 <= slot < model.slots for slot in model.redrawn):
-        raise SpecificationError(
-            f"{name}(redrawn={model.redrawn!r}): slots from 0 to {model.slots - 1}"
-        )
+        raise SpecificationError(f"{name}(redrawn={model.redrawn!r}): slots from 0 to {model.slots - 1}")
     if model.redrawn and len(set(model.redrawn)) == model.slots:
         raise SpecificationError(
             f"{name}(redrawn={model.redrawn!r}): at least one slot must be shared by the views; "
@@ -276,6 +266,4 @@ def _check_names(model: LearningModel) -> None:
             raise SpecificationError(f"{name}(extras={model.extras!r}): {extra!r} is taken")
     for untracked in sorted(model.untracked):
         if untracked not in entries:
-            raise SpecificationError(
-                f"{name}: untracked {untracked!r} is none of {', '.join(entries)}"
-            )
+            raise SpecificationError(f"{name}: untracked {untracked!r} is none of {', '.join(entries)}")

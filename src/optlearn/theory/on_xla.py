@@ -59,9 +59,7 @@ class OnXla:
                     lambda pair: system.outputs(constants[0], constants[1], *pair), (x, v)
                 )
             )
-        found = _CACHE[key](
-            as_jax((system.model, dict(settings))), jnp.asarray(states), jnp.asarray(u)
-        )
+        found = _CACHE[key](as_jax((system.model, dict(settings))), jnp.asarray(states), jnp.asarray(u))
         return {name: np.asarray(course) for name, course in found.items()}
 
 
@@ -78,14 +76,15 @@ def _solver(system: FlatSystem, method: Any) -> Any:
         model, settings = constants
 
         def rhs(alpha: Array, x: Array, _args: None) -> Array:
-            interval = jnp.clip(
-                jnp.searchsorted(grid, alpha, side="right") - 1, 0, vectors.shape[0] - 1
-            )
+            interval = jnp.clip(jnp.searchsorted(grid, alpha, side="right") - 1, 0, vectors.shape[0] - 1)
             return system.mixed_drift(model, settings, x, vectors[interval], shares[interval])
 
         controller: Any = diffrax.PIDController(rtol=tolerances[0], atol=tolerances[1])
-        if grid.shape[0] > 2:
-            controller = diffrax.ClipStepSizeController(controller, jump_ts=grid[1:-1])
+        jumps = grid[1:-1] if grid.shape[0] > 2 else None
+        # At tight tolerances, stop at every time recorded: interpolation would be good to 1e-9 only.
+        stops = times if isinstance(method, diffrax.Dopri8) else None
+        if jumps is not None or stops is not None:
+            controller = diffrax.ClipStepSizeController(controller, step_ts=stops, jump_ts=jumps)
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(rhs),
             method,

@@ -8,9 +8,7 @@ from optlearn.theory.model import LearningModel
 TOLERANCE = 1e-8
 
 
-def check_physical(
-    model: LearningModel, states: np.ndarray, alphas: np.ndarray, where: str = ""
-) -> None:
+def check_physical(model: LearningModel, states: np.ndarray, alphas: np.ndarray, where: str = "") -> None:
     """Raise ``UnphysicalStateError`` at the first state (T, n) that no weights can have."""
     names = model.layout.names
     bad = np.argwhere(~np.isfinite(states))
@@ -26,9 +24,7 @@ def check_physical(
         [
             np.concatenate([x.Q, x.M, x.R], axis=2),
             np.concatenate([np.swapaxes(x.M, 1, 2), _repeat(T, batch), _repeat(S, batch)], axis=2),
-            np.concatenate(
-                [np.swapaxes(x.R, 1, 2), _repeat(S.T, batch), _repeat(Omega, batch)], axis=2
-            ),
+            np.concatenate([np.swapaxes(x.R, 1, 2), _repeat(S.T, batch), _repeat(Omega, batch)], axis=2),
         ],
         axis=1,
     )

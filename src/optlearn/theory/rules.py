@@ -2,13 +2,13 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn.theory.drift import Coordinates, coordinates, generic_drift
+from optlearn.theory.drift import Coordinates, coordinates, generic_drift, generic_error
 from optlearn.theory.errors import AccuracyWarning
 from optlearn.theory.expectation import (
     AbstractRule,
@@ -24,38 +24,57 @@ from optlearn.theory.reads import fields_read
 LADDER = (6, 12, 24, 48)
 SOBOL = (13, 16, 18)
 
+What = Literal["drift", "error"]
+
 _CACHE: dict[Any, Any] = {}
 
 
 def choose_rule(
-    model: LearningModel, states: np.ndarray, u: Settings, wanted: AutoRule
+    model: LearningModel,
+    states: np.ndarray,
+    u: Settings,
+    wanted: AutoRule,
+    what: What = "drift",
+    first: AbstractRule | None = None,
 ) -> tuple[AbstractRule, float]:
     """The coarsest rule that meets ``wanted.accuracy`` at flat states (S, n), and its error.
 
-    The error is the largest change of the drift, relative to its size (at least 1), when the rule
-    is refined. Warns when no rule within ``wanted.points`` is accurate enough.
+    The error is the largest change of the drift (or of the generalisation error), relative to its size (at
+    least 1), when the rule is refined. Warns when no rule within ``wanted.points`` is accurate enough.
+
+    Args:
+        model: the learning model.
+        states: (S, n) where to measure.
+        u: the settings there.
+        wanted: accuracy, and points at most.
+        what: the expectation that matters: a rule that suits a smooth loss may not suit a metric that jumps.
+        first: a rule to try before all others.
     """
     best: tuple[float, AbstractRule] | None = None
-    for rule, finer in _candidates(model, u, states, wanted):
-        error = _difference(*(_drifts(model, u, states, r) for r in (rule, finer)))
+    tried = [] if first is None else [(first, _finer(first))]
+    for rule, finer in [*tried, *_candidates(model, u, states, wanted, what)]:
+        error = _difference(*(_values(model, u, states, r, what) for r in (rule, finer)))
         if best is None or error < best[0]:
             best = (error, rule)
         if error <= wanted.accuracy:
             return rule, error
     assert best is not None  # a quasi-Monte Carlo rule is always tried
+    function = {"drift": "loss", "error": "metric"}[what]
     warnings.warn(
-        f"expectations of {type(model).__name__} are accurate to {best[0]:.1e} only "
-        f"({best[1]}); {wanted.accuracy:.1e} was asked for. Allow more points "
-        f"(AutoRule(points=…)), or declare where the loss jumps (breaks).",
+        f"the {what} of {type(model).__name__} is accurate to {best[0]:.1e} only ({best[1]}); "
+        f"{wanted.accuracy:.1e} was asked for. Allow more points (AutoRule(points=…)), declare where the "
+        f"{function} jumps (breaks), or ask for less (AutoRule(accuracy=…)).",
         AccuracyWarning,
         stacklevel=3,
     )
     return best[1], best[0]
 
 
-def rule_error(model: LearningModel, states: np.ndarray, u: Settings, rule: AbstractRule) -> float:
-    """How much the drift at flat states (S, n) changes when ``rule`` is refined once."""
-    return _difference(*(_drifts(model, u, states, r) for r in (rule, _finer(rule))))
+def rule_error(
+    model: LearningModel, states: np.ndarray, u: Settings, rule: AbstractRule, what: What = "drift"
+) -> float:
+    """How much the drift, or the error, at flat states (S, n) changes when ``rule`` is refined once."""
+    return _difference(*(_values(model, u, states, r, what) for r in (rule, _finer(rule))))
 
 
 def _finer(rule: AbstractRule) -> AbstractRule:
@@ -67,21 +86,23 @@ def _finer(rule: AbstractRule) -> AbstractRule:
 
 
 def _candidates(
-    model: LearningModel, u: Settings, states: np.ndarray, wanted: AutoRule
+    model: LearningModel, u: Settings, states: np.ndarray, wanted: AutoRule, what: What
 ) -> list[tuple[AbstractRule, AbstractRule]]:
     """Rules with the finer one that each is compared with, cheapest first."""
-    where = coordinates(model, fields_read(model), tuple(range(model.slots)))
+    reads = fields_read(model, "loss" if what == "drift" else "metric")
+    where = coordinates(model, reads, tuple(range(model.slots)))
     noise_nodes = None
     if where.noise:
         # A square loss holds the label noise squared: three nodes integrate it exactly.
-        few, many = (_drifts(model, u, states, GaussHermite(4, n)) for n in (3, 9))
+        few, many = (_values(model, u, states, GaussHermite(4, n), what) for n in (3, 9))
         noise_nodes = 3 if _difference(few, many) < wanted.accuracy / 100 else None
     tensor = [GaussHermite(nodes, noise_nodes) for nodes in LADDER]
     sized: list[tuple[float, AbstractRule]] = [
         (_size(rule, where), rule) for rule in tensor if _size(_finer(rule), where) <= wanted.points
     ]
     # Quasi-Monte Carlo also serves where tensor grids are fine but the loss bends along no axis.
-    sized += [(2.0**n, QuasiMonteCarlo(n)) for n in SOBOL if 2**n <= wanted.points or n == SOBOL[0]]
+    most = int(np.log2(wanted.points))
+    sized += [(2.0**n, QuasiMonteCarlo(n)) for n in sorted({min(n, most) for n in SOBOL})]
     return [(rule, _finer(rule)) for _, rule in sorted(sized, key=lambda pair: pair[0])]
 
 
@@ -94,22 +115,24 @@ def _size(rule: AbstractRule, where: Coordinates) -> float:
     return size
 
 
-def _drifts(
-    model: LearningModel, u: Settings, states: np.ndarray, rule: AbstractRule
+def _values(
+    model: LearningModel, u: Settings, states: np.ndarray, rule: AbstractRule, what: What
 ) -> np.ndarray:
+    """(S, n) drifts or (S, 1) errors at flat states (S, n)."""
     leaves, structure = jax.tree.flatten((model, dict(u)))
-    key = (structure, tuple(np.shape(leaf) for leaf in leaves), states.shape, rule)
+    key = (structure, tuple(np.shape(leaf) for leaf in leaves), states.shape, rule, what)
     if key not in _CACHE:
 
-        def drifts(model: LearningModel, u: Mapping[str, Array], states: Array) -> Array:
+        def values(model: LearningModel, u: Mapping[str, Array], states: Array) -> Array:
             def one(flat: Array) -> Array:
-                return model.layout.flatten(
-                    generic_drift(model, model.layout.unflatten(flat), u, rule)
-                )
+                x = model.layout.unflatten(flat)
+                if what == "error":
+                    return generic_error(model, x, u, rule)[None]
+                return model.layout.flatten(generic_drift(model, x, u, rule))
 
             return jax.lax.map(one, states)
 
-        _CACHE[key] = jax.jit(drifts)
+        _CACHE[key] = jax.jit(values)
     model, u = jax.tree.map(jnp.asarray, (model, dict(u)))
     return np.asarray(_CACHE[key](model, u, jnp.asarray(states)))
 

@@ -61,9 +61,7 @@ class Schedule:
         """Sample functions of α at the midpoints of ``intervals`` equal intervals."""
         grid = uniform_grid(alpha_F, intervals)
         middles = (grid[1:] + grid[:-1]) / 2
-        return cls.piecewise(
-            grid, {name: [float(f(a)) for a in middles] for name, f in functions.items()}
-        )
+        return cls.piecewise(grid, {name: [float(f(a)) for a in middles] for name, f in functions.items()})
 
     @classmethod
     def mixed(

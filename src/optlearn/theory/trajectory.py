@@ -59,9 +59,7 @@ class Trajectory:
         if not np.all((times >= 0) & (times <= self.alpha[-1])):
             raise ValueError(f"alpha={alpha!r} lies outside training, 0 to {self.alpha[-1]:g}")
         states = self._dense(np.atleast_1d(times))
-        return {
-            name: states[:, i].reshape(times.shape) for i, name in enumerate(self.order_parameters)
-        }
+        return {name: states[:, i].reshape(times.shape) for i, name in enumerate(self.order_parameters)}
 
     def mean(self, name: str) -> np.ndarray:
         """(T,) mean over seeds."""

@@ -1,0 +1,108 @@
+"""Find the multiplier at which a budget is met: safeguarded secants on what it misses by."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+Payload = TypeVar("Payload")
+
+
+@dataclass(frozen=True)
+class Trial(Generic[Payload]):
+    """A multiplier, how much it misses its target by, and what was found with it."""
+
+    multiplier: float
+    excess: float
+    found: Payload
+
+
+def bracket_multiplier(
+    attempt: Callable[[float], tuple[float, Payload]],
+    *,
+    start: float = 0.0,
+    step: float = 1.0,
+    tolerance: float = 1e-13,
+    narrow: float = 1e-14,
+    at_most: bool = False,
+    evaluations: int = 200,
+) -> tuple[Trial[Payload], Trial[Payload]]:
+    """Two multipliers, as close as possible, between which a falling excess crosses zero.
+
+    Secant steps (Illinois), and bisections where those gain little: the excess may be smooth or jump.
+
+    Args:
+        attempt: ν → excess (not rising with ν), and anything to be kept.
+        start: where to look first.
+        step: how far to go from there.
+        tolerance: size of an excess that counts as zero.
+        narrow: width of the bracket, relative to ν, at which to stop.
+        at_most: an excess below zero is allowed, with ν = 0.
+        evaluations: at most so many.
+
+    Returns:
+        Trials with excess ≥ 0 and with excess ≤ 0; one of them is near zero, or they are close.
+    """
+
+    def tried(multiplier: float) -> Trial[Payload]:
+        return Trial(multiplier, *attempt(multiplier))
+
+    if at_most:
+        zero = tried(0.0)
+        if zero.excess <= tolerance:
+            return zero, zero
+        start = max(start, 0.0)
+    low = high = tried(start)
+    while low.excess < -tolerance and evaluations > 0:
+        high, low = low, tried(low.multiplier - step)
+        step, evaluations = 2 * step, evaluations - 1
+    while high.excess > tolerance and evaluations > 0:
+        low, high = high, tried(high.multiplier + step)
+        step, evaluations = 2 * step, evaluations - 1
+    return _close_in(tried, low, high, tolerance, narrow, evaluations)
+
+
+def _close_in(
+    tried: Callable[[float], Trial[Payload]],
+    low: Trial[Payload],
+    high: Trial[Payload],
+    tolerance: float,
+    narrow: float,
+    evaluations: int,
+) -> tuple[Trial[Payload], Trial[Payload]]:
+    weight_low, weight_high = low.excess, high.excess
+    halve, last = False, 0
+    for _ in range(evaluations):
+        width = high.multiplier - low.multiplier
+        if min(low.excess, -high.excess) <= tolerance or width <= narrow * max(
+            abs(low.multiplier), abs(high.multiplier)
+        ):
+            break
+        share = 0.5 if halve else weight_low / (weight_low - weight_high)
+        middle = low.multiplier + share * width
+        if not low.multiplier < middle < high.multiplier:
+            middle = (low.multiplier + high.multiplier) / 2
+        new = tried(middle)
+        least = min(low.excess, -high.excess)
+        # Illinois: an end that stays twice counts half, or secants would keep it for ever.
+        side = 1 if new.excess >= 0 else -1
+        if side > 0:
+            low, weight_low = new, new.excess
+            weight_high = weight_high / 2 if side == last else weight_high
+        else:
+            high, weight_high = new, new.excess
+            weight_low = weight_low / 2 if side == last else weight_low
+        last = side
+        halve = abs(new.excess) > least / 4 and high.multiplier - low.multiplier > width / 2
+    return low, high
+
+
+def blend(low: Trial[np.ndarray], high: Trial[np.ndarray]) -> tuple[np.ndarray, float]:
+    """The mixture of two trials' finds whose excess is zero, excess being linear in them; and ν."""
+    spread = low.excess - high.excess
+    share = min(max(low.excess / spread, 0.0), 1.0) if spread > 0 else 0.0
+    return (
+        low.found + share * (high.found - low.found),
+        low.multiplier + share * (high.multiplier - low.multiplier),
+    )
