@@ -37,7 +37,9 @@ def states(model: ol.LearningModel, count: int) -> np.ndarray:
 
 def main() -> None:
     """Print the table."""
-    print(f"{'K=M':>4} {'states':>7} {'CasADi, one state':>18} {'XLA, batch of ' + str(BATCH):>20}   per second")
+    print(
+        f"{'K=M':>4} {'states':>7} {'CasADi, one state':>18} {'XLA, batch of ' + str(BATCH):>20}   per second"
+    )
     with jax.enable_x64(True):
         for K in (1, 2, 4, 8):
             model = ol.models.committee(K=K, M=K, sigma_n=0.1)

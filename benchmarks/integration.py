@@ -17,16 +17,15 @@ def run():
     value = ol.integrate(problem.model, schedule, start=problem.start, backend={backend!r}).objective
     return value, time.perf_counter() - start
 value, first = run()
-print(json.dumps({{"objective": value, "cold": time.perf_counter() - began, "warm": min(run()[1] for _ in range(5))}}))
+cold = time.perf_counter() - began
+print(json.dumps({{"objective": value, "cold": cold, "warm": min(run()[1] for _ in range(5))}}))
 """
 
 
 def measure(backend: str) -> dict[str, float]:
     """Seconds in a fresh process, imports and compilation included, and once warm."""
     program = PROGRAM.format(backend=backend)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     result: dict[str, float] = json.loads(done.stdout)
     return result
 

@@ -43,9 +43,7 @@ def gradient(function, x: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-
     return np.array([(function(x + s) - function(x - s)) / 2e-6 for s in shifts])
 
 
-def sweep_curriculum(
-    damping: float = 0.95, tolerance: float = 1e-4, most: int = 400
-) -> tuple[int, float]:
+def sweep_curriculum(damping: float = 0.95, tolerance: float = 1e-4, most: int = 400) -> tuple[int, float]:
     """Iterations needed and the Euler objective of the ranked schedule."""
     h = HORIZON / STEPS
     hard = np.full(STEPS, 0.5)

@@ -38,9 +38,7 @@ def measure(first: str, second: str) -> dict[str, float]:
     runs: list[dict[str, float]] = []
     for _ in range(REPEATS):
         program = PROGRAM.format(first=first, second=second)
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         runs.append(json.loads(done.stdout))
     return min(runs, key=lambda run: run["cold"])
 

@@ -41,9 +41,7 @@ def process(*arguments, **environment):
 # --- help, names and mistakes: at once ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["solve", "--help"], ["list", "--json"], ["--version"]]
-)
+@pytest.mark.parametrize("arguments", [["--help"], ["solve", "--help"], ["list", "--json"], ["--version"]])
 def test_quick_commands_load_nothing_heavy(arguments):
     code = (
         "import sys\n"
@@ -297,9 +295,7 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
 
 
 def test_only_the_command_line_keeps_compiled_programs():
-    code = (
-        "import jax, optlearn.cli, optlearn.simulate; print(jax.config.jax_compilation_cache_dir)"
-    )
+    code = "import jax, optlearn.cli, optlearn.simulate; print(jax.config.jax_compilation_cache_dir)"
     environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment

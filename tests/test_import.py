@@ -21,8 +21,7 @@ def run(code: str) -> str:
 
 def test_import_loads_nothing_heavy():
     loaded = run(
-        "import sys, optlearn; dir(optlearn)\n"
-        f"print(*[name for name in {HEAVY!r} if name in sys.modules])"
+        f"import sys, optlearn; dir(optlearn)\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
     )
     assert loaded == ""
 

@@ -1,6 +1,6 @@
 """Arrows between the rooms point one way.
 
-theory → models → (control, simulate) → scenarios → (practice, paper, sweep, app) → cli: a room
+theory → models → (control, simulate) → scenarios → practice → (paper, sweep, app) → cli: a room
 imports from itself and from rooms of a lower level, also inside functions and under
 `TYPE_CHECKING`. `plotting` and `io` serve `scenarios` and everything to its right.
 """
@@ -21,7 +21,8 @@ LEVELS = [
     {"control", "simulate"},
     {"plotting", "io"},
     {"scenarios"},
-    {"practice", "paper", "sweep", "app"},
+    {"practice"},
+    {"paper", "sweep", "app"},
     {SURFACE},
     {"cli"},
     {"__main__"},
@@ -85,7 +86,7 @@ def test_imports_point_one_way(path):
         ("models/committee", "if TYPE_CHECKING:\n    from optlearn.scenarios import dropout"),
         ("control/direct", "from optlearn.simulate import simulate"),
         ("control/direct", "from optlearn import io"),
-        ("paper/figure1", "from optlearn.practice import fit"),
+        ("practice/fit", "from optlearn.paper import fig4"),
         ("plotting", "import optlearn.scenarios"),
         ("app/page", "import optlearn.cli"),
         ("attic/old", "import numpy"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optlearn import models as models
+    from optlearn import paper as paper
     from optlearn import scenarios as scenarios
     from optlearn.control.compare import baselines as baselines
     from optlearn.control.compare import compare as compare
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from optlearn.control.problem import Problem as Problem
     from optlearn.control.solution import Solution as Solution
     from optlearn.control.solve import solve as solve
+    from optlearn.practice import fit as fit
     from optlearn.simulate import simulate as simulate
     from optlearn.theory.expectation import AutoRule as AutoRule
     from optlearn.theory.expectation import GaussHermite as GaussHermite
@@ -60,12 +62,16 @@ _HOME = {
     "baselines": "optlearn.control.compare",
     "compare": "optlearn.control.compare",
     "evaluate": "optlearn.control.evaluate",
+    "fit": "optlearn.practice.fit",
     "integrate": "optlearn.theory.integrate",
     "models": "optlearn.models",
+    "paper": "optlearn.paper",
     "scenarios": "optlearn.scenarios",
     "simulate": "optlearn.simulate",
     "solve": "optlearn.control.solve",
 }
+
+_MODULES = {"fit", "models", "paper", "scenarios", "simulate"}
 
 __all__ = ["__version__", *_HOME]
 
@@ -75,7 +81,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(home)
-    value = module if home == f"{__name__}.{name}" else getattr(module, name)
+    value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -63,9 +63,7 @@ def test_a_bad_schedule_gets_a_large_gap(curriculum: Dynamics, optimum: np.ndarr
         assert any("hamiltonian_gap" in reason for reason in found.reasons)
 
 
-def test_the_gap_closes_on_the_way_to_the_optimum(
-    curriculum: Dynamics, optimum: np.ndarray
-) -> None:
+def test_the_gap_closes_on_the_way_to_the_optimum(curriculum: Dynamics, optimum: np.ndarray) -> None:
     gaps = [
         certificate(curriculum, optimum + share * (EASY_HARD - optimum)).hamiltonian_gap
         for share in (0.3, 0.1, 0.03, 0.0)

@@ -1,10 +1,12 @@
 """Any schedule under a problem: objectives of every kind, free parameters, and bad input."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.integrate import simpson
 
 import optlearn as ol
 from optlearn import models
@@ -38,9 +40,7 @@ EASY_HARD = phases(0.0, 2.0)
 def test_final_error_of_known_schedules() -> None:
     problem = curriculum()
     assert ol.evaluate(problem, EASY_HARD).objective == pytest.approx(CURRICULUM, abs=2e-12)
-    assert ol.evaluate(problem, phases(2.0, 0.0)).objective == pytest.approx(
-        ANTI_CURRICULUM, abs=2e-12
-    )
+    assert ol.evaluate(problem, phases(2.0, 0.0)).objective == pytest.approx(ANTI_CURRICULUM, abs=2e-12)
     mixed = ol.Schedule.mixed([0.0, 12.0], {"difficulty": {0.0: 0.5, 2.0: 0.5}})
     assert ol.evaluate(problem, mixed).objective == pytest.approx(MIXED, abs=2e-12)
 
@@ -59,10 +59,8 @@ def average_error(schedule: ol.Schedule, parameters: dict[str, float] | None = N
     start = model.state(Q11=1.0, Q22=1.0)
     record = np.unique(np.concatenate([np.linspace(0, 12, 2001), schedule.grid]))
     path = ol.integrate(model, schedule, start=start, parameters=parameters, record=record)
-    from scipy.integrate import simpson
-
     total = 0.0
-    for left, right in zip(schedule.grid, schedule.grid[1:], strict=False):
+    for left, right in pairwise(schedule.grid):
         inside = (path.alpha >= left) & (path.alpha <= right)
         total += simpson(path["error"][inside], x=path.alpha[inside])
     return float(total / 12)
@@ -111,8 +109,6 @@ def test_running_cost_of_a_mixture_is_the_mean_cost() -> None:
 def test_running_cost_may_read_the_state() -> None:
     objective = ol.Objective(final=0.0, cost=lambda x, u: x.Q[1, 1])
     path = ol.evaluate(curriculum(objective), EASY_HARD, record=2001)
-    from scipy.integrate import simpson
-
     half = 1001  # the edge at α = 6
     parts = [slice(0, half), slice(half - 1, None)]
     wanted = sum(simpson(path["Q22"][p], x=path.alpha[p]) for p in parts) / 12
@@ -183,12 +179,12 @@ def test_wrong_horizon() -> None:
 
 
 def test_missing_control() -> None:
-    with pytest.raises(SpecificationError, match="lacks the control 'difficulty'.*learning_rate"):
+    with pytest.raises(SpecificationError, match=r"lacks the control 'difficulty'.*learning_rate"):
         ol.evaluate(curriculum(), ol.Schedule.constant(12.0, {"learning_rate": 1.0}))
 
 
 def test_unknown_parameter() -> None:
-    with pytest.raises(SpecificationError, match="unknown parameter 'rescaling'.*weight_decay"):
+    with pytest.raises(SpecificationError, match=r"unknown parameter 'rescaling'.*weight_decay"):
         ol.evaluate(curriculum(), EASY_HARD, {"rescaling": 0.5})
 
 

@@ -1,6 +1,6 @@
 """Local searches: exchanges never worsen and keep counts; phases are found as by trying all."""
 
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -79,9 +79,7 @@ def test_exchange_without_counts_changes_single_intervals() -> None:
     """Without a budget easy samples alone are best."""
     sweeper = Sweeper(dynamics(curriculum(Discrete(TWO))), 24)
     w = np.zeros((24, 1))
-    found, _ = exchange(
-        sweeper, w, NONE, np.repeat([0, 1], 12), write(2), slopes, keep_counts=False
-    )
+    found, _ = exchange(sweeper, w, NONE, np.repeat([0, 1], 12), write(2), slopes, keep_counts=False)
     np.testing.assert_array_equal(found, 0)
 
 
@@ -148,18 +146,15 @@ def all_phases(intervals: int, n: int, most: int) -> Any:
         for edges in combinations(range(1, intervals), count):
             lengths = np.diff([0, *edges, intervals])
             for order in product(range(n), repeat=count + 1):
-                if all(a != b for a, b in zip(order, order[1:], strict=False)):
+                if all(a != b for a, b in pairwise(order)):
                     yield np.repeat(order, lengths)
 
 
-def best_of_all(
-    ready: Dynamics, sweeper: Sweeper, n: int, most: int, dwell: int, counts: list[int]
-) -> float:
+def best_of_all(ready: Dynamics, sweeper: Sweeper, n: int, most: int, dwell: int, counts: list[int]) -> float:
     found = [
         sweeper.objective(np.eye(n)[levels][:, :-1], NONE)
         for levels in all_phases(sweeper.intervals, n, most)
-        if shortest_phase(levels) >= dwell
-        and np.bincount(levels, minlength=n).tolist() == counts
+        if shortest_phase(levels) >= dwell and np.bincount(levels, minlength=n).tolist() == counts
     ]
     return min(found)
 
@@ -168,9 +163,7 @@ def best_of_all(
 @pytest.mark.parametrize(
     ("most", "dwell"), [(1, 0.0), (2, 0.0), (3, 0.0), (4, 0.0), (None, 1.5), (3, 2.0), (None, 4.0)]
 )
-def test_limits_give_the_best_of_all_schedules(
-    most: int | None, dwell: float, weight_decay: float
-) -> None:
+def test_limits_give_the_best_of_all_schedules(most: int | None, dwell: float, weight_decay: float) -> None:
     control = Discrete(TWO, min_dwell=dwell, max_switches=most)
     ready = dynamics(curriculum(control, HALF, weight_decay=weight_decay))
     sweeper = Sweeper(ready, 24)

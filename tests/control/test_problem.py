@@ -48,6 +48,8 @@ def test_start_of_a_control() -> None:
     assert Continuous(1.0, 3.0).start == 2.0
     assert Continuous(1.0, 3.0, guess=1.0).start == 1.0
     assert Free(0.0, 1.0, guess=0.9).start == 0.9
+    # A whole number is a number: JAX would not mix it with others.
+    assert isinstance(Continuous(1, 3, guess=2).start, float)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_discrete(arguments: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize("horizon", [0.0, -1.0, INFINITY, NAN])
 def test_horizon(horizon: float) -> None:
-    with pytest.raises(SpecificationError, match="horizon=.*: a finite training time above 0"):
+    with pytest.raises(SpecificationError, match=r"horizon=.*: a finite training time above 0"):
         curriculum(horizon=horizon)
 
 

@@ -127,9 +127,7 @@ def test_no_budgets() -> None:
 def test_shares_to_schedule_and_back() -> None:
     relaxed = relaxation(MIXED)
     rng = np.random.default_rng(1)
-    w = np.column_stack(
-        [rng.uniform(0, 0.5, 7), rng.dirichlet(np.ones(3), 7)[:, :2], rng.uniform(size=7)]
-    )
+    w = np.column_stack([rng.uniform(0, 0.5, 7), rng.dirichlet(np.ones(3), 7)[:, :2], rng.uniform(size=7)])
     schedule = relaxed.schedule(w, {"test_share": 0.3})
     assert schedule.parameters == {"test_share": 0.3}
     np.testing.assert_allclose(schedule.grid, np.linspace(0, 6, 8))

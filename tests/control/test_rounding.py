@@ -42,9 +42,7 @@ def rounded_totals(shares: np.ndarray) -> np.ndarray:
     spread=st.sampled_from([0.1, 1.0, 10.0]),
     dwell=st.integers(1, 8),
 )
-def test_counts_are_met_exactly(
-    intervals: int, n: int, seed: int, spread: float, dwell: int
-) -> None:
+def test_counts_are_met_exactly(intervals: int, n: int, seed: int, spread: float, dwell: int) -> None:
     shares = random_shares(intervals, n, seed, spread)
     # Any counts, also ones that have nothing to do with the shares.
     counts = np.random.default_rng(seed + 1).multinomial(intervals, np.ones(n) / n)
@@ -73,9 +71,7 @@ BOUNDS = {2: 1 / 2, 3: 1 / 2 + 1 / 3, 4: 1 / 2 + 1 / 3 + 1 / 4}
     seed=st.integers(0, 10_000),
     spread=st.sampled_from([0.1, 1.0, 10.0]),
 )
-def test_running_totals_follow_the_shares(
-    intervals: int, n: int, seed: int, spread: float
-) -> None:
+def test_running_totals_follow_the_shares(intervals: int, n: int, seed: int, spread: float) -> None:
     shares = random_shares(intervals, n, seed, spread)
     chosen = sum_up(shares, np.full(n, -1))
     drift = np.cumsum(shares - np.eye(n)[chosen], axis=0)
@@ -171,9 +167,7 @@ def test_value_counts() -> None:
     np.testing.assert_array_equal(value_counts("other", TWO, half, 240), [-1, -1])
     third = (Budget("d", share={2.0: 1 / 3}),)
     np.testing.assert_array_equal(value_counts("d", TWO, third, 60), [40, 20])
-    np.testing.assert_array_equal(
-        value_counts("d", TWO, (Budget("d", mean=0.5),), 60), [45, 15]
-    )
+    np.testing.assert_array_equal(value_counts("d", TWO, (Budget("d", mean=0.5),), 60), [45, 15])
     at_most = (Budget("d", share={0.0: 0.5}, sense="at most"),)
     np.testing.assert_array_equal(value_counts("d", TWO, at_most, 7), [-1, -1])
 
@@ -203,9 +197,7 @@ def test_nearest_counts_are_the_nearest(seed: int, sense: str) -> None:
 
     def allowed(counts: np.ndarray) -> bool:
         excess = counts @ THREE.values / intervals - mean
-        return counts.sum() == intervals and (
-            abs(excess) < 1e-9 or (sense == "at most" and excess < 0)
-        )
+        return counts.sum() == intervals and (abs(excess) < 1e-9 or (sense == "at most" and excess < 0))
 
     options = [np.array(c) for c in product(range(intervals + 1), repeat=3) if allowed(np.array(c))]
     assert allowed(found)

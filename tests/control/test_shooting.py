@@ -41,9 +41,7 @@ def dropout(**options: Any) -> Problem:
 TWO, THREE, RATE = Discrete((0.0, 2.0)), Discrete((0.0, 1.0, 2.0)), Continuous(0, 5)
 PROBLEMS = {
     "plain": lambda: curriculum({"learning_rate": RATE}),
-    "budget": lambda: curriculum(
-        {"difficulty": TWO}, budgets=(Budget("difficulty", share={0.0: 0.5}),)
-    ),
+    "budget": lambda: curriculum({"difficulty": TWO}, budgets=(Budget("difficulty", share={0.0: 0.5}),)),
     "three values, two shares": lambda: curriculum(
         {"difficulty": THREE}, budgets=(Budget("difficulty", share={0.0: 0.4, 2.0: 0.3}),)
     ),
@@ -106,9 +104,7 @@ def test_derivatives_equal_those_of_casadi(name: str, steps: int) -> None:
     jacobian = np.array(casadi.densify(found_jacobian))
     scale = max(1.0, np.abs(wanted_jacobian).max())
     np.testing.assert_allclose(jacobian, wanted_jacobian, rtol=0, atol=1e-12 * scale)
-    upper = np.array(
-        casadi.densify(program.derivatives["hess_lag"](point, numbers, lam_f, lam_g))
-    )
+    upper = np.array(casadi.densify(program.derivatives["hess_lag"](point, numbers, lam_f, lam_g)))
     assert np.all(np.tril(upper, -1) == 0)
     hessian = np.triu(upper) + np.triu(upper, 1).T
     scale = max(1.0, np.abs(wanted_hessian).max())
@@ -148,9 +144,7 @@ def test_a_simulated_point_is_feasible_and_has_the_objective_of_the_sweep(name: 
         np.concatenate([ready.constants, ready.start, [horizon], rows.ravel()]),
     )
     assert float(f) == pytest.approx(value, abs=1e-13)
-    steps, means, sums = np.split(
-        np.array(g).ravel(), np.cumsum([4 * len(ready.start), len(targets)])
-    )
+    steps, means, sums = np.split(np.array(g).ravel(), np.cumsum([4 * len(ready.start), len(targets)]))
     np.testing.assert_allclose(steps, 0.0, atol=1e-13)
     np.testing.assert_allclose(means, rows @ w.mean(axis=0), atol=1e-13)
     shares = (w @ ready.relaxation.share_sums.T).ravel()

@@ -1,5 +1,6 @@
 """Sweeps: the objective against the accurate integrator, gradients against finite differences."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -57,12 +58,8 @@ def accurate(ready: Dynamics, grid: np.ndarray, w: np.ndarray, theta: np.ndarray
     schedule = type(schedule)(grid, schedule.values, schedule.mixtures)
     parameters = dict(zip(problem.free, theta, strict=True))
     per = 32
-    times = np.unique(
-        np.concatenate([np.linspace(a, b, per + 1) for a, b in zip(grid, grid[1:], strict=False)])
-    )
-    path = integrate(
-        problem.model, schedule, start=problem.start, parameters=parameters, record=times
-    )
+    times = np.unique(np.concatenate([np.linspace(a, b, per + 1) for a, b in pairwise(grid)]))
+    path = integrate(problem.model, schedule, start=problem.start, parameters=parameters, record=times)
     objective, states = problem.objective, path.states
     u = problem.settings | parameters
     at = problem.model.layout.unflatten
@@ -72,7 +69,7 @@ def accurate(ready: Dynamics, grid: np.ndarray, w: np.ndarray, theta: np.ndarray
     weights = np.tile([2.0, 4.0], per // 2)
     weights = np.append(weights, 1.0)
     weights[0] = 1.0
-    for i, (a, b) in enumerate(zip(grid, grid[1:], strict=False)):
+    for i, (a, b) in enumerate(pairwise(grid)):
         part = slice(i * per, (i + 1) * per + 1)
         values = objective.average * path["error"][part]
         if objective.cost is not None:

@@ -18,9 +18,7 @@ from optlearn.theory.order import OrderParameters
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
-def random_states(
-    model: LearningModel, count: int, largest: float = 0.5, seed: int = 0
-) -> np.ndarray:
+def random_states(model: LearningModel, count: int, largest: float = 0.5, seed: int = 0) -> np.ndarray:
     """(count, n) flat states of random weight vectors with squared norms up to ``largest``."""
     rng = np.random.default_rng(seed)
     overlaps = model.overlaps

@@ -45,9 +45,7 @@ def test_averages(name):
     assert I2[i, j] == close(average(lambda f: g(column(f, i)) * g(column(f, j))))
     assert J2[i, j] == close(average(lambda f: slope(column(f, i)) * slope(column(f, j))))
     assert act.bend(GRAM, i, j) == close(average(lambda f: bend(column(f, i)) * g(column(f, j))))
-    assert act.I3(GRAM, i, n, j) == close(
-        average(lambda f: slope(column(f, i)) * f[:, n] * g(column(f, j)))
-    )
+    assert act.I3(GRAM, i, n, j) == close(average(lambda f: slope(column(f, i)) * f[:, n] * g(column(f, j))))
     I4 = act.I4(GRAM, (np.array([i, i]), np.array([k, i])), (np.array([j, j]), np.array([m, j])))
     for row, column_number, nodes in [(0, 0, (i, k, j, m)), (1, 1, (i, i, j, j))]:
         a, b, c, d = nodes
@@ -87,12 +85,8 @@ def test_relu_averages():
         return np.maximum(x, 0)
 
     # E[r²] = 2 for the radius of two standard normals.
-    assert float(act.I2(gram, 0, 1)) == close(
-        2 * half_line_average(lambda a, b: relu(a) * relu(b), root)
-    )
-    assert float(act.J2(gram, 0, 1)) == close(
-        half_line_average(lambda a, b: (a > 0) * (b > 0) * 1.0, root)
-    )
+    assert float(act.I2(gram, 0, 1)) == close(2 * half_line_average(lambda a, b: relu(a) * relu(b), root))
+    assert float(act.J2(gram, 0, 1)) == close(half_line_average(lambda a, b: (a > 0) * (b > 0) * 1.0, root))
     # I3(0, 1, 1) = E[θ(a) b relu(b)] and I3(0, 0, 1) = E[θ(a) a relu(b)]
     assert float(act.I3(gram, 0, 1, 1)) == close(
         2 * half_line_average(lambda a, b: (a > 0) * b * relu(b), root)

@@ -125,9 +125,7 @@ def test_curriculum_error_is_the_rate_of_wrong_signs(tools):
     states, u = tools.random_states(model, 10, 1.0), model.settings()
     closed = jax.vmap(lambda flat: tools.flat_error(model)(flat, u))(states)
     sampled = tools.jit(
-        lambda states: jax.lax.map(
-            lambda flat: tools.flat_error(model, QuasiMonteCarlo(17))(flat, u), states
-        )
+        lambda states: jax.lax.map(lambda flat: tools.flat_error(model, QuasiMonteCarlo(17))(flat, u), states)
     )(states)
     np.testing.assert_allclose(closed, sampled, rtol=0, atol=1e-3)
 

@@ -39,9 +39,7 @@ def test_rows_are_sorted_and_complete(comparison, problem, solution):
     assert objectives == sorted(objectives)
     assert comparison["optimum"].objective == solution.objective
     assert comparison["optimum"].excess == 0
-    assert comparison["constant"].excess == pytest.approx(
-        9.3529263150 - solution.objective, abs=1e-9
-    )
+    assert comparison["constant"].excess == pytest.approx(9.3529263150 - solution.objective, abs=1e-9)
 
 
 def test_improvement_is_the_papers_measure(comparison):

@@ -26,9 +26,7 @@ def test_halfway():
 
 def test_warm_up_stable_decay():
     curve = shapes.warm_up_stable_decay(2.0, 10.0, warm_up=0.1, decay=0.4, last=0.5)
-    assert [curve(alpha) for alpha in (0, 0.5, 1, 3, 6, 8, 10)] == pytest.approx(
-        [0, 1, 2, 2, 2, 1.25, 0.5]
-    )
+    assert [curve(alpha) for alpha in (0, 0.5, 1, 3, 6, 8, 10)] == pytest.approx([0, 1, 2, 2, 2, 1.25, 0.5])
 
 
 def test_two_switches():

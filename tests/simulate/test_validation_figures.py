@@ -1,10 +1,10 @@
 """Theory against SGD with the parameters of the paper's three validation figures.
 
-Every order parameter at 10 times along the trajectory lies within 4 standard errors of the seed mean, plus an
-explicit allowance for the 1/N bias: 5/N, relative to the larger of 1 and the value. A single comparison fails by
-chance with probability 6e-5 for normal means (about 5e-4 with Student's t of 31 degrees of freedom), and
-the three tests make some 150 strongly correlated ones; seeds are fixed, so a test that passes keeps
-passing.
+Every order parameter at 10 times along the trajectory lies within 4 standard errors of the seed mean, plus
+an explicit allowance for the 1/N bias: 5/N, relative to the larger of 1 and the value. A single comparison
+fails by chance with probability 6e-5 for normal means (about 5e-4 with Student's t of 31 degrees of
+freedom), and the three tests make some 150 strongly correlated ones; seeds are fixed, so a test that passes
+keeps passing.
 """
 
 from collections.abc import Callable

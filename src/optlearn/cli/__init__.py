@@ -1,4 +1,4 @@
-"""Command line: ``optlearn list | solve | compare | simulate``.
+"""Command line: ``optlearn list | solve | compare | simulate | reproduce``.
 
 Results go to stdout (with --json exactly one JSON object), everything else to stderr. Exit codes:
 0 done, 2 bad input, 3 the result is not converged (it is printed all the same), 130 stopped by
@@ -12,8 +12,11 @@ import sys
 from optlearn.cli.cache import keep_compiled_programs
 from optlearn.cli.commands import app
 from optlearn.cli.output import STOPPED
+from optlearn.cli.reproduce import register
 
 __all__ = ["app", "main"]
+
+register(app)
 
 
 def main() -> None:

@@ -70,19 +70,13 @@ _Set = Annotated[
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 _Method = Annotated[Method, typer.Option(help="How to solve.")]
-_Intervals = Annotated[
-    int | None, typer.Option(min=1, help="Control intervals (default: the scenario's).")
-]
+_Intervals = Annotated[int | None, typer.Option(min=1, help="Control intervals (default: the scenario's).")]
 _Starts = Annotated[
     int | None, typer.Option(min=1, help="First guesses to optimise (default: the solver's).")
 ]
 _Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-_Iterations = Annotated[
-    int | None, typer.Option(min=1, help="Iteration limit (default: the solver's).")
-]
-_Out = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the JSON result to this file.")
-]
+_Iterations = Annotated[int | None, typer.Option(min=1, help="Iteration limit (default: the solver's).")]
+_Out = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the JSON result to this file.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 
 
@@ -96,9 +90,7 @@ def _show_version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
-        ),
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit."),
     ] = False,
 ) -> None:
     del version
@@ -135,9 +127,7 @@ def solve(
         problem = make_problem(scenario, arguments, tell)
         from optlearn.control.solve import solve as solve_problem
 
-        solution = solve_problem(
-            problem, intervals, method.value, seed=seed, progress=tell, **options
-        )
+        solution = solve_problem(problem, intervals, method.value, seed=seed, progress=tell, **options)
     result = {"scenario": scenario, "arguments": arguments, **solution.to_dict()}
     deliver(result, out, as_json, lambda: show_solution(scenario, solution))
     raise typer.Exit(exit_code(solution))
@@ -234,9 +224,7 @@ def simulate(
         if schedule == OPTIMAL:
             from optlearn.control.solve import solve as solve_problem
 
-            solution = solve_problem(
-                problem, intervals, method.value, seed=seed, progress=tell, **options
-            )
+            solution = solve_problem(problem, intervals, method.value, seed=seed, progress=tell, **options)
             chosen = solution.schedule
         else:
             chosen = baseline_or_file(problem, schedule, intervals)

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 OPTIMAL = "optimal"
 
 
-def scenario_arguments(
-    scenario: str, settings: list[str] | None, out: Path | None
-) -> dict[str, Any]:
+def scenario_arguments(scenario: str, settings: list[str] | None, out: Path | None) -> dict[str, Any]:
     """Arguments of the scenario, after the checks that need no import."""
     if scenario not in list_scenarios():
         bad_input(f"no scenario {scenario!r}; there are {', '.join(list_scenarios())}")
@@ -59,17 +57,13 @@ def allowed_arguments(scenario: str) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(getattr(scenarios, scenario)).parameters)
 
 
-def make_problem(
-    scenario: str, arguments: Mapping[str, Any], tell: Callable[[str], None]
-) -> "Problem":
+def make_problem(scenario: str, arguments: Mapping[str, Any], tell: Callable[[str], None]) -> "Problem":
     """The scenario's problem."""
     allowed = allowed_arguments(scenario)
     for name in arguments:
         if name not in allowed:
             shown = ", ".join(f"{p.name}={p.default!r}" for p in allowed.values())
-            raise SpecificationError(
-                f"--set {name}: {scenario} has no such argument; it has {shown}"
-            )
+            raise SpecificationError(f"--set {name}: {scenario} has no such argument; it has {shown}")
     from optlearn import scenarios
     from optlearn.control import solve
 
@@ -134,9 +128,7 @@ def read_schedule(path: Path) -> "Schedule":
             f'{path}: expected {{"grid": […], NAME: […]}}, or such an object under "schedule"'
         )
     try:
-        schedule = Schedule.piecewise(
-            found["grid"], {n: v for n, v in found.items() if n != "grid"}
-        )
+        schedule = Schedule.piecewise(found["grid"], {n: v for n, v in found.items() if n != "grid"})
         parameters = data.get("parameters", {}) if found is not data else {}
         return schedule.with_parameters(**{n: float(v) for n, v in parameters.items()})
     except (TypeError, ValueError, AttributeError) as error:

@@ -122,9 +122,7 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def deliver(
-    result: Mapping[str, Any], out: Path | None, as_json: bool, show: Callable[[], None]
-) -> None:
+def deliver(result: Mapping[str, Any], out: Path | None, as_json: bool, show: Callable[[], None]) -> None:
     """Write the result to ``out``, and print it: as one line of JSON, or with ``show``."""
     text = json.dumps(plain(result), allow_nan=False)
     failure = None if out is None else _write(out, text)

@@ -84,9 +84,10 @@ def certify(
         relaxed_objective: re-integrated objective of the relaxed optimum, with discrete controls.
         outcome: what the solver said.
         objectives: where each start ended.
-        relaxed_controls: w (I, m) and θ (k,) of the relaxed optimum. If given, it is *its* Hamiltonian gap
-            that must be small: what rounding costs is known exactly, as the relaxation gap, while the
-            Hamiltonian gap of a rounded schedule also counts what no schedule on this grid can win.
+        relaxed_controls: w (I, m) and θ (k,) of the relaxed optimum. If given, it is *its*
+            Hamiltonian gap that must be small: what rounding costs is known exactly, as the
+            relaxation gap, while the Hamiltonian gap of a rounded schedule also counts what no
+            schedule on this grid can win.
     """
     gap, swept = _gap(dynamics, w, theta)
     solver_gap = gap if relaxed_controls is None else min(gap, _gap(dynamics, *relaxed_controls)[0])
@@ -103,11 +104,11 @@ def certify(
     limited = any(control.limited for control in dynamics.problem.discrete.values())
     price = ", which includes the price of max_switches and min_dwell" if limited else ""
     if solver_gap > small:
-        reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small:.1e}{price}")
+        reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small:.1e}")
     if relaxation is not None and relaxation > 10 * small:
         reasons.append(
-            f"relaxation_gap {relaxation:.1e} exceeds {10 * small:.1e}{price}: the optimum mixes values; "
-            "use more intervals, or the mixed schedule (solution.relaxed)"
+            f"relaxation_gap {relaxation:.1e} exceeds {10 * small:.1e}{price}: the optimum mixes "
+            "values; use more intervals, or the mixed schedule (solution.relaxed)"
         )
     if abs(solver_objective - objective) > small:
         reasons.append(

@@ -25,7 +25,7 @@ class Continuous:
     whole: bool = False
 
     def __post_init__(self) -> None:
-        _check_bounds("Continuous", self.lower, self.upper, self.guess)
+        _check_bounds(self)
 
     @property
     def start(self) -> float:
@@ -190,7 +190,7 @@ class Free:
     guess: float | None = None
 
     def __post_init__(self) -> None:
-        _check_bounds("Free", self.lower, self.upper, self.guess)
+        _check_bounds(self)
 
     @property
     def start(self) -> float:
@@ -198,10 +198,15 @@ class Free:
         return (self.lower + self.upper) / 2 if self.guess is None else self.guess
 
 
-def _check_bounds(kind: str, lower: float, upper: float, guess: float | None) -> None:
+def _check_bounds(bounded: Continuous | Free) -> None:
+    """Raise unless bounds and guess make sense; then make them floats."""
+    kind, lower, upper, guess = type(bounded).__name__, bounded.lower, bounded.upper, bounded.guess
     if not (np.isfinite(lower) and np.isfinite(upper)):
         raise SpecificationError(f"{kind}(lower={lower!r}, upper={upper!r}): bounds must be finite")
     if not lower < upper:
         raise SpecificationError(f"{kind}(lower={lower!r}, upper={upper!r}): lower must be below upper")
     if guess is not None and not lower <= guess <= upper:
         raise SpecificationError(f"{kind}(guess={guess!r}) lies outside [{lower:g}, {upper:g}]")
+    object.__setattr__(bounded, "lower", float(lower))
+    object.__setattr__(bounded, "upper", float(upper))
+    object.__setattr__(bounded, "guess", None if guess is None else float(guess))

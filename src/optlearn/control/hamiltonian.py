@@ -1,7 +1,7 @@
 """Pontryagin's minimum principle: what the Hamiltonian says is still to be won.
 
-Budgets add ν·a·w to the Hamiltonian, with one constant ν each. The multipliers have the unit of H, so those of
-the direct method, which belong to the *mean* of a·w over training, are the horizon times ν.
+Budgets add ν·a·w to the Hamiltonian, with one constant ν each. The multipliers have the unit of H, so those
+of the direct method, which belong to the *mean* of a·w over training, are the horizon times ν.
 """
 
 import numpy as np

@@ -128,9 +128,7 @@ def sum_up(shares: np.ndarray, counts: np.ndarray, dwell: int = 1) -> np.ndarray
     return chosen
 
 
-def whole_numbers(
-    values: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)
-) -> np.ndarray:
+def whole_numbers(values: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> np.ndarray:
     """(I,) whole numbers whose running totals stay within ½ of those of ``values`` (I,).
 
     Where that needs numbers beyond the whole ``bounds``, others make up for them, nearest first: the

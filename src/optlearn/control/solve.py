@@ -131,6 +131,11 @@ def _optimise(
         guess = neutral(ready, sweeper.intervals)
         w = greedy_controls(ready, sweeper.intervals, guess.theta, steps=sweeper.steps)
         objective = sweeper.objective(w, guess.theta)
+        if not np.isfinite(objective):
+            raise SpecificationError(
+                "the objective of the greedy schedule is not finite: the dynamics leave the physical "
+                "region. Tighten the bounds of the controls."
+            )
         return [_Run("greedy", w, guess.theta, objective, Outcome.SOLVED, 1)]
     tell("choosing starts")
     chosen = choose_starts(ready, sweeper, *start_options)
@@ -155,9 +160,7 @@ def _optimise(
     return runs
 
 
-def _indirect(
-    ready: Dynamics, sweeper: Sweeper, starts: list[Start], options: dict[str, Any]
-) -> list[_Run]:
+def _indirect(ready: Dynamics, sweeper: Sweeper, starts: list[Start], options: dict[str, Any]) -> list[_Run]:
     pairs = [(start.w, start.theta) for start in starts]
     results = solve_indirect(ready, pairs, steps=sweeper.steps, **options)
     return [

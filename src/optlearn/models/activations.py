@@ -55,9 +55,7 @@ class Activation:
 
     def I3(self, gram: Array, i: Array, n: Array, j: Array) -> Array:
         """E[g'(λ_i) λ_n g(λ_j)], a table over the broadcast indices."""
-        return entries(gram, n, j) * self.J2(gram, i, j) + entries(gram, i, n) * self.bend(
-            gram, i, j
-        )
+        return entries(gram, n, j) * self.J2(gram, i, j) + entries(gram, i, n) * self.bend(gram, i, j)
 
     def I4(self, gram: Array, first: Pairs, second: Pairs) -> Array:
         """E[g'(λ_i) g'(λ_k) g(λ_j) g(λ_l)]: a row for each (i, k), a column for each (j, l)."""
@@ -72,9 +70,7 @@ def entries(array: Array, *indices: np.ndarray) -> Array:
 
 
 def _columns(array: Array, columns: np.ndarray) -> Array:
-    return (
-        jnp.asarray(array).at[:, columns].get(mode="promise_in_bounds", wrap_negative_indices=False)
-    )
+    return jnp.asarray(array).at[:, columns].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def _diagonal(gram: Array) -> Array:
@@ -96,11 +92,7 @@ def _erf_I2(gram: Array, i: Array, j: Array) -> Array:
 
 def _erf_J2(gram: Array, i: Array, j: Array) -> Array:
     widened = 1 + _diagonal(gram)
-    return (
-        2
-        / np.pi
-        * jax.lax.rsqrt(entries(widened, i) * entries(widened, j) - entries(gram, i, j) ** 2)
-    )
+    return 2 / np.pi * jax.lax.rsqrt(entries(widened, i) * entries(widened, j) - entries(gram, i, j) ** 2)
 
 
 def _erf_bend(gram: Array, i: Array, j: Array) -> Array:

@@ -101,9 +101,7 @@ class Autoencoder(LearningModel):
         keep, noise, identity = parts.keep, u["noise"], np.eye(self.students)
         fed_back = x.extras["b"] * identity + x.Q
         view = eta / u["batch"] if self.redrawn else eta
-        correlated = parts.residual_input(
-            fed_back, 2 + view * (keep * parts.var - parts.b * parts.tau)
-        )
+        correlated = parts.residual_input(fed_back, 2 + view * (keep * parts.var - parts.b * parts.tau))
         miss = parts.var * (1 - 2 * parts.b * keep) + parts.b**2 * parts.tau
         dQ = correlated + correlated.T + parts.noisy_noisy(view * miss)
         dQ = dQ + parts.residual_residual(fed_back, view * parts.tau)
@@ -239,9 +237,7 @@ def autoencoder(
         "learning_rate": check.number("eta", eta, 0.0),
         "b_rate": skip_rate if check.flag("trained_skip", trained_skip) else 0.0,
         "noise": noise,
-        "test_noise": noise
-        if test_noise is None
-        else check.number("test_noise", test_noise, 0.0, 1.0),
+        "test_noise": noise if test_noise is None else check.number("test_noise", test_noise, 0.0, 1.0),
         "N": check.number("N", N, 0.0, open_below=True),
         "sigma": check.numbers("sigma", sigma, (clusters,), lowest=0.0),
         "cluster_probabilities": check.probabilities(
@@ -276,9 +272,7 @@ def optimal_skip(noise: Array, sigma: Array, cluster_probabilities: Array | None
         cluster_probabilities: weights of the clusters in the mean of σ²; None for equal ones.
     """
     squares = np.atleast_1d(np.asarray(sigma, dtype=float)) ** 2
-    p = Arguments("optimal_skip").probabilities(
-        "cluster_probabilities", cluster_probabilities, len(squares)
-    )
+    p = Arguments("optimal_skip").probabilities("cluster_probabilities", cluster_probabilities, len(squares))
     variance = float(p @ squares)
     return np.sqrt(1 - noise) * variance / ((1 - noise) * variance + noise)
 

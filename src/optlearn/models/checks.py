@@ -108,9 +108,7 @@ class Arguments:
         try:
             Overlaps(T=matrix)
         except SpecificationError as error:
-            raise SpecificationError(
-                f"{self.owner}({name}={value!r}): {allowed}; {error}"
-            ) from None
+            raise SpecificationError(f"{self.owner}({name}={value!r}): {allowed}; {error}") from None
         return matrix
 
     def _floats(self, name: str, value: Any, allowed: str) -> np.ndarray:

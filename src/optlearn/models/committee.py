@@ -47,9 +47,7 @@ class Committee(LearningModel):
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ (target − p_f Σ_k v_k g(λ_k))²: all nodes on, no label noise."""
-        output = (self._readout(x) @ self._task(latent)) @ self.activation.function(
-            fields.student[0]
-        )
+        output = (self._readout(x) @ self._task(latent)) @ self.activation.function(fields.student[0])
         return (self._target(fields, latent) - _rescaling(u) * output) ** 2 / 2
 
     def penalty(self, x: OrderParameters, u: Settings) -> Array:
@@ -104,9 +102,7 @@ class Committee(LearningModel):
         gram = self._gram(x)
         signed = self._signed(x, _rescaling(u))
         first, second = _unordered(len(gram))
-        products = (
-            entries(signed, first) * entries(signed, second) * _multiplicity(len(gram))[:, None]
-        )
+        products = entries(signed, first) * entries(signed, second) * _multiplicity(len(gram))[:, None]
         weights = products @ self._shares(u.get("test_share"))
         return weights @ self.activation.I2(gram, first, second) / 2
 

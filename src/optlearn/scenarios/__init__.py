@@ -34,9 +34,7 @@ def list_scenarios() -> dict[str, str]:
 
 def __getattr__(name: str) -> Any:
     if name not in _SCENARIOS:
-        raise AttributeError(
-            f"no scenario {name!r}; there are {', '.join(_SCENARIOS)} (see list_scenarios)"
-        )
+        raise AttributeError(f"no scenario {name!r}; there are {', '.join(_SCENARIOS)} (see list_scenarios)")
     return getattr(import_module(f"{__name__}.{name}"), name)
 
 

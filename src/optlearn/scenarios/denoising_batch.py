@@ -79,9 +79,7 @@ def denoising_batch(
 
 def _baselines() -> Mapping[str, Baseline]:
     return {
-        "constant": lambda problem, intervals: Schedule.constant(
-            problem.horizon, {"batch": _mean(problem)}
-        ),
+        "constant": lambda problem, intervals: Schedule.constant(problem.horizon, {"batch": _mean(problem)}),
         "linear growth": _linear_growth,
     }
 

@@ -70,6 +70,4 @@ def _best_tied(problem: Problem, intervals: int) -> Schedule:
 
 
 def _best_free(problem: Problem, intervals: int) -> Schedule:
-    return best_of(
-        problem, lambda p, rescaling: _constant(problem, p, rescaling), (0.0, 1.0), (0.0, 1.0)
-    )
+    return best_of(problem, lambda p, rescaling: _constant(problem, p, rescaling), (0.0, 1.0), (0.0, 1.0))

@@ -197,8 +197,7 @@ class TracedFunction:
         output per item of it, any other function has one. `options` go to `casadi.Function`.
         """
         columns = [
-            casadi.SX.sym(f"x{number}", _total_size(example), 1)
-            for number, example in enumerate(self.inputs)
+            casadi.SX.sym(f"x{number}", _total_size(example), 1) for number, example in enumerate(self.inputs)
         ]
         pairs = zip(columns, self.inputs, strict=True)
         result = self.expressions(*[_unpack(column, example) for column, example in pairs])
@@ -207,9 +206,7 @@ class TracedFunction:
         return casadi.Function(name, columns, casadi.cse(outputs) if outputs else [], options or {})
 
 
-def _interpret(
-    traced: TracedFunction, args: Sequence[Any], fallback: _Fallback = None
-) -> list[Value]:
+def _interpret(traced: TracedFunction, args: Sequence[Any], fallback: _Fallback = None) -> list[Value]:
     """The flat results for arguments as in `TracedFunction.expressions`."""
     if len(args) != len(traced.inputs):
         raise ValueError(f"expected {len(traced.inputs)} arguments, got {len(args)}")

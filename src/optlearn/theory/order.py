@@ -159,7 +159,10 @@ class Layout:
         return OrderParameters(**matrices, extras=extras)
 
     def state(self, **values: Array) -> OrderParameters:
-        """Build a state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero."""
+        """Build a state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero.
+
+        One number for a matrix fills all its entries.
+        """
         matrices = {kind: _filled(kind, values.pop(kind, 0.0), shape) for kind, shape in self._shapes.items()}
         if not np.allclose(matrices["Q"], matrices["Q"].T, rtol=0, atol=1e-12):
             raise SpecificationError(f"Q must be symmetric, got {matrices['Q'].tolist()}")
@@ -235,9 +238,6 @@ def _filled(name: str, value: Array, shape: tuple[int, int]) -> np.ndarray:
     matrix = np.asarray(value, dtype=float)
     if matrix.shape not in (shape, ()):
         raise SpecificationError(f"{name} has shape {matrix.shape}; this model needs {shape}")
-    if matrix.shape == () and matrix != 0 and np.prod(shape) > 1:
-        # A matrix of equal entries is hardly ever meant, and a multiple of the identity not said.
-        raise SpecificationError(f"{name} = {matrix:g} is one number; this model needs a matrix {shape}")
     return np.array(np.broadcast_to(matrix, shape))
 
 

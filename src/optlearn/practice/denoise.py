@@ -1,0 +1,305 @@
+"""Train the linear denoising autoencoder on actual images, by plain online SGD under a noise schedule.
+
+The network is f(x̃) = b x̃ + Σ_k w_k λ̃_k/√N with λ̃_k = w_k·x̃/√N, its input x̃ = √(1−Δ) x + √Δ z with
+z ~ N(0, I). A step uses one fresh image x, and goes down the gradient of L = ½‖x − f(x̃)‖²: w_k by η ∂L/∂w_k
+and b by (η_b/N²) ∂L/∂b. This is the rule that the order parameters of ``models.autoencoder`` follow.
+
+Schedules are compared in pairs: on a training set, all of them see the same images in the same order, the
+same noise z and the same initial weights.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from optlearn.theory.errors import SpecificationError
+from optlearn.theory.order import Array
+from optlearn.theory.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Training:
+    """Training runs of the schedules on several training sets.
+
+    Attributes:
+        alpha: (T,) recorded training times, steps divided by N, from 0 to the end.
+        error: (S, V, T) test error of training set s under schedule v.
+        overlaps: (S, V, T, K, K) w_k·w_k'/N.
+        skips: (S, V, T) skip b.
+        weights: (S, V, K, N) at the end.
+        names: of the schedules.
+    """
+
+    alpha: np.ndarray
+    error: np.ndarray
+    overlaps: np.ndarray
+    skips: np.ndarray
+    weights: np.ndarray
+    names: tuple[str, ...]
+
+    @property
+    def skip(self) -> np.ndarray:
+        """(S, V) skip at the end."""
+        return np.asarray(self.skips[..., -1])
+
+    def improvement(self, of: str, over: str) -> np.ndarray:
+        """(S, T) improvement in percent of a schedule over another one, on the same training set.
+
+        100 (E_over(α) − E_of(α)) / (E_over(0) − E_over(α)), the measure of the paper; 0 at α = 0.
+        """
+        mine, other = (self.error[:, self.names.index(name)] for name in (of, over))
+        return relative_improvement(mine, other)
+
+
+def train(
+    images: Array,
+    weights: Array,
+    schedules: Mapping[str, Schedule],
+    second_moment: Array,
+    test_noise: float | Sequence[float] | np.ndarray,
+    *,
+    eta: float = 5.0,
+    skip_rate: float = 5.0,
+    skip: float = 0.0,
+    seed: int = 0,
+    first_set: int = 0,
+    records: int = 51,
+) -> Training:
+    """Online SGD: every image of a training set once, in the given order.
+
+    Args:
+        images: (S, P, N) the P images of each of S training sets, as rows of pixels.
+        weights: (S, K, N) initial weights, or (K, N) for all sets.
+        schedules: name → schedule of ``noise`` Δ, in units of α = steps/N, as long as the training: P/N.
+        second_moment: (S, N, N) or (N, N) mean of x xᵀ over the test images; see ``held_out_moment``.
+        test_noise: noise variance Δ_F of the test error, one number or one for each schedule.
+        eta: learning rate η of the weights.
+        skip_rate: learning rate η_b of the skip.
+        skip: initial value of b.
+        seed: of the noise; every training set has its own.
+        first_set: number of the first training set, if these are a part of many.
+        records: how many times, from the start to the end, the test error is measured.
+    """
+    x = _floats("images", images, 3)
+    sets, steps, N = x.shape
+    names, count = tuple(schedules), len(schedules)
+    noise = np.stack([_noise_of_steps(name, s, steps, N) for name, s in schedules.items()], axis=1)
+    w = _floats("weights", weights, np.ndim(weights))
+    if w.ndim not in (2, 3) or w.shape[-1] != N or w.shape[:-2] not in ((), (sets,)):
+        raise SpecificationError(f"weights of shape {w.shape}: ({sets}, K, {N}) or (K, {N}) are expected")
+    moment = _floats("second_moment", second_moment, np.ndim(second_moment))
+    if moment.shape not in ((N, N), (sets, N, N)):
+        raise SpecificationError(
+            f"second_moment of shape {moment.shape}: ({sets}, {N}, {N}) or ({N}, {N}) are expected"
+        )
+    stops = np.unique(np.linspace(0, steps, max(2, records)).round().astype(int))
+    test = np.broadcast_to(np.asarray(test_noise, dtype=float), (count,))
+    runs = []
+    # One training set after the other: its weights stay in the processor's cache.
+    for s in range(sets):
+        mine = w if w.ndim == 2 else w[s]
+        learner = _Learner(np.repeat(mine[None], count, axis=0), np.full(count, float(skip)))
+        rng = _stream("noise", seed, first_set + s)
+        held_out = moment if moment.ndim == 2 else moment[s]
+        runs.append(_run(learner, x[s], noise, stops, held_out, test, rng, eta, skip_rate))
+    _check_finite([learner for learner, _, _, _ in runs], names)
+    return Training(
+        alpha=stops / N,
+        error=np.stack([error for _, error, _, _ in runs]),
+        overlaps=np.stack([overlaps for _, _, overlaps, _ in runs]),
+        skips=np.stack([skips for _, _, _, skips in runs]),
+        weights=np.stack([learner.w for learner, _, _, _ in runs]),
+        names=names,
+    )
+
+
+def mean_squared_error(weights: Array, skip: Array, second_moment: Array, noise: Array) -> np.ndarray:
+    """E‖x − f(x̃)‖² on test images, averaged exactly over the noise that is added to them.
+
+    For this linear network the average over noise and images needs of the images only the mean of x xᵀ.
+
+    Args:
+        weights: (…, K, N).
+        skip: (…) b.
+        second_moment: (N, N) mean of x xᵀ.
+        noise: Δ_F, of a shape that broadcasts with the skips'.
+
+    Returns:
+        (…) mean squared errors of an image (a sum over pixels), without a factor ½.
+    """
+    w, b, moment = np.asarray(weights), np.asarray(skip), np.asarray(second_moment)
+    delta = np.asarray(noise, dtype=float)
+    N = w.shape[-1]
+    keep = np.sqrt(1 - delta)
+    gram = w @ np.swapaxes(w, -1, -2) / N
+    seen = (w.reshape(-1, N) @ moment).reshape(w.shape)
+    fields = seen @ np.swapaxes(w, -1, -2) / N
+    power = np.trace(moment)
+    miss = 1 - b * keep
+    # x − f(x̃) = (1 − b√(1−Δ)) x − √(1−Δ) A x − √Δ (b + A) z with A = Σ_k w_k w_kᵀ/N of rank K.
+    clean = miss**2 * power - 2 * miss * keep * _trace(fields) + keep**2 * _trace(gram @ fields)
+    spread = N * b**2 + 2 * b * _trace(gram) + _trace(gram @ gram)
+    return np.asarray(clean + delta * spread)
+
+
+def reconstruct(images: Array, weights: Array, skip: float, noise: float, seed: int = 0) -> np.ndarray:
+    """Corrupt images and denoise them.
+
+    Args:
+        images: (n, N).
+        weights: (K, N).
+        skip: b.
+        noise: variance Δ of the noise.
+        seed: of the noise: the same seed corrupts the same images alike.
+
+    Returns:
+        (2, n, N): the corrupted and the denoised images.
+    """
+    x, w = _floats("images", images, 2), _floats("weights", weights, 2)
+    z = np.random.default_rng(seed).standard_normal(x.shape)
+    noisy = np.sqrt(1 - noise) * x + np.sqrt(noise) * z
+    return np.stack([noisy, skip * noisy + noisy @ w.T @ w / x.shape[1]])
+
+
+def training_sets(count: int, sets: int, size: int, seed: int = 0) -> np.ndarray:
+    """(sets, size) random indices below ``count``, in random order, none twice in a set."""
+    if not 0 < size <= count:
+        raise SpecificationError(f"a training set of {size} out of {count} images")
+    return np.stack([_stream("images", seed, s).permutation(count)[:size] for s in range(sets)])
+
+
+def held_out_moment(images: Array, training: np.ndarray) -> np.ndarray:
+    """Mean of x xᵀ over the images that are not in a training set.
+
+    Args:
+        images: (n, N) all images.
+        training: (S, P) indices of the training images of each set.
+
+    Returns:
+        (S, N, N), one for the held-out images of each set.
+    """
+    x = _floats("images", images, 2)
+    held_out = len(x) - training.shape[1]
+    if held_out < 1:
+        raise SpecificationError(f"none of {len(x)} images is left to test on")
+    total = x.T @ x
+    return np.stack([total - x[chosen].T @ x[chosen] for chosen in training]) / held_out
+
+
+def relative_improvement(error: Array, baseline: Array) -> np.ndarray:
+    """Improvement in percent along training (last axis), relative to what the baseline has gained so far.
+
+    100 (baseline(α) − error(α)) / (baseline(0) − baseline(α)); 0 where the baseline has not gained yet.
+    """
+    mine, other = np.asarray(error, dtype=float), np.asarray(baseline, dtype=float)
+    gained = other[..., :1] - other
+    return np.divide(100 * (other - mine), gained, out=np.zeros_like(mine), where=gained > 0)
+
+
+def mean_interval(values: Array, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over the first axis, and the half-width of its confidence interval (Student's t).
+
+    Args:
+        values: (n, …) independent measurements; of pairs, their differences.
+        level: of the interval.
+    """
+    data = np.asarray(values, dtype=float)
+    n = len(data)
+    if n < 2:
+        return data.mean(axis=0), np.full(data.shape[1:], np.inf)
+    width = stats.t.ppf((1 + level) / 2, n - 1) * data.std(axis=0, ddof=1) / np.sqrt(n)
+    return data.mean(axis=0), np.asarray(width)
+
+
+def _stream(purpose: str, seed: int, index: int) -> np.random.Generator:
+    """Random numbers of one training set; for another purpose, others."""
+    purposes = ("images", "noise")
+    return np.random.default_rng(np.random.SeedSequence([seed, index], spawn_key=(purposes.index(purpose),)))
+
+
+@dataclass
+class _Learner:
+    """V networks: weights w (V, K, N) and skips b (V,)."""
+
+    w: np.ndarray
+    b: np.ndarray
+
+    def step(self, x: np.ndarray, z: np.ndarray, noise: np.ndarray, eta: float, skip_rate: float) -> None:
+        """One step of SGD on the image x (N,) with noise z (N,) of variances (V,)."""
+        w, N = self.w, len(x)
+        noisy = np.sqrt(1 - noise)[:, None] * x + np.sqrt(noise)[:, None] * z
+        hidden = (w @ noisy[:, :, None])[:, :, 0] / np.sqrt(N)
+        residual = x - self.b[:, None] * noisy - (hidden[:, None] @ w)[:, 0] / np.sqrt(N)
+        back = (w @ residual[:, :, None])[:, :, 0] / np.sqrt(N)
+        # The weights are tied: they decode (first term) and encode (second).
+        rate = eta / np.sqrt(N)
+        for k in range(w.shape[1]):
+            w[:, k] += (rate * hidden[:, k, None]) * residual + (rate * back[:, k, None]) * noisy
+        self.b += skip_rate / N**2 * np.sum(noisy * residual, axis=1)
+
+
+def _run(
+    learner: _Learner,
+    images: np.ndarray,
+    noise: np.ndarray,
+    stops: np.ndarray,
+    moment: np.ndarray,
+    test_noise: np.ndarray,
+    rng: np.random.Generator,
+    eta: float,
+    skip_rate: float,
+) -> tuple[_Learner, np.ndarray, np.ndarray, np.ndarray]:
+    """Train on ``images`` (P, N) with noise (P, V).
+
+    Returns:
+        The learner, its errors (V, T), overlaps (V, T, K, K) and skips (V, T) at the ``stops``.
+    """
+    steps, N = images.shape
+    wanted = set(stops.tolist())
+    weights, skips = [], []
+    for step in range(steps + 1):
+        if step in wanted:
+            weights.append(learner.w.copy())
+            skips.append(learner.b.copy())
+        if step < steps:
+            learner.step(images[step], rng.standard_normal((N,)), noise[step], eta, skip_rate)
+    w, b = np.stack(weights, axis=1), np.stack(skips, axis=1)
+    error = mean_squared_error(w, b, moment, test_noise[:, None])
+    return learner, error, w @ np.swapaxes(w, -1, -2) / N, b
+
+
+def _noise_of_steps(name: str, schedule: Schedule, steps: int, N: int) -> np.ndarray:
+    """(steps,) noise of every SGD step: step μ has that of α = μ/N."""
+    if abs(schedule.horizon * N - steps) > 0.5:
+        raise SpecificationError(
+            f"schedule {name!r} ends at α = {schedule.horizon:g}, which is {schedule.horizon * N:g} steps at "
+            f"N = {N}; the training set has {steps} images"
+        )
+    # An edge that is a whole number of steps up to round-off begins exactly there.
+    values = schedule.at(np.arange(steps) / N * (1 + 1e-12) + 1e-12)["noise"]
+    if not np.all((values >= 0) & (values <= 1)):
+        raise SpecificationError(f"schedule {name!r}: noise must be from 0 to 1")
+    return values
+
+
+def _check_finite(learners: list[_Learner], names: tuple[str, ...]) -> None:
+    for learner in learners:
+        good = np.isfinite(learner.w).all(axis=(1, 2)) & np.isfinite(learner.b)
+        if not good.all():
+            name = names[int(np.argmin(good))]
+            raise FloatingPointError(
+                f"training diverged under schedule {name!r}: use a smaller learning rate"
+            )
+
+
+def _floats(name: str, value: Array, dimensions: int) -> np.ndarray:
+    array = np.asarray(value, dtype=float)
+    if array.ndim != dimensions or not np.all(np.isfinite(array)):
+        raise SpecificationError(f"{name} of shape {array.shape}: {dimensions} axes of finite numbers")
+    return array
+
+
+def _trace(matrices: np.ndarray) -> np.ndarray:
+    return np.asarray(np.trace(matrices, axis1=-2, axis2=-1))

@@ -1,0 +1,290 @@
+"""Fit the input model of the theory, x = μ_c/√N + σ_c g, to data.
+
+The theory describes a cluster by its centroid and one standard deviation: around the centroid, data
+must spread alike in all N directions. Real data do not, and a fit says by how much: under the model
+the *participation ratio* (Σ_i λ_i)²/Σ_i λ_i² of the eigenvalues λ_i of a cluster's covariance is N,
+up to the scatter of a finite sample; if the spread lies in d directions it is about d.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.cluster.vq import ClusterError, kmeans2
+
+from optlearn.control.problem import Problem
+from optlearn.scenarios.denoising import denoising
+from optlearn.theory.errors import SpecificationError, UnphysicalStateError
+from optlearn.theory.order import Array
+
+# A cluster is called far from isotropic if its participation ratio is below this share of an isotropic one's.
+ISOTROPY_LIMIT = 0.5
+# Spectra of clusters with more samples and more dimensions than this are of a random part of the samples.
+SPECTRUM_SAMPLES = 4000
+KMEANS_STARTS = 5
+
+
+class AnisotropyWarning(UserWarning):
+    """Around their centroids the data spread in few directions, and the theory assumes all of them.
+
+    Schedules from such a fit are a guess whose worth only a training run can tell; the fit's
+    ``isotropy`` says how far off the assumption is.
+    """
+
+
+@dataclass(frozen=True)
+class Isotropy:
+    """The spectrum of the covariance of each cluster, against that of isotropic data.
+
+    Attributes:
+        spectra: for each cluster, the eigenvalues of its covariance as shares of the variance,
+            largest first; they sum to 1.
+        participation: (C,) participation ratios, in dimensions.
+        expected: (C,) the same of isotropic Gaussian data of as many samples, N/(1 + N/n).
+    """
+
+    spectra: tuple[np.ndarray, ...]
+    participation: np.ndarray
+    expected: np.ndarray
+
+    @property
+    def ratio(self) -> np.ndarray:
+        """(C,) participation against isotropic data: about 1 where the model holds."""
+        return np.asarray(self.participation / self.expected)
+
+    def top_share(self, directions: int = 1) -> np.ndarray:
+        """(C,) share of the variance in the ``directions`` with the largest."""
+        return np.array([spectrum[:directions].sum() for spectrum in self.spectra])
+
+
+@dataclass(frozen=True)
+class MixtureFit:
+    """A Gaussian mixture with isotropic clusters, in the scaling x = μ_c/√N + σ_c g of the theory.
+
+    Attributes:
+        classes: (C,) the label of each cluster.
+        centroids: (C, N) μ_c, which is √N times the mean of the cluster.
+        sigma: (C,) standard deviation of a coordinate around its centroid.
+        probabilities: (C,) share of the samples in each cluster.
+        assignment: (n,) index of the cluster of each sample.
+        isotropy: how well one number σ_c describes a cluster.
+    """
+
+    classes: np.ndarray
+    centroids: np.ndarray
+    sigma: np.ndarray
+    probabilities: np.ndarray
+    assignment: np.ndarray
+    isotropy: Isotropy
+
+    @property
+    def N(self) -> int:
+        """Input dimension."""
+        return self.centroids.shape[1]
+
+    @cached_property
+    def Omega(self) -> np.ndarray:
+        """(C, C) overlaps of the centroids, μ_c·μ_c'/N."""
+        return self.centroids @ self.centroids.T / self.N
+
+    def start(self, weights: Array) -> dict[str, np.ndarray]:
+        """Order parameters of initial weights.
+
+        Args:
+            weights: (K, N), a row for each hidden node.
+
+        Returns:
+            ``Q`` (K, K), ``R`` (K, C) and ``Omega`` (C, C), as scenarios take it for ``start``.
+        """
+        w = np.asarray(weights, dtype=float)
+        if w.ndim != 2 or w.shape[1] != self.N or not np.all(np.isfinite(w)):
+            raise SpecificationError(
+                f"weights of shape {w.shape}: finite numbers of shape (K, {self.N}) are expected, a row for "
+                "each hidden node"
+            )
+        return {"Q": w @ w.T / self.N, "R": w @ self.centroids.T / self.N, "Omega": self.Omega}
+
+    def weights(self, Q: Array, R: Array, seed: int | Sequence[int] = 0) -> np.ndarray:
+        """Random weights with exactly the given overlaps.
+
+        A part in the span of the centroids has the overlaps R with them; the rest lies in random
+        directions orthogonal to it.
+
+        Args:
+            Q: (K, K) overlaps w_k·w_k'/N of the weights.
+            R: (K, C) overlaps w_k·μ_c/N with the centroids.
+            seed: of the random directions, a number or several.
+
+        Returns:
+            (K, N) weights.
+        """
+        Q, R = np.asarray(Q, dtype=float), np.asarray(R, dtype=float)
+        K, C = len(Q), len(self.classes)
+        if Q.shape != (K, K) or R.shape != (K, C):
+            raise SpecificationError(
+                f"Q of shape {Q.shape} and R of shape {R.shape}: (K, K) and (K, {C}) are expected"
+            )
+        if K + C > self.N:
+            raise SpecificationError(f"{K} nodes and {C} centroids do not fit in {self.N} dimensions")
+        inverse = np.linalg.pinv(self.Omega, hermitian=True)
+        values, vectors = np.linalg.eigh(Q - R @ inverse @ R.T)
+        if values[0] < -1e-12 * max(1.0, np.abs(Q).max()):
+            raise UnphysicalStateError(
+                f"no weights have these overlaps: Q - R Ω⁻¹ Rᵀ has the negative eigenvalue {values[0]:.3g}"
+            )
+        # A stream of its own: the same seed elsewhere, for noise, must not give the same numbers.
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
+        draws = rng.standard_normal((self.N, K))
+        basis, _ = np.linalg.qr(np.column_stack([self.centroids.T, draws]))
+        rest = (vectors * np.sqrt(np.clip(values, 0.0, None))) @ basis[:, C:].T
+        return np.asarray(R @ inverse @ self.centroids + np.sqrt(self.N) * rest)
+
+    def denoising(
+        self, start: Array | Mapping[str, Array], Delta_F: float = 0.3, alpha_F: float = 1.0, **options: Array
+    ) -> Problem:
+        """The problem of the best noise in training a denoising autoencoder on these data.
+
+        Args:
+            start: initial weights (K, N), or a mapping with their overlaps ``Q`` and ``R``.
+            Delta_F: noise variance at test time.
+            alpha_F: horizon, training steps divided by N.
+            **options: further arguments of ``scenarios.denoising``.
+        """
+        overlaps = {"Omega": self.Omega, **start} if isinstance(start, Mapping) else self.start(start)
+        return denoising(
+            Delta_F=Delta_F,
+            alpha_F=alpha_F,
+            sigma=self.sigma,
+            N=self.N,
+            start=overlaps,
+            cluster_probabilities=self.probabilities,
+            **options,
+        )
+
+
+def gaussian_mixture(
+    X: Array, labels: Array | None = None, clusters: int | None = None, seed: int = 0
+) -> MixtureFit:
+    """Fit a mixture of isotropic Gaussian clusters to data.
+
+    Args:
+        X: (n, N) samples, or (n, …) such as images, which are flattened. They are used as they are:
+            the noise of the denoising scenario has variance 1 in these units.
+        labels: (n,) cluster of each sample; None to find ``clusters`` clusters by k-means.
+        clusters: how many clusters to find. Only without labels.
+        seed: of k-means and of the samples that a spectrum is computed from.
+
+    Warns:
+        AnisotropyWarning: a cluster spreads in far fewer directions than the model assumes.
+    """
+    samples = np.asarray(X, dtype=float)
+    if samples.ndim < 2 or not samples.size:
+        raise SpecificationError(f"X of shape {samples.shape}: (n, N) samples are expected")
+    samples = samples.reshape(len(samples), -1)
+    if not np.all(np.isfinite(samples)):
+        raise SpecificationError("X has entries that are not finite")
+    classes, assignment = _assign(samples, labels, clusters, seed)
+    counts = np.bincount(assignment, minlength=len(classes))
+    if counts.min() < 2:
+        raise SpecificationError(f"cluster {classes[counts.argmin()]!r} has fewer than two samples")
+    n, N = samples.shape
+    rng = np.random.default_rng(seed)
+    means = np.empty((len(classes), N))
+    variances = np.empty(len(classes))
+    spectra = []
+    for c in range(len(classes)):
+        members = samples[assignment == c]
+        means[c] = members.mean(axis=0)
+        members = members - means[c]
+        variances[c] = np.mean(members**2)
+        spectra.append(_spectrum(members, rng))
+    fit = MixtureFit(
+        classes=classes,
+        centroids=np.sqrt(N) * means,
+        sigma=np.sqrt(variances),
+        probabilities=counts / n,
+        assignment=assignment,
+        isotropy=Isotropy(
+            tuple(spectra),
+            participation=np.array([1 / np.sum(spectrum**2) for spectrum in spectra]),
+            expected=np.array([N / (1 + N / _used(count, N)) for count in counts]),
+        ),
+    )
+    _warn(fit)
+    return fit
+
+
+def _assign(
+    samples: np.ndarray, labels: Array | None, clusters: int | None, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Classes (C,), and for each sample the index of its class."""
+    if labels is not None:
+        given = np.asarray(labels)
+        if given.shape != (len(samples),):
+            raise SpecificationError(f"labels of shape {given.shape}: one for each of {len(samples)} samples")
+        if clusters is not None:
+            raise SpecificationError("give labels, or the number of clusters to find, not both")
+        classes, assignment = np.unique(given, return_inverse=True)
+        return classes, assignment
+    if clusters is None or int(clusters) != clusters or not 1 <= clusters <= len(samples):
+        raise SpecificationError(
+            f"clusters={clusters!r}: without labels, the number of clusters to find, from 1 to {len(samples)}"
+        )
+    return _kmeans(samples, int(clusters), seed)
+
+
+def _kmeans(samples: np.ndarray, clusters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best of several runs; clusters in order of size, the smallest first."""
+    best: tuple[float, np.ndarray] | None = None
+    for start in range(KMEANS_STARTS):
+        try:
+            rng = np.random.default_rng([seed, start])
+            centres, assignment = kmeans2(samples, clusters, minit="++", missing="raise", rng=rng)
+        except ClusterError:
+            continue
+        spread = float(np.mean((samples - centres[assignment]) ** 2))
+        if best is None or spread < best[0]:
+            best = spread, assignment
+    if best is None:
+        raise SpecificationError(f"clusters={clusters}: k-means left a cluster empty in every run; use fewer")
+    order = np.argsort(np.bincount(best[1], minlength=clusters), kind="stable")
+    return np.arange(clusters), np.argsort(order)[best[1]]
+
+
+def _used(count: int, N: int) -> int:
+    """Samples that enter a spectrum."""
+    return min(count, SPECTRUM_SAMPLES) if N > SPECTRUM_SAMPLES else count
+
+
+def _spectrum(residuals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Eigenvalues of the covariance as shares of the variance, largest first."""
+    used = _used(*residuals.shape)
+    if used < len(residuals):
+        residuals = residuals[np.sort(rng.choice(len(residuals), used, replace=False))]
+    rows, columns = residuals.shape
+    gram = residuals.T @ residuals if columns <= rows else residuals @ residuals.T
+    values = np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None)
+    total = values.sum()
+    # Without any spread every direction is alike.
+    return np.asarray(values / total if total > 0 else np.full(len(values), 1 / len(values)))
+
+
+def _warn(fit: MixtureFit) -> None:
+    isotropy = fit.isotropy
+    far = [c for c in range(len(fit.classes)) if isotropy.ratio[c] < ISOTROPY_LIMIT]
+    if not far:
+        return
+    top = isotropy.top_share()
+    parts = [
+        f"cluster {fit.classes[c]} in about {isotropy.participation[c]:.1f} of {fit.N} directions "
+        f"({isotropy.expected[c]:.0f} if isotropic), {top[c]:.0%} of its variance in one"
+        for c in far
+    ]
+    warnings.warn(
+        f"the data are far from the model, whose clusters are isotropic: they spread, {'; '.join(parts)}. "
+        "Check the schedule by training",
+        AnisotropyWarning,
+        stacklevel=3,
+    )
