@@ -11,7 +11,7 @@ help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.base  ## compute and draw Figures 1 to 3 of the paper into out/, check its claims
-	$(BIN)/optlearn reproduce fig1 fig2 fig3 --out out
+	$(BIN)/optlearn reproduce fig1 fig2 fig3 --out out --jobs $(WORKERS)
 
 test: lint  ## lint, type check and run the tests
 	$(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal

@@ -64,7 +64,7 @@ NONE = np.zeros(0)
 
 
 def test_costates_are_those_of_the_sweep(direct_case: Any, direct_solution: Any) -> None:
-    if direct_case.intervals > 120:
+    if direct_case.intervals > 120 or "K=4" in direct_case.name:
         pytest.skip("long, and like a shorter case")
     found = direct_solution(direct_case)
     assert found.outcome is Outcome.SOLVED

@@ -60,7 +60,7 @@ CURRICULUM = Traced(
 TRACED = {
     "curriculum": CURRICULUM,
     "erf": Traced(
-        lambda: models.committee(K=2, M=2, weight_decay=0.2),
+        lambda: models.committee(K=2, M=1, weight_decay=0.2),
         {"learning_rate": RATE},
         {"sigma_n": NOISE},
         Objective(final=0.0, average=1.0),

@@ -186,6 +186,7 @@ def problems():
     yield noisy, noisy.state(Q11=0.5, M11=0.3), {}, AutoRule(1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", list(problems()), ids=lambda p: type(p[0]).__name__)
 def test_the_chosen_rule_is_as_accurate_as_asked(problem):
     model, start, overrides, wanted = problem

@@ -1,0 +1,59 @@
+"""From schedules and trajectories to labelled arrays."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from optlearn.theory.schedule import Schedule
+from optlearn.theory.trajectory import Trajectory
+
+Progress = Callable[[str], None]
+
+
+class Steps:
+    """Tells how far a computation is: each text ends in (k/n), which moves progress bars."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+
+    def __call__(self, text: str) -> None:
+        """Say what comes next."""
+        self.done += 1
+        if self.progress is not None:
+            self.progress(f"{text} ({self.done}/{self.total})")
+
+
+def stack(trajectories: Iterable[Trajectory], name: str) -> np.ndarray:
+    """(n, T) courses of one quantity, for trajectories on the same grid."""
+    return np.stack([trajectory[name] for trajectory in trajectories])
+
+
+def common_grid(schedules: Mapping[str, Schedule], control: str) -> tuple[np.ndarray, np.ndarray]:
+    """Edges (E + 1,) that hold all edges of the schedules, and values (n, E) of a control."""
+    edges = np.unique(np.concatenate([schedule.grid for schedule in schedules.values()]))
+    edges = edges[np.append(True, np.diff(edges) > 1e-9)]
+    middles = (edges[1:] + edges[:-1]) / 2
+    return edges, np.stack([schedule.at(middles)[control] for schedule in schedules.values()])
+
+
+def improvement(constant: np.ndarray, optimal: np.ndarray) -> np.ndarray:
+    """The paper's measure: 100 (E_const − E_opt)/(E_const(0) − E_const), in %, along the last axis.
+
+    NaN where the constant schedule has not learned anything yet.
+    """
+    learned = constant[..., :1] - constant
+    enough = learned > 1e-3 * np.max(np.abs(learned), axis=-1, keepdims=True)
+    return np.divide(100 * (constant - optimal), learned, out=np.full_like(learned, np.nan), where=enough)
+
+
+def crossing(alpha: np.ndarray, course: Sequence[float] | np.ndarray, level: float) -> float:
+    """First training time at which a course falls below a level, interpolated; NaN if never."""
+    values = np.asarray(course)
+    below = np.flatnonzero(values < level)
+    if not len(below):
+        return float("nan")
+    i = int(below[0])
+    if i == 0:
+        return float(alpha[0])
+    share = (values[i - 1] - level) / (values[i - 1] - values[i])
+    return float(alpha[i - 1] + share * (alpha[i] - alpha[i - 1]))

@@ -1,0 +1,514 @@
+"""Figure 1: the optimal order of easy and hard samples, alone and together with the learning rate.
+
+λ̄ = λη is quoted at η = 3: ``weight_decay`` λ = λ̄/3. Where the learning rate varies (the joint
+problem, and the best constant rate), λ is what is held fixed.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from optlearn.control.compare import baselines
+from optlearn.control.evaluate import evaluate
+from optlearn.control.solution import Solution
+from optlearn.control.solve import solve
+from optlearn.paper.claims import Claim, all_certified
+from optlearn.paper.curves import Progress, Steps, common_grid, stack
+from optlearn.paper.style import BLACK, BLUE, GREEN, GREY, ORANGE, OURS, PURPLE, TIME, panels, styled
+from optlearn.scenarios.curriculum import curriculum
+
+TITLE = "Optimal curricula compared to benchmarks"
+NEEDS_DATA: str | None = None
+
+ETA = 3.0
+LAMBDA_BARS = tuple(np.round(np.linspace(0.0, 0.5, 11), 2).tolist())
+QUICK_LAMBDA_BARS = (0.0, 0.2, 0.3, 0.5)
+# The joint optimum's rate stays below this for every λ here, and a claim would show if it did not.
+MAX_RATE = 15.0
+RATES = (0.5, 0.8, 1.2, 2.0, 3.0, 4.5)
+# Objectives closer than this are equal; integration errors are below 1e-10.
+EQUAL = 1e-8
+MIXING = 1e-7
+
+SCHEDULES = ("curriculum", "anti-curriculum", "two-switch", "optimal")
+COLOURS = {
+    "curriculum": BLUE,
+    "anti-curriculum": ORANGE,
+    "two-switch": GREY,
+    "optimal": BLACK,
+    "best constant rate": PURPLE,
+    "joint": GREEN,
+}
+
+
+def compute(
+    quick: bool = False,
+    progress: Progress | None = None,
+    data_dir: Path | None = None,
+    *,
+    lambda_bars: Sequence[float] | None = None,
+    intervals: int | None = None,
+    joint_intervals: int | None = None,
+    starts: int | None = None,
+) -> xarray.Dataset:
+    """Solve for all panels.
+
+    Args:
+        quick: fewer values of λ̄, coarser grids, one start.
+        progress: called with a line of text at every stage.
+        data_dir: not used.
+        lambda_bars: values of λ̄, the first of them 0.
+        intervals: of the order of samples.
+        joint_intervals: of the joint problem.
+        starts: first guesses for each optimum; the joint problem has at least three.
+    """
+    del data_dir
+    bars = tuple(lambda_bars or (QUICK_LAMBDA_BARS if quick else LAMBDA_BARS))
+    count = intervals or (240 if quick else 480)
+    starts = starts or (1 if quick else 3)
+    tell = Steps(progress, 1 + 3 * len(bars))
+    tell("optimal order at λ̄ = 0")
+    data = order_at_zero(intervals, starts)
+    return xarray.merge(
+        [data, _sweep(bars, count, min(starts, 2), tell), _joint(bars, joint_intervals, max(starts, 3), tell)]
+    )
+
+
+def order_at_zero(intervals: int | None = None, starts: int = 3) -> xarray.Dataset:
+    """Panels a-d and g-h: η = 3, λ = 0."""
+    problem = curriculum()
+    solution = solve(problem, intervals, starts=starts)
+    usual = baselines(problem)
+    schedules = {
+        "curriculum": usual["curriculum"],
+        "anti-curriculum": usual["anti-curriculum"],
+        "two-switch": usual["best two-switch"],
+        "optimal": solution.schedule,
+    }
+    runs = {name: evaluate(problem, schedule, record=481) for name, schedule in schedules.items()}
+    edges, difficulty = common_grid(schedules, "difficulty")
+    assert solution.relaxed is not None
+    mixed = solution.relaxed.schedule
+    hard = max(problem.discrete["difficulty"].values)
+    random = evaluate(problem, usual["random mix"], record=2).objective
+    return xarray.Dataset(
+        {
+            **{
+                name: (("schedule", "alpha"), stack(runs.values(), name))
+                for name in ("error", "Q22", "cosine")
+            },
+            "objective": ("schedule", [run.objective for run in runs.values()]),
+            "hard_share": (("schedule", "interval"), difficulty / hard),
+            "edge": edges,
+            "mixed_hard_share": ("mixed_interval", mixed["difficulty"] / hard),
+            "mixed_edge": mixed.grid,
+            "mixed_objective": solution.relaxed.objective,
+            "random_objective": random,
+            "zero_converged": solution.certificate.converged,
+            "zero_gap": solution.certificate.hamiltonian_gap,
+        },
+        coords={"schedule": list(SCHEDULES), "alpha": runs["optimal"].alpha},
+    )
+
+
+def _sweep(bars: Sequence[float], intervals: int, starts: int, tell: Steps) -> xarray.Dataset:
+    """Panel e at constant η: final errors against λ̄."""
+    final: dict[str, list[float]] = {
+        name: [] for name in ("curriculum", "anti-curriculum", "two-switch", "optimal", "mixed")
+    }
+    solutions: list[Solution] = []
+    best: list[tuple[float, float]] = []
+    for bar in bars:
+        tell(f"optimal order at λ̄ = {bar:g}")
+        problem = curriculum(eta=ETA, weight_decay=bar / ETA)
+        usual = baselines(problem)
+        solution = solve(problem, intervals, starts=starts, warm_start=usual["best two-switch"])
+        solutions.append(solution)
+        assert solution.relaxed is not None
+        for name in ("curriculum", "anti-curriculum"):
+            final[name].append(evaluate(problem, usual[name], record=2).objective)
+        final["two-switch"].append(evaluate(problem, usual["best two-switch"], record=2).objective)
+        final["optimal"].append(solution.objective)
+        final["mixed"].append(solution.relaxed.objective)
+    for bar in bars:
+        tell(f"best constant rate at λ = {bar:g}/3")
+        best.append(_best_constant_rate(bar / ETA))
+    final["best constant rate"] = [error for _, error in best]
+    return xarray.Dataset(
+        {
+            "final_error": (("strategy", "lambda_bar"), list(final.values())),
+            "constant_rate": ("lambda_bar", [rate for rate, _ in best]),
+            "converged": ("lambda_bar", [s.certificate.converged for s in solutions]),
+            "gap": ("lambda_bar", [s.certificate.hamiltonian_gap for s in solutions]),
+        },
+        coords={"strategy": list(final), "lambda_bar": list(bars)},
+    )
+
+
+def _best_constant_rate(weight_decay: float) -> tuple[float, float]:
+    """The best constant η with the best easy-hard-easy order for it, and the error."""
+    from scipy.optimize import minimize_scalar
+
+    def error(rate: float) -> float:
+        problem = curriculum(eta=float(rate), weight_decay=weight_decay)
+        order = problem.baselines["best two-switch"](problem, problem.intervals)
+        return evaluate(problem, order, record=2).objective
+
+    errors = [error(rate) for rate in RATES]
+    i = int(np.argmin(errors))
+    around = (RATES[max(i - 1, 0)], RATES[min(i + 1, len(RATES) - 1)])
+    found = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 0.01})
+    return float(found.x), min(float(found.fun), errors[i])
+
+
+def joint_solution(
+    weight_decay: float, intervals: int | None, starts: int, warm: Solution | None = None
+) -> Solution:
+    """The joint optimum of order and learning rate."""
+    problem = curriculum(eta=ETA, weight_decay=weight_decay, joint=True, max_learning_rate=MAX_RATE)
+    return solve(problem, intervals, starts=starts, warm_start=warm)
+
+
+def _joint(bars: Sequence[float], intervals: int | None, starts: int, tell: Steps) -> xarray.Dataset:
+    """Panels e and f: order and learning rate together.
+
+    From the solution of the λ̄ before and from neutral starts: one start alone may end in a local optimum.
+    """
+    solutions: list[Solution] = []
+    for bar in bars:
+        tell(f"order and learning rate at λ = {bar:g}/3")
+        warm = solutions[-1] if solutions else None
+        solutions.append(joint_solution(bar / ETA, intervals, starts, warm))
+    hard = max(solutions[0].problem.discrete["difficulty"].values)
+    dims = ("lambda_bar", "joint_interval")
+    return xarray.Dataset(
+        {
+            "joint_error": ("lambda_bar", [s.objective for s in solutions]),
+            "joint_rate": (dims, [s.schedule["learning_rate"] for s in solutions]),
+            "joint_hard_share": (dims, [s.schedule["difficulty"] / hard for s in solutions]),
+            "joint_edge": solutions[0].schedule.grid,
+            "joint_converged": ("lambda_bar", [s.certificate.converged for s in solutions]),
+            "joint_gap": ("lambda_bar", [s.certificate.hamiltonian_gap for s in solutions]),
+        },
+        coords={"lambda_bar": list(bars)},
+    )
+
+
+# --- drawing ---------------------------------------------------------------------------------------
+
+
+@styled
+def plot(data: xarray.Dataset) -> Figure:
+    """Panels a-f as in the paper, g and h of ours."""
+    figure, axes = panels([["a", "b", "c"], ["d", "e", "f"], ["g", "g", "h"]], height=8.2)
+    shown = ("curriculum", "anti-curriculum", "optimal")
+    draw_courses(axes["a"], data, "error", "generalisation error", shown)
+    axes["a"].legend()
+    draw_courses(axes["b"], data, "Q22", "irrelevant squared norm $Q_{22}$", shown)
+    draw_courses(axes["c"], data, "cosine", r"cosine $M_{11}/\sqrt{T_{11}Q_{11}}$", shown)
+    add_zoom(axes["c"], data, "cosine", shown)
+    _draw_timelines(axes["d"], data)
+    _draw_sweep(axes["e"], data)
+    _draw_rate(axes["f"], data)
+    _draw_mixture(axes["g"], data)
+    _draw_excess(axes["h"], data)
+    return figure
+
+
+def draw_courses(axes: Axes, data: xarray.Dataset, quantity: str, label: str, shown: Sequence[str]) -> None:
+    """One quantity against training time for several schedules."""
+    for name in shown:
+        course = data[quantity].sel(schedule=name)
+        axes.plot(data.alpha, course, color=COLOURS[name], label=name, zorder=2 + (name == "optimal"))
+    axes.set(xlabel=TIME, ylabel=label, xlim=(0, float(data.alpha[-1])))
+
+
+def add_zoom(
+    axes: Axes, data: xarray.Dataset, quantity: str, shown: Sequence[str], since: float = 0.8
+) -> None:
+    """An inset with the last part of training."""
+    late = data[quantity].sel(schedule=list(shown)).where(data.alpha >= since * data.alpha[-1], drop=True)
+    inset = axes.inset_axes((0.44, 0.12, 0.52, 0.46))
+    for name in shown:
+        inset.plot(late.alpha, late.sel(schedule=name), color=COLOURS[name], zorder=2 + (name == "optimal"))
+    low, high = float(late.min()), float(late.max())
+    inset.set(
+        xlim=(float(late.alpha[0]), float(late.alpha[-1])),
+        ylim=(low - 0.06 * (high - low), high + 0.06 * (high - low)),
+    )
+    inset.tick_params(labelsize=6.5)
+    inset.spines[["top", "right"]].set_visible(True)
+    axes.indicate_inset_zoom(inset, edgecolor=GREY)
+
+
+def _draw_timelines(axes: Axes, data: xarray.Dataset) -> None:
+    labels = {"two-switch": "best easy-\nhard-easy", "anti-curriculum": "anti-\ncurriculum"}
+    rows = list(reversed(SCHEDULES))
+    for level, name in enumerate(rows):
+        hard = data.hard_share.sel(schedule=name).values > 0.5
+        for mask, colour in ((~hard, "#DDDDDD"), (hard, COLOURS[name])):
+            for left, right in _runs(data.edge.values, mask):
+                axes.barh(level, right - left, left=left, height=0.6, color=colour, linewidth=0)
+    axes.set(xlabel=TIME, xlim=(0, float(data.alpha[-1])), ylim=(-0.5, len(rows) - 0.1))
+    axes.set_yticks(range(len(rows)), [labels.get(name, name) for name in rows], fontsize=7.5)
+    axes.set_title("grey: easy, coloured: hard samples", fontsize=8)
+
+
+def _runs(edges: np.ndarray, mask: np.ndarray) -> list[tuple[float, float]]:
+    """Neighbouring intervals that are on, joined."""
+    ends = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(int), [0]])))
+    return [(float(edges[i]), float(edges[j])) for i, j in ends.reshape(-1, 2)]
+
+
+def _draw_sweep(axes: Axes, data: xarray.Dataset) -> None:
+    names = {
+        "curriculum": "curriculum, η = 3",
+        "anti-curriculum": "anti-curriculum, η = 3",
+        "optimal": "optimal, η = 3",
+        "best constant rate": f"best constant η {OURS}",
+    }
+    marks = {"curriculum": "^", "anti-curriculum": "v", "optimal": "o", "best constant rate": "x"}
+    for name, label in names.items():
+        dashed = "--" if name == "best constant rate" else "-"
+        course = data.final_error.sel(strategy=name)
+        axes.plot(
+            data.lambda_bar, course, dashed, marker=marks[name], ms=3.5, color=COLOURS[name], label=label
+        )
+    axes.plot(
+        data.lambda_bar, data.joint_error, "-", marker="s", ms=3.5, color=COLOURS["joint"],
+        label="joint Δ and η",
+    )  # fmt: skip
+    top = float(data.final_error.sel(strategy="curriculum").max())
+    axes.set(
+        xlabel=r"regularisation $\bar\lambda=\lambda\eta$ at η = 3 (fixed λ where η varies)",
+        ylabel=r"final generalisation error, $\alpha_F=12$",
+        ylim=(None, top + 0.45 * (top - float(data.joint_error.min()))),
+    )
+    axes.xaxis.label.set_fontsize(7.5)
+    axes.legend(loc="upper left", fontsize=6.5, ncols=1)
+
+
+def _draw_rate(axes: Axes, data: xarray.Dataset) -> None:
+    rate, hard = data.joint_rate[0].values, data.joint_hard_share[0].values
+    edges = data.joint_edge.values
+    for left, right in _runs(edges, hard > 0.5):
+        axes.axvspan(left, right, color=GREEN, alpha=0.15, linewidth=0)
+    axes.stairs(rate, edges, baseline=None, color=COLOURS["joint"], linewidth=1.5)
+    axes.axhline(ETA, color=GREY, linestyle=":", linewidth=1)
+    axes.text(0.98 * edges[-1], ETA + 0.05, "η = 3 (a-d)", fontsize=7, color=GREY, ha="right", va="bottom")
+    axes.set(xlabel=TIME, ylabel="optimal learning rate η, λ = 0", xlim=(0, edges[-1]), ylim=(0, None))
+    axes.set_title("shaded: hard samples", fontsize=8)
+
+
+def _draw_mixture(axes: Axes, data: xarray.Dataset) -> None:
+    edges, share = data.mixed_edge.values, data.mixed_hard_share.values
+    axes.stairs(share, edges, baseline=0, fill=True, color=BLACK, alpha=0.12)
+    axes.stairs(share, edges, baseline=None, color=BLACK, label="optimum that may mix")
+    two = data.hard_share.sel(schedule="two-switch").values
+    axes.stairs(two, data.edge.values, baseline=None, color=GREY, linestyle="--", label="best easy-hard-easy")
+    axes.set(xlabel=TIME, ylabel="share of hard samples", xlim=(0, edges[-1]), ylim=(-0.03, 1.25))
+    axes.legend(loc="upper right", ncols=2)
+    axes.set_title(OURS, fontsize=8)
+
+
+def _draw_excess(axes: Axes, data: xarray.Dataset) -> None:
+    excess = _excess(data)
+    names = list(reversed(excess))
+    colours = {"random mix": PURPLE, "optimal, on the grid": BLACK, "best easy-hard-easy": GREY}
+    axes.barh(
+        range(len(names)), [max(excess[n], 1e-9) for n in names], height=0.6,
+        color=[COLOURS.get(name, colours.get(name)) for name in names],
+    )  # fmt: skip
+    for level, name in enumerate(names):
+        axes.text(excess[name] * 1.3, level, f"{excess[name]:.1e}", va="center", fontsize=7)
+    axes.set_xscale("log")
+    axes.set(xlabel="excess error over the mixing optimum", xlim=(1e-8, 1))
+    axes.set_yticks(range(len(names)), names, fontsize=7.5)
+    axes.set_title(OURS, fontsize=8)
+
+
+def _excess(data: xarray.Dataset) -> dict[str, float]:
+    """Final error of each schedule minus that of the best mixing one, at λ = 0."""
+    best, found = float(data.mixed_objective), data.objective
+    return {
+        "anti-curriculum": float(found.sel(schedule="anti-curriculum")) - best,
+        "curriculum": float(found.sel(schedule="curriculum")) - best,
+        "random mix": float(data.random_objective) - best,
+        "best easy-hard-easy": float(found.sel(schedule="two-switch")) - best,
+        "optimal, on the grid": float(found.sel(schedule="optimal")) - best,
+    }
+
+
+# --- claims ----------------------------------------------------------------------------------------
+
+
+def claims(data: xarray.Dataset) -> list[Claim]:
+    """The paper's claims about this figure, and ours."""
+    return [
+        _non_monotone(data),
+        *_balance(data),
+        _anti_at_high_regularisation(data),
+        _joint_order(data),
+        *_rate_claims(data),
+        _joint_gain(data),
+        _mixing(data),
+        all_certified(
+            [data.zero_converged, *data.converged, *data.joint_converged],
+            [data.zero_gap, *data.gap, *data.joint_gap],
+        ),
+    ]
+
+
+def _non_monotone(data: xarray.Dataset) -> Claim:
+    found = {
+        str(name): float(value) for name, value in zip(data.schedule.values, data.objective, strict=True)
+    }
+    hard = data.hard_share.sel(schedule="optimal").values > 0.5
+    shape = not hard[0] and bool(hard.any()) and not hard[-1]
+    below = found["optimal"] < min(found["curriculum"], found["anti-curriculum"])
+    return Claim(
+        "non-monotone",
+        "At η = 3, λ = 0 the optimal order is non-monotone, easy at first and at the end, and beats both "
+        "curriculum and anti-curriculum",
+        found,
+        "easy first and last; optimal below curriculum and anti-curriculum",
+        shape and below,
+    )
+
+
+def _balance(data: xarray.Dataset) -> list[Claim]:
+    end = data.isel(alpha=-1)
+
+    def last(quantity: str) -> dict[str, float]:
+        return {n: float(end[quantity].sel(schedule=n)) for n in ("curriculum", "optimal", "anti-curriculum")}
+
+    cosine, norm = last("cosine"), last("Q22")
+    return [
+        Claim(
+            "alignment",
+            "Anti-curriculum favours the alignment with the teacher; the optimum lies in between",
+            cosine,
+            "final cosine: curriculum < optimal < anti-curriculum",
+            cosine["curriculum"] < cosine["optimal"] < cosine["anti-curriculum"],
+        ),
+        Claim(
+            "irrelevant-norm",
+            "Curriculum favours a small norm of the irrelevant weights; the optimum lies in between",
+            norm,
+            "final Q22: curriculum < optimal < anti-curriculum",
+            norm["curriculum"] < norm["optimal"] < norm["anti-curriculum"],
+            "" if norm["curriculum"] < norm["optimal"] else "the optimum's norm is the smallest of the three",
+        ),
+    ]
+
+
+def _anti_at_high_regularisation(data: xarray.Dataset) -> Claim:
+    anti = data.final_error.sel(strategy="anti-curriculum")
+    best = data.final_error.sel(strategy=["two-switch", "optimal", "mixed"]).min("strategy")
+    optimal = (anti - best).values <= EQUAL
+    # The first λ̄ from which on it is optimal at every larger one as well.
+    first = len(optimal) - int(np.argmin(optimal[::-1])) if not optimal.all() else 0
+    found = float(data.lambda_bar[first]) if first < len(optimal) else None
+    return Claim(
+        "anti-curriculum-at-high-regularisation",
+        "At high regularisation anti-curriculum is optimal",
+        {"smallest λ̄ on the grid": found},
+        "from some λ̄ on",
+        found is not None and found > 0,
+        f"grid of λ̄: {', '.join(f'{bar:g}' for bar in data.lambda_bar.values)}",
+    )
+
+
+def _joint_order(data: xarray.Dataset) -> Claim:
+    rising = [bool(np.all(np.diff(row) >= 0) and row[0] < row[-1]) for row in data.joint_hard_share.values]
+    found = [float(bar) for bar, easy_first in zip(data.lambda_bar, rising, strict=True) if easy_first]
+    return Claim(
+        "joint-easy-to-hard",
+        "With the learning rate optimised as well, easy-to-hard is optimal for all λ considered",
+        {"easy to hard at λ̄": found},
+        [float(bar) for bar in data.lambda_bar],
+        all(rising),
+    )
+
+
+def _rate_claims(data: xarray.Dataset) -> list[Claim]:
+    rate, hard = data.joint_rate[0].values, data.joint_hard_share[0].values
+    middles = (data.joint_edge.values[1:] + data.joint_edge.values[:-1]) / 2
+    peak = int(np.argmax(rate))
+    switches = np.flatnonzero(np.diff(hard))
+    switch = int(switches[0]) if len(switches) else len(rate) - 2
+    changes = np.diff(rate)
+    others = np.abs(np.delete(changes, switch))
+    drop = -float(changes[switch])
+    after = changes[peak:switch]
+    return [
+        Claim(
+            "warm-up",
+            "The optimal learning rate at λ = 0 begins with a warm-up",
+            {"η at first": rate[0], "largest η": rate[peak], "at α": middles[peak]},
+            "rises by more than 1 % to a maximum inside the easy phase",
+            0 < peak < switch and bool(rate[peak] > 1.01 * rate[0]),
+        ),
+        Claim(
+            "annealing",
+            "It then anneals gradually",
+            {"from η": rate[peak], "to η": rate[switch], "until α": data.joint_edge.values[switch + 1]},
+            "falls all the way from its maximum to the switch",
+            len(after) > 0 and bool(np.all(after < 0)),
+        ),
+        Claim(
+            "drop",
+            "It drops sharply precisely at the switch from easy to hard samples",
+            {"η before": rate[switch], "η after": rate[switch + 1], "largest other change": others.max()},
+            "a drop of more than three times the largest other change",
+            len(switches) == 1 and drop > 3 * float(others.max()),
+        ),
+    ]
+
+
+def _joint_gain(data: xarray.Dataset) -> Claim:
+    constant = data.final_error.sel(strategy=["optimal", "two-switch", "best constant rate"]).min("strategy")
+    gain = (100 * (constant - data.joint_error) / constant).values
+    fixed = data.final_error.sel(strategy="optimal")
+    at_three = (100 * (fixed - data.joint_error) / fixed).values
+    return Claim(
+        "joint-gain",
+        "Optimising order and learning rate together is substantially better than any constant learning rate",
+        {
+            "reduction in % against η = 3, at each λ̄": dict(
+                zip(data.lambda_bar.values, at_three, strict=True)
+            ),
+            "against the best constant η": dict(zip(data.lambda_bar.values, gain, strict=True)),
+        },
+        "at least 5 % at every λ",
+        bool(np.all(gain >= 5)),
+        "the best constant η is searched for with the best easy-hard-easy order at each η (this work)",
+    )
+
+
+def _mixing(data: xarray.Dataset) -> Claim:
+    excess, share = _excess(data), data.mixed_hard_share.values
+    edges = data.mixed_edge.values
+    inner = (share > 0.01) & (share < 0.99)
+    mixed_time = float(np.diff(edges)[inner].sum())
+    gaps = (data.final_error.sel(strategy="two-switch") - data.final_error.sel(strategy="mixed")).values
+    found: dict[str, Any] = {
+        "best easy-hard-easy": float(data.objective.sel(schedule="two-switch")),
+        "mixing": float(data.mixed_objective),
+        "on the grid": float(data.objective.sel(schedule="optimal")),
+        "training time with both": mixed_time,
+        "easy-hard-easy minus mixing, at each λ̄": dict(zip(data.lambda_bar.values, gaps, strict=True)),
+    }
+    return Claim(
+        "mixing",
+        "(this work) Easy-hard-easy is not the optimum at λ = 0: mixing easy and hard samples late in the "
+        "hard phase is better",
+        found,
+        "mixing below the best easy-hard-easy by more than 1e-7, with a mixed arc",
+        excess["best easy-hard-easy"] > MIXING and mixed_time > 0,
+    )

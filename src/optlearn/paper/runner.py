@@ -1,0 +1,267 @@
+"""Run figures: compute, keep the data, draw, check the claims; resume what is finished.
+
+``OUT/<figure>/`` holds ``data.nc``, ``<figure>.png``, ``<figure>.pdf`` and ``claims.json``, written in
+this order. Data are computed anew only if the stored options or the version of optlearn differ.
+"""
+
+import inspect
+import json
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from optlearn import __version__
+from optlearn.io import load_dataset, save_dataset
+from optlearn.paper import list_figures
+from optlearn.paper.claims import Claim, load_claims, save_claims
+from optlearn.theory.errors import SpecificationError
+
+Progress = Callable[[str, str], None]
+
+
+class Status(StrEnum):
+    """What became of a figure."""
+
+    DONE = "done"
+    REUSED = "reused"  # finished by an earlier run
+    SKIPPED = "skipped"  # its data set is missing
+    FAILED = "failed"  # it raised
+
+
+@dataclass(frozen=True)
+class Result:
+    """One figure.
+
+    Attributes:
+        figure: its name.
+        status: what became of it.
+        claims: checked.
+        seconds: of computing and drawing, also if that was in an earlier run.
+        files: what was written.
+        message: why it was skipped or failed.
+        warnings: of the computation.
+        details: the traceback of a failure.
+    """
+
+    figure: str
+    status: Status
+    claims: tuple[Claim, ...] = ()
+    seconds: float = 0.0
+    files: tuple[Path, ...] = ()
+    message: str = ""
+    warnings: tuple[str, ...] = field(default_factory=tuple)
+    details: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON's types only."""
+        return {
+            "figure": self.figure,
+            "status": self.status.value,
+            "claims": [claim.to_dict() for claim in self.claims],
+            "held": sum(claim.holds for claim in self.claims),
+            "seconds": self.seconds,
+            "files": [str(file) for file in self.files],
+            "message": self.message,
+            "warnings": list(self.warnings),
+        }
+
+
+def reproduce(
+    figures: Sequence[str] | None = None,
+    *,
+    quick: bool = False,
+    data_dir: Path | None = None,
+    out: Path = Path("out"),
+    jobs: int = 1,
+    force: bool = False,
+    options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Compute and draw figures of the paper, and check its claims.
+
+    A figure that fails, or whose data set is missing, does not keep the others from running.
+
+    Args:
+        figures: names; None or empty for all.
+        quick: smaller grids and fewer values.
+        data_dir: folder with data sets.
+        out: folder for results.
+        jobs: figures to run at once, each in a process of its own.
+        force: compute anew even if finished.
+        options: further arguments of ``compute``, given to the figures that have them.
+        progress: called with the figure and a line of text; one that ends in (k/n) says how far it is.
+
+    Returns:
+        One result a figure, in the order asked for.
+    """
+    chosen = list(dict.fromkeys(figures or list_figures()))
+    for name in chosen:
+        if name not in list_figures():
+            raise SpecificationError(f"no figure {name!r}; there are {', '.join(list_figures())}")
+    if jobs < 1:
+        raise SpecificationError(f"jobs={jobs!r}: at least 1")
+    own = dict(options or {})
+    _check_options(chosen, own)
+    tasks = [Task(name, quick, data_dir, Path(out), force, own) for name in chosen]
+    tell = progress or (lambda figure, text: None)
+    if jobs == 1 or len(tasks) == 1:
+        return [run_task(task, tell) for task in tasks]
+    from optlearn.paper.processes import run_all
+
+    return run_all(tasks, jobs, tell)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One figure to run; see ``reproduce``."""
+
+    figure: str
+    quick: bool
+    data_dir: Path | None
+    out: Path
+    force: bool
+    options: Mapping[str, Any]
+
+
+def run_task(task: Task, progress: Progress) -> Result:
+    """Run one figure; whatever goes wrong is in the result."""
+    began = time.perf_counter()
+
+    def tell(text: str) -> None:
+        progress(task.figure, text)
+
+    try:
+        module = load_figure(task.figure)
+        return _run(task, module, tell)
+    except Exception as error:
+        seconds = time.perf_counter() - began
+        if _data_missing(error):
+            return Result(task.figure, Status.SKIPPED, seconds=seconds, message=str(error))
+        message = f"{type(error).__name__}: {error}"
+        return Result(
+            task.figure, Status.FAILED, seconds=seconds, message=message, details=traceback.format_exc()
+        )
+
+
+def load_figure(name: str) -> ModuleType:
+    """The module of a figure."""
+    return import_module(f"optlearn.paper.{name}")
+
+
+def _run(task: Task, module: ModuleType, tell: Callable[[str], None]) -> Result:
+    began = time.perf_counter()
+    folder, name = task.out / task.figure, task.figure
+    data_file, claims_file = folder / "data.nc", folder / "claims.json"
+    drawings = [folder / f"{name}.png", folder / f"{name}.pdf"]
+    options = {"quick": task.quick, **_accepted(module, task.options)}
+    stamp = json.dumps(options, sort_keys=True, default=str)
+    data = None if task.force else _finished(data_file, stamp)
+    status, caught = Status.DONE, []
+    if data is None:
+        for old in (claims_file, *drawings):  # they would not belong to the new data
+            old.unlink(missing_ok=True)
+        with _warnings() as caught:
+            found = module.compute(progress=tell, data_dir=task.data_dir, **options)
+        attributes = {
+            "figure": name,
+            "title": module.TITLE,
+            "options": stamp,
+            "seconds": time.perf_counter() - began,
+            "warnings": "\n".join(caught),
+        }
+        save_dataset(found, data_file, attributes)
+        data = load_dataset(data_file)  # what is drawn is what is on disk
+    elif claims_file.exists() and all(drawing.exists() for drawing in drawings):
+        status = Status.REUSED
+        tell("finished before")
+    if status is Status.DONE:
+        from optlearn.paper.style import save_figure
+
+        tell("drawing")
+        figure = module.plot(data)
+        for drawing in drawings:
+            save_figure(figure, drawing)
+        save_claims(module.claims(data), claims_file)
+    return Result(
+        name,
+        status,
+        tuple(load_claims(claims_file)),
+        float(data.attrs["seconds"]),
+        (data_file, *drawings, claims_file),
+        warnings=tuple(line for line in str(data.attrs["warnings"]).split("\n") if line),
+    )
+
+
+def _finished(path: Path, stamp: str) -> Any:
+    """Stored data that were computed with these options by this version; None if there are none."""
+    try:
+        data = load_dataset(path)
+    except OSError:
+        return None
+    same = data.attrs.get("options") == stamp and data.attrs.get("optlearn_version") == __version__
+    return data if same and {"seconds", "warnings"} <= set(data.attrs) else None
+
+
+@contextmanager
+def _warnings() -> Iterator[list[str]]:
+    """Collect what the library has to say to users; other warnings go their way."""
+    texts: list[str] = []
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def collect(message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any) -> None:
+            if issubclass(category, UserWarning):
+                text = " ".join(str(message).split())
+                if text not in texts:
+                    texts.append(text)
+            else:
+                show(message, category, *args, **kwargs)
+
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = collect
+        yield texts
+
+
+def _accepted(module: ModuleType, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that the figure has."""
+    known = inspect.signature(module.compute).parameters
+    return {name: value for name, value in options.items() if name in known}
+
+
+def _check_options(figures: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Raise for an option that no chosen figure has."""
+    if not options:
+        return
+    taken = {"quick", "progress", "data_dir"}
+    known: dict[str, list[str]] = {}
+    for name in figures:
+        parameters = inspect.signature(load_figure(name).compute).parameters
+        known[name] = [p for p in parameters if p not in taken]
+    for option in options:
+        if not any(option in names for names in known.values()):
+            shown = "; ".join(f"{name}: {', '.join(names) or 'none'}" for name, names in known.items())
+            raise SpecificationError(f"no figure here has the option {option!r}. Options are: {shown}")
+
+
+def _data_missing(error: BaseException) -> bool:
+    """Does the error say that a data set is not there? Its class belongs to another room."""
+    return any(kind.__name__ == "MissingDataError" for kind in type(error).__mro__)
+
+
+def failed(results: Sequence[Result], named: bool) -> bool:
+    """Should a command that ran these figures report failure?
+
+    Args:
+        results: of all figures.
+        named: the user asked for them by name, so a missing data set is a failure.
+    """
+    bad = {Status.FAILED, Status.SKIPPED} if named else {Status.FAILED}
+    return any(result.status in bad for result in results)
