@@ -47,7 +47,7 @@ def test_type_checkers_and_the_interpreter_see_the_same_surface():
         for name in statement.names
     }
     table = {
-        name: home if home == f"optlearn.{name}" and name != "simulate" else f"{home}.{name}"
+        name: home if name in optlearn._MODULES and name != "simulate" else f"{home}.{name}"
         for name, home in optlearn._HOME.items()
     }
     assert imported == table

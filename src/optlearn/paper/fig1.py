@@ -30,7 +30,7 @@ LAMBDA_BARS = tuple(np.round(np.linspace(0.0, 0.5, 11), 2).tolist())
 QUICK_LAMBDA_BARS = (0.0, 0.2, 0.3, 0.5)
 # The joint optimum's rate stays below this for every λ here, and a claim would show if it did not.
 MAX_RATE = 15.0
-RATES = (0.5, 0.8, 1.2, 2.0, 3.0, 4.5)
+RATES = (0.6, 0.9, 1.3, 2.0, 3.0)
 # Objectives closer than this are equal; integration errors are below 1e-10.
 EQUAL = 1e-8
 MIXING = 1e-7
@@ -65,7 +65,7 @@ def compute(
         lambda_bars: values of λ̄, the first of them 0.
         intervals: of the order of samples.
         joint_intervals: of the joint problem.
-        starts: first guesses for each optimum; the joint problem has at least three.
+        starts: first guesses for each optimum; the joint problem has at least two.
     """
     del data_dir
     bars = tuple(lambda_bars or (QUICK_LAMBDA_BARS if quick else LAMBDA_BARS))
@@ -75,7 +75,7 @@ def compute(
     tell("optimal order at λ̄ = 0")
     data = order_at_zero(intervals, starts)
     return xarray.merge(
-        [data, _sweep(bars, count, min(starts, 2), tell), _joint(bars, joint_intervals, max(starts, 3), tell)]
+        [data, _sweep(bars, count, min(starts, 2), tell), _joint(bars, joint_intervals, max(starts, 2), tell)]
     )
 
 
@@ -177,13 +177,13 @@ def joint_solution(
 def _joint(bars: Sequence[float], intervals: int | None, starts: int, tell: Steps) -> xarray.Dataset:
     """Panels e and f: order and learning rate together.
 
-    From the solution of the λ̄ before and from neutral starts: one start alone may end in a local optimum.
+    From the solution of the λ̄ before and from a neutral start: one alone may end in a local optimum.
     """
     solutions: list[Solution] = []
     for bar in bars:
         tell(f"order and learning rate at λ = {bar:g}/3")
         warm = solutions[-1] if solutions else None
-        solutions.append(joint_solution(bar / ETA, intervals, starts, warm))
+        solutions.append(joint_solution(bar / ETA, intervals, starts if warm is None else 2, warm))
     hard = max(solutions[0].problem.discrete["difficulty"].values)
     dims = ("lambda_bar", "joint_interval")
     return xarray.Dataset(
