@@ -159,9 +159,18 @@ def best_of_all(ready: Dynamics, sweeper: Sweeper, n: int, most: int, dwell: int
     return min(found)
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.03])
 @pytest.mark.parametrize(
-    ("most", "dwell"), [(1, 0.0), (2, 0.0), (3, 0.0), (4, 0.0), (None, 1.5), (3, 2.0), (None, 4.0)]
+    ("most", "dwell", "weight_decay"),
+    [
+        (1, 0.0, 0.0),
+        (1, 0.0, 0.1),
+        (2, 0.0, 0.0),
+        (3, 0.0, 0.0),
+        (4, 0.0, 0.03),
+        (None, 1.5, 0.0),
+        (3, 2.0, 0.03),
+        (None, 4.0, 0.0),
+    ],
 )
 def test_limits_give_the_best_of_all_schedules(most: int | None, dwell: float, weight_decay: float) -> None:
     control = Discrete(TWO, min_dwell=dwell, max_switches=most)
