@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from optlearn.control.evaluate import evaluate as evaluate
     from optlearn.control.problem import Objective as Objective
     from optlearn.control.problem import Problem as Problem
+    from optlearn.control.solution import NotConvergedWarning as NotConvergedWarning
     from optlearn.control.solution import Solution as Solution
+    from optlearn.control.solve import continuation as continuation
     from optlearn.control.solve import solve as solve
     from optlearn.practice import fit as fit
     from optlearn.simulate import simulate as simulate
@@ -51,6 +53,7 @@ _HOME = {
     "GaussHermite": "optlearn.theory.expectation",
     "Latents": "optlearn.theory.latents",
     "LearningModel": "optlearn.theory.model",
+    "NotConvergedWarning": "optlearn.control.solution",
     "Objective": "optlearn.control.problem",
     "OrderParameters": "optlearn.theory.order",
     "Overlaps": "optlearn.theory.order",
@@ -61,6 +64,7 @@ _HOME = {
     "Trajectory": "optlearn.theory.trajectory",
     "baselines": "optlearn.control.compare",
     "compare": "optlearn.control.compare",
+    "continuation": "optlearn.control.solve",
     "evaluate": "optlearn.control.evaluate",
     "fit": "optlearn.practice.fit",
     "integrate": "optlearn.theory.integrate",
