@@ -1,8 +1,12 @@
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from optlearn.control.feasible import FeasibleSet
 from optlearn.control.indirect import solve_indirect
+from optlearn.control.multipliers import multiplier_on_box
 from optlearn.control.outcome import Outcome
 from optlearn.control.sweep import Sweeper
 from optlearn.theory.errors import SpecificationError
@@ -184,3 +188,17 @@ def test_joining_undoes_splitting(cases):
     w, theta = case.guess()
     again, _ = feasible.split(feasible.join(w, theta))
     np.testing.assert_allclose(again, w, atol=1e-14)
+
+
+@given(
+    y=hnp.arrays(float, (7, 2), elements=st.floats(-3, 3)),
+    row=hnp.arrays(float, 2, elements=st.sampled_from([-2.0, -0.5, 0.0, 0.3, 1.0])),
+    share=st.floats(0, 1),
+)
+def test_multiplier_on_a_box_meets_any_target_within_reach(y, row, share):
+    assume(np.any(row != 0))
+    lowest, highest = np.minimum(row, 0).sum(), np.maximum(row, 0).sum()
+    target = lowest + share * (highest - lowest)
+    nu = multiplier_on_box(y, row, target)
+    reached = (np.clip(y - nu * row, 0.0, 1.0) @ row).mean()
+    np.testing.assert_allclose(reached, target, atol=1e-12)

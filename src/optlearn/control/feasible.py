@@ -3,7 +3,7 @@
 import numpy as np
 
 from optlearn.control.dynamics import Dynamics
-from optlearn.control.multipliers import blend, bracket_multiplier
+from optlearn.control.multipliers import blend, bracket_multiplier, multiplier_on_box
 from optlearn.control.sweep import Swept
 
 
@@ -33,6 +33,11 @@ class FeasibleSet:
             for name, control in relaxation.problem.discrete.items()
             if len(control.values) > 2
         ]
+        mixed = np.zeros(relaxation.size, dtype=bool)
+        for block in self._blocks:
+            mixed[block] = True
+        # Budgets on controls that have nothing but bounds.
+        self._on_box = ~(rows[:, mixed] != 0).any(axis=1)
         self._last = np.zeros(len(targets))
 
     def join(self, w: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -67,6 +72,13 @@ class FeasibleSet:
         return found
 
     def _meet_budget(self, v: np.ndarray, nu: np.ndarray, b: int) -> tuple[np.ndarray, float]:
+        if self._on_box[b]:
+            others = nu @ self._rows - nu[b] * self._rows[b]
+            y = v[: self._size].reshape(self.shape) - others
+            multiplier = multiplier_on_box(y, self._rows[b], float(self._targets[b]))
+            multiplier = multiplier if self._equal[b] else max(multiplier, 0.0)
+            return self._project_intervals(v, others + multiplier * self._rows[b]), multiplier
+
         def attempt(multiplier: float) -> tuple[float, np.ndarray]:
             shifted = nu.copy()
             shifted[b] = multiplier

@@ -1,4 +1,4 @@
-"""Find the multiplier at which a budget is met: safeguarded secants on what it misses by."""
+"""Find the multiplier at which a budget is met: exactly on a box, elsewhere by safeguarded secants."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -96,6 +96,29 @@ def _close_in(
         last = side
         halve = abs(new.excess) > least / 4 and high.multiplier - low.multiplier > width / 2
     return low, high
+
+
+def multiplier_on_box(y: np.ndarray, row: np.ndarray, target: float) -> float:
+    """The ν at which the mean over rows of row·clip(y − ν row, 0, 1) equals the target, y (I, m), row (m,).
+
+    That mean is a falling, piecewise linear function of ν, so its kinks, in order, give ν exactly. A target
+    out of reach gives the ν from which on the mean does not change.
+    """
+    used = row != 0
+    size = np.abs(row).max()
+    row, target = row / size, target / size
+    a = np.broadcast_to(row[used], (len(y), int(used.sum()))).ravel()
+    zero, one = y[:, used].ravel() / a, (y[:, used].ravel() - 1) / a
+    kinks = np.concatenate([np.minimum(zero, one), np.maximum(zero, one)])
+    order = np.argsort(kinks)
+    kinks = kinks[order]
+    slopes = np.cumsum(np.concatenate([a**2, -(a**2)])[order])[:-1]
+    fallen = np.concatenate([[0.0], np.cumsum(slopes * np.diff(kinks))])
+    # What the mean has to fall by, from where every entry is at the end that makes it largest.
+    fall = np.clip(np.sum(np.maximum(a, 0)) - len(y) * target, 0.0, fallen[-1])
+    i = int(np.clip(np.searchsorted(fallen, fall, side="right") - 1, 0, len(slopes) - 1))
+    beyond = (fall - fallen[i]) / slopes[i] if slopes[i] > 0 else 0.0
+    return float(min(kinks[i] + beyond, kinks[i + 1]) / size)
 
 
 def blend(low: Trial[np.ndarray], high: Trial[np.ndarray]) -> tuple[np.ndarray, float]:

@@ -94,7 +94,7 @@ def solve(
     uniform_grid(problem.horizon, count)
     count = int(count)
     check_grid(ready, count)
-    warm = warm_start.schedule if isinstance(warm_start, Solution) else warm_start
+    warm = _warm_schedule(warm_start)
     if warm is not None:
         check_schedule(problem, warm)
     sweeper = Sweeper(ready, count, steps or _enough_steps(ready, count))
@@ -106,7 +106,9 @@ def solve(
     notes: list[str] = []
     runs = _optimise(ready, sweeper, method, (starts, seed, warm), options, notes, tell)
     best = min(runs, key=lambda run: run.objective)
-    return _finish(ready, sweeper, method, best, runs, notes, began, tell)
+    found = _finish(ready, sweeper, method, best, runs, notes, began, tell)
+    used = {"intervals": count, "method": method, "starts": starts, "seed": seed, "steps": sweeper.steps}
+    return replace(found, options={**used, **options, "warm_start": warm is not None})
 
 
 def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
@@ -116,6 +118,13 @@ def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
         warm = solutions[-1] if solutions else None
         solutions.append(solve(problem, warm_start=warm, **options))
     return solutions
+
+
+def _warm_schedule(warm_start: Solution | Schedule | None) -> Schedule | None:
+    """What to start from; of a solution the relaxed schedule, since solvers work on relaxed controls."""
+    if not isinstance(warm_start, Solution):
+        return warm_start
+    return warm_start.schedule if warm_start.relaxed is None else warm_start.relaxed.schedule
 
 
 def _optimise(
@@ -145,6 +154,7 @@ def _optimise(
         tell(f"indirect, from {', '.join(start.name for start in chosen)}")
         runs = _indirect(ready, sweeper, chosen, options if method == "indirect" else {})
     if method == "auto" and runs[-1].outcome is not Outcome.INTERRUPTED:
+        # Where the objective hardly depends on a control, as on singular arcs, sweeps leave that ragged.
         best = min(runs, key=lambda run: run.objective)
         tell(f"direct, from the best of them ({best.start})")
         start = Start("the best of them, direct", best.w, best.theta)

@@ -41,11 +41,11 @@ def choose_starts(
         for name, make in dynamics.problem.baselines.items()
         if count > len(first)
     ]
-    generator = np.random.default_rng(seed)
-    missing = max(0, count - len(first) - len(others))
-    others += [_random(dynamics, sweeper.intervals, generator, i) for i in range(missing)]
     ranked = sorted(((sweeper.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first)
-    chosen = (first + [others[i] for _, i in ranked])[: max(1, count)]
+    chosen = _distinct(first + [others[i] for _, i in ranked])[: max(1, count)]
+    generator = np.random.default_rng(seed)
+    missing = range(count - len(chosen))
+    chosen += [_random(dynamics, sweeper.intervals, generator, i) for i in missing]
     usable = [s for s in chosen if np.isfinite(sweeper.objective(s.w, s.theta))]
     if not usable:
         raise SpecificationError(
@@ -54,6 +54,15 @@ def choose_starts(
             "Tighten the bounds of the controls, or give a warm_start schedule that stays physical."
         )
     return usable
+
+
+def _distinct(starts: list[Start]) -> list[Start]:
+    """The starts without those that repeat an earlier one: a baseline is often the neutral guess."""
+    kept: list[Start] = []
+    for start in starts:
+        if not any(np.allclose(start.w, k.w) and np.allclose(start.theta, k.theta) for k in kept):
+            kept.append(start)
+    return kept
 
 
 def neutral(dynamics: Dynamics, intervals: int) -> Start:

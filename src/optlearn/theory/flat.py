@@ -104,8 +104,17 @@ def flat_system(
     return FlatSystem(model, controls, drift_rule, error_rule), info
 
 
+_CLOSED: dict[Hashable, bool] = {}
+
+
 def _exists(closed: Callable[..., Any], x: OrderParameters, u: Settings) -> bool:
-    return jax.eval_shape(closed, x, dict(u)) is not None
+    """Whether a model's method returns anything, which its structure decides; asked once for each."""
+    model = closed.__self__  # type: ignore[attr-defined]
+    leaves, structure = jax.tree.flatten((model, x, dict(u)))
+    key = (closed.__name__, structure, tuple(np.shape(leaf) for leaf in leaves))
+    if key not in _CLOSED:
+        _CLOSED[key] = jax.eval_shape(closed, x, dict(u)) is not None
+    return _CLOSED[key]
 
 
 def control_tables(
