@@ -95,9 +95,7 @@ def _examined(check: Callable[[], list[Finding]]) -> list[Finding]:
 
 def _python() -> list[Finding]:
     found = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    if sys.version_info >= (3, 11):
-        return [Finding("Python", "ok", found)]
-    return [Finding("Python", "wrong", found, "Use Python 3.11 or newer.")]
+    return [Finding("Python", "ok", found)]
 
 
 def _packages() -> list[Finding]:
@@ -161,10 +159,11 @@ def _devices() -> list[Finding]:
 def _ipopt() -> list[Finding]:
     import casadi
 
+    have = f"CasADi {version('casadi')}"
     if casadi.has_nlpsol("ipopt"):
-        return [Finding("IPOPT", "ok", f"in CasADi {casadi.__version__}")]
+        return [Finding("IPOPT", "ok", f"in {have}")]
     advice = "Take CasADi's wheel: pip install --force-reinstall casadi. Until then use method='indirect'."
-    return [Finding("IPOPT", "wrong", f"CasADi {casadi.__version__} has been built without it", advice)]
+    return [Finding("IPOPT", "wrong", f"{have} has been built without it", advice)]
 
 
 def _cache() -> list[Finding]:
