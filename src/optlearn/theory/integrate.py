@@ -110,9 +110,10 @@ def integrate(
         chosen = not isinstance(rule, AbstractRule) and (system.rule or system.error_rule) is not None
         if not chosen or not np.all(np.isfinite(states[-1])):
             break
+        hopeless = max(info.get("rule_error", 0.0), info.get("error_rule_error", 0.0)) > accuracy
         errors = _errors_at_end(system, info, states[-1:], at_end)
         info |= errors
-        if max(errors.values()) <= accuracy or chosen_again:
+        if max(errors.values()) <= accuracy or hopeless or chosen_again:
             break
         probes, chosen_again = np.concatenate([probes, states[-1:]]), True
     check_physical(model, states, times)
@@ -123,7 +124,7 @@ def integrate(
         else (np.zeros((len(times), 0)))
     )
     values = {name: states[:, i] for i, name in enumerate(model.layout.names)}
-    values |= executor.outputs(system, settings, states, u)
+    values |= choose_executor(system, settings, backend, "outputs").outputs(system, settings, states, u)
     info |= {"backend": type(executor).__name__, "rtol": tolerances[0], "atol": atol}
     return Trajectory(times, values, model.layout.names, info, dense)
 
@@ -142,12 +143,18 @@ def _errors_at_end(
     return found
 
 
-def choose_executor(system: FlatSystem, settings: Mapping[str, Array], backend: Backend = "auto") -> Executor:
-    """CasADi for small drifts, XLA for large ones or where an operation has no CasADi form."""
-    from optlearn.theory.on_casadi import OnCasadi, drift_size
+def choose_executor(
+    system: FlatSystem,
+    settings: Mapping[str, Array],
+    backend: Backend = "auto",
+    what: Literal["drift", "outputs"] = "drift",
+) -> Executor:
+    """CasADi for small drifts, or outputs; XLA for large ones or where an operation has no CasADi form."""
+    from optlearn.theory.on_casadi import OnCasadi, drift_size, outputs_size
 
     if backend == "auto":
-        backend = "casadi" if drift_size(system, settings) <= CASADI_LIMIT else "xla"
+        size = {"drift": drift_size, "outputs": outputs_size}[what]
+        backend = "casadi" if size(system, settings) <= CASADI_LIMIT else "xla"
     if backend == "casadi":
         return OnCasadi()
     if backend == "xla":

@@ -76,9 +76,15 @@ class OnCasadi:
 def drift_size(system: FlatSystem, settings: Mapping[str, Array]) -> int:
     """Scalar operations in one evaluation of the drift."""
     n, c = system.model.layout.size, len(system.controls)
-    return _traced(
-        "drift", system.mixed_drift, system, settings, np.zeros(n), np.zeros((1, c)), np.ones(1)
-    ).size
+    vectors = np.zeros(n), np.zeros((1, c)), np.ones(1)
+    return _traced("drift", system.mixed_drift, system, settings, *vectors).size
+
+
+def outputs_size(system: FlatSystem, settings: Mapping[str, Array]) -> int:
+    """Scalar operations in one evaluation of the error and the observables."""
+    n, c = system.model.layout.size, len(system.controls)
+    method = lambda *args: tuple(system.outputs(*args).values())  # noqa: E731
+    return _traced("outputs_size", method, system, settings, np.zeros(n), np.zeros(c)).size
 
 
 def pack(tree: Any) -> np.ndarray:

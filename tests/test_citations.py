@@ -1,0 +1,51 @@
+"""What a solution says to cite."""
+
+import dataclasses
+
+import pytest
+
+import optlearn as ol
+from optlearn import citations
+
+
+@pytest.fixture(scope="module")
+def solution():
+    return ol.solve(ol.scenarios.dropout(), intervals=8, starts=1)
+
+
+def test_prints_bibtex_of_what_was_used(solution, capsys):
+    ol.cite(solution)
+    printed = capsys.readouterr().out
+    for key in ("mignacco2025optimal", "srivastava2014dropout", "wachter2006ipopt", "virtanen2020scipy"):
+        assert f"{{{key}," in printed
+    assert printed.count("@") == printed.count("\n@") + 1 == len(citations.used(solution))
+
+
+@pytest.mark.parametrize(
+    ("method", "present", "absent"),
+    [("indirect", "schmidt2009pqn", "wachter2006ipopt"), ("direct", "wachter2006ipopt", "schmidt2009pqn")],
+)
+def test_only_the_solver_that_ran(solution, method, present, absent):
+    used = citations.used(dataclasses.replace(solution, method=method))
+    assert present in used
+    assert absent not in used
+
+
+def test_rounding_and_compiled_integration_are_cited_where_they_happen(solution):
+    assert "sager2012integer" not in citations.used(solution)
+    problem = ol.scenarios.curriculum()
+    trajectory = dataclasses.replace(solution.trajectory, info={"backend": "OnXla"})
+    used = citations.used(dataclasses.replace(solution, problem=problem, trajectory=trajectory))
+    assert {"sager2012integer", "kidger2021diffrax", "saglietti2022curriculum"} <= set(used)
+
+
+def test_every_scenario_has_references_and_every_reference_exists():
+    assert set(citations._SCENARIOS) >= set(ol.scenarios.list_scenarios())
+    entries = citations._entries()
+    assert {key for keys in citations._SCENARIOS.values() for key in keys} <= set(entries)
+    assert all(entry.startswith("@") and entry.endswith("}") for entry in entries.values())
+
+
+def test_without_a_solution_the_paper_and_the_library(capsys):
+    ol.cite()
+    assert capsys.readouterr().out.count("@") == 2
