@@ -14,7 +14,7 @@ from optlearn.theory.errors import SpecificationError
 
 def test_every_scenario_is_listed_and_is_a_function():
     listed = scenarios.list_scenarios()
-    assert set(listed) == {"curriculum", "denoising", "denoising_batch", "dropout"}
+    assert {*listed, "list_scenarios"} == set(scenarios.__all__)
     for name, line in listed.items():
         problem = getattr(scenarios, name)()
         assert isinstance(problem, ol.Problem)
@@ -33,7 +33,7 @@ def test_a_scenario_is_a_function_even_if_its_module_was_imported_first():
 
 
 def test_unknown_scenario():
-    with pytest.raises(AttributeError, match="no scenario 'nonsense'; there are curriculum"):
+    with pytest.raises(AttributeError, match=r"no scenario 'nonsense'; there are .*curriculum"):
         _ = scenarios.nonsense
 
 
@@ -44,6 +44,8 @@ def test_unknown_scenario():
         ("dropout", 50, {"activation"}),
         ("denoising", 400, {"noise"}),
         ("denoising_batch", 120, {"batch"}),
+        ("gating", 40, {"gate"}),
+        ("imbalance", 60, {"sampling"}),
     ],
 )
 def test_defaults(name, intervals, controls):
@@ -94,7 +96,7 @@ def test_wrong_arguments(name, arguments, message):
         getattr(scenarios, name)(**arguments)
 
 
-@pytest.mark.parametrize("name", ["curriculum", "denoising", "denoising_batch", "dropout"])
+@pytest.mark.parametrize("name", scenarios.list_scenarios())
 def test_every_argument_has_a_default_and_is_described(name):
     function = getattr(scenarios, name)
     for parameter in inspect.signature(function).parameters.values():
