@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from optlearn.theory.errors import SpecificationError
+from optlearn.theory.errors import BudgetError, SpecificationError
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.mean is None) == (not self.share):
-            raise SpecificationError(
-                f"Budget({self.control!r}): give either mean=… or share={{value: share}}"
-            )
+            raise BudgetError(f"Budget({self.control!r}): give either mean=… or share={{value: share}}")
         if self.sense not in ("equal", "at most"):
-            raise SpecificationError(f"Budget({self.control!r}, sense={self.sense!r}): 'equal' or 'at most'")
+            raise BudgetError(f"Budget({self.control!r}, sense={self.sense!r}): 'equal' or 'at most'")
 
     def check(self, control: Control) -> None:
         """Raise if no schedule of ``control`` can meet this budget."""
@@ -107,29 +105,27 @@ class Budget:
             )
             # Written so that a NaN is wrong too.
             if not (low <= self.mean and (self.mean <= high or self.sense == "at most")):
-                raise SpecificationError(
+                raise BudgetError(
                     f"infeasible budget: mean {name} = {self.mean:g}, but {name} lies between "
                     f"{low:g} and {high:g}"
                 )
             return
         if isinstance(control, Continuous):
-            raise SpecificationError(
+            raise BudgetError(
                 f"Budget({name!r}, share=…) is for discrete controls; use mean=… for a continuous one"
             )
         unknown = [value for value in self.share if float(value) not in control.values]
         if unknown:
-            raise SpecificationError(
-                f"Budget({name!r}): {unknown} are not among its values {list(control.values)}"
-            )
+            raise BudgetError(f"Budget({name!r}): {unknown} are not among its values {list(control.values)}")
         shares = list(self.share.values())
         too_much = self.sense == "equal" and sum(shares) > 1 + 1e-12
         if any(not 0 <= share <= 1 for share in shares) or too_much:
-            raise SpecificationError(
+            raise BudgetError(
                 f"infeasible budget: shares {dict(self.share)} of {name!r} must lie between 0 and "
                 "1 and add up to at most 1"
             )
         if len(shares) == len(control.values) and sum(shares) < 1 - 1e-9:
-            raise SpecificationError(
+            raise BudgetError(
                 f"infeasible budget: shares of all values of {name!r} add up to {sum(shares):g}, not 1"
             )
 
@@ -171,7 +167,7 @@ def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> No
         bounds=limits,
     )
     if found.status == 2:
-        raise SpecificationError(
+        raise BudgetError(
             f"infeasible budgets: no schedule of {name!r} meets all {len(budgets)} of them at once"
         )
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from optlearn.control.controls import Budget, Discrete
-from optlearn.theory.errors import SpecificationError
+from optlearn.theory.errors import BudgetError
 
 # Combinations of counts that are tried at a time, at most.
 SEARCHED = 2_000_000
@@ -29,7 +29,7 @@ def value_counts(name: str, control: Discrete, budgets: tuple[Budget, ...], inte
             wanted = share * intervals
             if abs(wanted - round(wanted)) > 1e-6:
                 below = int(wanted) / intervals
-                raise SpecificationError(
+                raise BudgetError(
                     f"{intervals} intervals cannot hold a share of exactly {share:g} of "
                     f"{name} = {value:g} ({wanted:g} intervals). Choose a multiple of "
                     f"{_denominator(share)} intervals, or a share such as {below:.6g}."
@@ -77,7 +77,7 @@ def nearest_counts(
             best, distance = counts[np.argmin(distances)], float(distances.min())
         reach *= 2
     if best is None:
-        raise SpecificationError(
+        raise BudgetError(
             f"{intervals} intervals cannot hold the budgets of {name!r} exactly: no whole numbers "
             f"of intervals at the values {list(control.values)} meet them. Choose another number "
             "of intervals."
@@ -89,12 +89,12 @@ def check_limits(name: str, control: Discrete, counts: np.ndarray, dwell: int) -
     """Raise if intervals at each value, counts (n,), contradict limits on switches and dwell."""
     needed = int(np.count_nonzero(counts > 0)) - 1
     if control.max_switches is not None and needed > control.max_switches:
-        raise SpecificationError(
+        raise BudgetError(
             f"infeasible: the budget of {name!r} needs {needed + 1} different values, but "
             f"max_switches is {control.max_switches}"
         )
     if np.count_nonzero((counts > 0) & (counts < dwell)) > 1:
-        raise SpecificationError(
+        raise BudgetError(
             f"infeasible: the budget of {name!r} gives less training time than "
             f"min_dwell = {control.min_dwell:g} to more than one value"
         )

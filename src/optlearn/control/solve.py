@@ -21,7 +21,8 @@ from optlearn.control.problem import Problem
 from optlearn.control.solution import NotConvergedWarning, Solution, Variant
 from optlearn.control.starts import Start, choose_starts, neutral
 from optlearn.control.sweep import Sweeper, Swept
-from optlearn.theory.errors import SpecificationError
+from optlearn.control.wide import WideFunctions
+from optlearn.theory.errors import SpecificationError, explained
 from optlearn.theory.precision import float64
 from optlearn.theory.schedule import Schedule, uniform_grid
 from optlearn.theory.trajectory import Trajectory
@@ -90,6 +91,8 @@ def solve(
         raise SpecificationError(f"starts={starts!r}: at least 1")
     tell("tracing the dynamics")
     ready = dynamics(problem)
+    if isinstance(ready.functions, WideFunctions) and method != "greedy":
+        ready.functions.prepare()
     count = problem.intervals if intervals is None else intervals
     uniform_grid(problem.horizon, count)
     count = int(count)
@@ -153,7 +156,10 @@ def _optimise(
     else:
         tell(f"indirect, from {', '.join(start.name for start in chosen)}")
         runs = _indirect(ready, sweeper, chosen, options if method == "indirect" else {})
-    if method == "auto" and runs[-1].outcome is not Outcome.INTERRUPTED:
+    wide = isinstance(ready.functions, WideFunctions)
+    if wide and method == "auto" and any(run.outcome.ok for run in runs):
+        notes.append("sweeps alone: with a quadrature this wide, a direct run takes several times as long")
+    elif method == "auto" and runs[-1].outcome is not Outcome.INTERRUPTED:
         # Where the objective hardly depends on a control, as on singular arcs, sweeps leave that ragged.
         best = min(runs, key=lambda run: run.objective)
         tell(f"direct, from the best of them ({best.start})")
@@ -262,7 +268,7 @@ def _finish(
     )
     if not certificate.converged and method != "greedy":
         warnings.warn(
-            f"{problem.name}: not converged: {'; '.join(certificate.reasons)}",
+            f"{problem.name}: not converged: {'; '.join(certificate.reasons)}. {explained('not-converged')}",
             NotConvergedWarning,
             stacklevel=4,
         )
@@ -291,12 +297,16 @@ def _costates(ready: Dynamics, swept: Swept, intervals: int) -> Trajectory:
 
 
 def _enough_steps(ready: Dynamics, intervals: int) -> int:
-    """Runge-Kutta steps in an interval after which the objective changes by less than 1e-8."""
+    """Runge-Kutta steps in an interval after which the objective changes by less than 1e-8.
+
+    Or 1e-7 where expectations are wide quadratures, which are no more accurate than that.
+    """
     guess = neutral(ready, intervals)
+    small = 1e-7 if isinstance(ready.functions, WideFunctions) else 1e-8
     coarse = Sweeper(ready, intervals, 1).objective(guess.w, guess.theta)
     for steps in (1, 2, 4, 8):
         fine = Sweeper(ready, intervals, 2 * steps).objective(guess.w, guess.theta)
-        if abs(fine - coarse) <= 1e-8 * max(1.0, abs(fine)) or not np.isfinite(fine):
+        if abs(fine - coarse) <= small * max(1.0, abs(fine)) or not np.isfinite(fine):
             return steps
         coarse = fine
     return 16

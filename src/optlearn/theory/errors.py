@@ -1,8 +1,30 @@
-"""One class per misunderstanding; the docstring of each says what to do about it."""
+"""One class per misunderstanding; each names the section of the documentation that explains it."""
+
+from typing import ClassVar
+
+# Where the documentation lies, relative to the repository; `make docs` builds it as web pages.
+PAGE = "docs/errors.md"
+
+
+def explained(section: str) -> str:
+    """Where a kind of error or warning is explained, to be added to its message."""
+    return f"See {PAGE}#{section}"
 
 
 class SpecificationError(ValueError):
-    """A model, start or schedule contradicts itself; the message names argument and value."""
+    """A model, start, schedule or argument contradicts itself; the message names it and its value."""
+
+    section: ClassVar[str] = "arguments"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.add_note(explained(self.section))
+
+
+class BudgetError(SpecificationError):
+    """No schedule meets a budget: on any grid, or exactly on this one."""
+
+    section = "budgets"
 
 
 class UnphysicalStateError(ValueError):
@@ -12,6 +34,12 @@ class UnphysicalStateError(ValueError):
     or a number is not finite. At the start it is a slip in the numbers; along a trajectory it
     usually means that a learning rate is too large for the dynamics to stay bounded.
     """
+
+    section: ClassVar[str] = "unphysical-states"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.add_note(explained(self.section))
 
 
 class AccuracyWarning(UserWarning):

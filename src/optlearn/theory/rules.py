@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn.theory.drift import Coordinates, coordinates, generic_drift, generic_error
-from optlearn.theory.errors import AccuracyWarning
+from optlearn.theory.errors import AccuracyWarning, explained
 from optlearn.theory.expectation import (
     AbstractRule,
     AutoRule,
@@ -63,7 +63,7 @@ def choose_rule(
     warnings.warn(
         f"the {what} of {type(model).__name__} is accurate to {best[0]:.1e} only ({best[1]}); "
         f"{wanted.accuracy:.1e} was asked for. Allow more points (AutoRule(points=…)), declare where the "
-        f"{function} jumps (breaks), or ask for less (AutoRule(accuracy=…)).",
+        f"{function} jumps (breaks), or ask for less (AutoRule(accuracy=…)). {explained('accuracy')}",
         AccuracyWarning,
         stacklevel=3,
     )
@@ -120,21 +120,19 @@ def _values(
 ) -> np.ndarray:
     """(S, n) drifts or (S, 1) errors at flat states (S, n)."""
     leaves, structure = jax.tree.flatten((model, dict(u)))
-    key = (structure, tuple(np.shape(leaf) for leaf in leaves), states.shape, rule, what)
+    key = (structure, tuple(np.shape(leaf) for leaf in leaves), rule, what)
     if key not in _CACHE:
 
-        def values(model: LearningModel, u: Mapping[str, Array], states: Array) -> Array:
-            def one(flat: Array) -> Array:
-                x = model.layout.unflatten(flat)
-                if what == "error":
-                    return generic_error(model, x, u, rule)[None]
-                return model.layout.flatten(generic_drift(model, x, u, rule))
-
-            return jax.lax.map(one, states)
+        def values(model: LearningModel, u: Mapping[str, Array], flat: Array) -> Array:
+            x = model.layout.unflatten(flat)
+            if what == "error":
+                return generic_error(model, x, u, rule)[None]
+            return model.layout.flatten(generic_drift(model, x, u, rule))
 
         _CACHE[key] = jax.jit(values)
+    # One state at a time: the program does not depend on how many there are.
     model, u = jax.tree.map(jnp.asarray, (model, dict(u)))
-    return np.asarray(_CACHE[key](model, u, jnp.asarray(states)))
+    return np.stack([np.asarray(_CACHE[key](model, u, jnp.asarray(state))) for state in states])
 
 
 def _difference(first: np.ndarray, second: np.ndarray) -> float:
