@@ -18,7 +18,7 @@ from optlearn.cli.cache import cache_directory
 from optlearn.cli.commands import Method, Mode
 from optlearn.cli.output import plain
 
-HEAVY = ("jax", "casadi", "scipy", "matplotlib")
+HEAVY = ("jax", "casadi", "scipy", "matplotlib", "torch", "panel")
 COMMANDS = ("list", "solve", "compare", "simulate")
 SMALL = ("denoising_batch", "--intervals", "12", "--starts", "1")
 
@@ -87,7 +87,7 @@ def test_choices_are_those_of_the_library():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "no scenario 'nonsense'; there are curriculum, denoising, denoising_batch"),
+        (["nonsense"], "no scenario 'nonsense'; there are attention, batch_size, curriculum"),
         (["curriculum", "--set", "etta=2"], "no such argument; it has alpha_F=12.0, eta=3.0"),
         (["curriculum", "--set", "eta"], "write NAME=VALUE"),
         (["curriculum", "--set", "eta=1", "--set", "eta=2"], "given twice"),

@@ -112,7 +112,13 @@ def solve(
     starts: _Starts = None,
     seed: _Seed = 0,
     max_iterations: _Iterations = None,
-    out: _Out = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the result here: FILE.nc as NetCDF, for `optlearn show`; else as JSON.",
+        ),
+    ] = None,
     as_json: _Json = False,
     quiet: _Quiet = False,
 ) -> None:
@@ -129,7 +135,7 @@ def solve(
 
         solution = solve_problem(problem, intervals, method.value, seed=seed, progress=tell, **options)
     result = {"scenario": scenario, "arguments": arguments, **solution.to_dict()}
-    deliver(result, out, as_json, lambda: show_solution(scenario, solution))
+    deliver(result, out, as_json, lambda: show_solution(scenario, solution), solution.save)
     raise typer.Exit(exit_code(solution))
 
 

@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,23 +112,14 @@ def read_schedules(files: Sequence[str]) -> "dict[str, Schedule]":
 
 
 def read_schedule(path: Path) -> "Schedule":
-    """A schedule from a JSON file: a result of ``optlearn solve``, or its "schedule" alone."""
+    """A schedule from a file: JSON of ``optlearn solve`` or ``schedule.to_json``, or a saved solution."""
     from optlearn.theory.schedule import Schedule
 
+    if path.suffix != ".nc":
+        return Schedule.from_json(path)
+    from optlearn.io.solutions import load
+
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return load(path).schedule
     except OSError as error:
-        raise SpecificationError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise SpecificationError(f"{path} is not JSON: {error}") from error
-    found = data.get("schedule", data) if isinstance(data, dict) else None
-    if not isinstance(found, dict) or "grid" not in found:
-        raise SpecificationError(
-            f'{path}: expected {{"grid": […], NAME: […]}}, or such an object under "schedule"'
-        )
-    try:
-        schedule = Schedule.piecewise(found["grid"], {n: v for n, v in found.items() if n != "grid"})
-        parameters = data.get("parameters", {}) if found is not data else {}
-        return schedule.with_parameters(**{n: float(v) for n, v in parameters.items()})
-    except (TypeError, ValueError, AttributeError) as error:
-        raise SpecificationError(f"{path}: {error}") from error
+        raise SpecificationError(str(error)) from error

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from optlearn.control.solution import Solution
 
 BAD_INPUT, NOT_CONVERGED, STOPPED = 2, 3, 130
-SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def console(stderr: bool = False) -> Any:
@@ -49,29 +48,10 @@ def show_scenarios(scenarios: Mapping[str, str]) -> None:
 
 
 def show_solution(scenario: str, solution: "Solution") -> None:
-    """A summary and the shape of the schedule."""
+    """A summary with the shape of the schedule."""
     screen = console()
-    screen.print(solution.summary(), markup=False)
-    for name in solution.schedule.controls:
-        values = solution.schedule[name]
-        screen.print(
-            f"  {name}, from {values.min():.4g} to {values.max():.4g}; {values[0]:.4g} at first, "
-            f"{values[-1]:.4g} at the end\n    {_sparkline(values)}",
-            markup=False,
-        )
+    screen.print(solution)
     screen.print(f"Beside the usual schedules: optlearn compare {scenario}", style="dim")
-
-
-def _sparkline(values: Any, width: int = 60) -> str:
-    """Values as a line of blocks, lowest to highest."""
-    import numpy as np
-
-    parts = [part.mean() for part in np.array_split(values, min(width, len(values)))]
-    low, high = min(values), max(values)
-    span = high - low
-    if span <= 1e-12 * max(1.0, abs(high)):
-        return SPARKS[len(SPARKS) // 2] * len(parts)
-    return "".join(SPARKS[round((part - low) / span * (len(SPARKS) - 1))] for part in parts)
 
 
 def show_simulation(result: Mapping[str, Any]) -> None:
@@ -122,10 +102,26 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def deliver(result: Mapping[str, Any], out: Path | None, as_json: bool, show: Callable[[], None]) -> None:
-    """Write the result to ``out``, and print it: as one line of JSON, or with ``show``."""
+def deliver(
+    result: Mapping[str, Any],
+    out: Path | None,
+    as_json: bool,
+    show: Callable[[], None],
+    save: Callable[[Path], object] | None = None,
+) -> None:
+    """Write the result to ``out``, and print it: as one line of JSON, or with ``show``.
+
+    Where ``save`` is given, it writes files whose name ends in .nc.
+    """
     text = json.dumps(plain(result), allow_nan=False)
-    failure = None if out is None else _write(out, text)
+    failure = None
+    if out is not None and save is not None and out.suffix == ".nc":
+        try:
+            save(out)
+        except OSError as error:
+            failure = error.strerror or str(error)
+    elif out is not None:
+        failure = _write(out, text)
     if as_json:
         typer.echo(text)
     else:
@@ -147,9 +143,12 @@ def _write(out: Path, text: str) -> str | None:
     return None
 
 
-def bad_input(message: str) -> NoReturn:
-    """A sentence on stderr, and exit code 2."""
-    console(stderr=True).print(f"Error: {message}", style="red", markup=False)
+def bad_input(message: str, *notes: str) -> NoReturn:
+    """A sentence on stderr, notes below it, and exit code 2."""
+    screen = console(stderr=True)
+    screen.print(f"Error: {message}", style="red", markup=False)
+    for note in notes:
+        screen.print(note, style="dim", markup=False)
     raise typer.Exit(BAD_INPUT)
 
 
@@ -213,7 +212,7 @@ def reporting(quiet: bool) -> Iterator[Callable[[str], None]]:
 
             yield tell
     except (SpecificationError, UnphysicalStateError) as error:
-        bad_input(str(error))
+        bad_input(str(error), *getattr(error, "__notes__", ()))
     except KeyboardInterrupt:
         screen.print("stopped", style="yellow")
         raise typer.Exit(STOPPED) from None

@@ -61,6 +61,17 @@ class Certificate:
         return asdict(self)
 
 
+def limits(objective: float) -> dict[str, float]:
+    """Name of each gap → up to what it counts as small."""
+    small = SMALL * max(abs(objective), 1e-3)
+    return {
+        "hamiltonian_gap": small,
+        "relaxation_gap": 10 * small,
+        "integration_error": small,
+        "budget_error": 1e-7,
+    }
+
+
 def certify(
     dynamics: Dynamics,
     w: np.ndarray,
@@ -99,23 +110,23 @@ def certify(
         max(objectives) - best,
     )
     violation = budget_error(dynamics, w)
-    small = SMALL * max(abs(objective), 1e-3)
+    small = limits(objective)
     reasons = [] if outcome.ok else [outcome.value]
     limited = any(control.limited for control in dynamics.problem.discrete.values())
     price = ", which includes the price of max_switches and min_dwell" if limited else ""
-    if solver_gap > small:
-        reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small:.1e}")
-    if relaxation is not None and relaxation > 10 * small:
+    if solver_gap > small["hamiltonian_gap"]:
+        reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small['hamiltonian_gap']:.1e}")
+    if relaxation is not None and relaxation > small["relaxation_gap"]:
         reasons.append(
-            f"relaxation_gap {relaxation:.1e} exceeds {10 * small:.1e}{price}: the optimum mixes "
-            "values; use more intervals, or the mixed schedule (solution.relaxed)"
+            f"relaxation_gap {relaxation:.1e} exceeds {small['relaxation_gap']:.1e}{price}: the optimum "
+            "mixes values; use more intervals, or the mixed schedule (solution.relaxed)"
         )
-    if abs(solver_objective - objective) > small:
+    if abs(solver_objective - objective) > small["integration_error"]:
         reasons.append(
-            f"integration_error {solver_objective - objective:.1e} exceeds {small:.1e}: use more "
-            "intervals or steps"
+            f"integration_error {solver_objective - objective:.1e} exceeds "
+            f"{small['integration_error']:.1e}: use more intervals or steps"
         )
-    if violation > 1e-7:
+    if violation > small["budget_error"]:
         reasons.append(f"budget_error {violation:.1e}")
     certificate = Certificate(
         gap,

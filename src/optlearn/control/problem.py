@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from optlearn.control.controls import Budget, Continuous, Control, Discrete, Free, check_together
+from optlearn.control.origin import Origin
 from optlearn.theory.checks import check_start
 from optlearn.theory.errors import SpecificationError
 from optlearn.theory.expectation import AbstractRule, AutoRule
@@ -62,6 +63,9 @@ class Problem:
         baselines: name → function of (problem, intervals) that gives a schedule to compare with.
         rule: quadrature for models without closed forms.
         name: shown in tables.
+
+    Attributes:
+        origin: the scenario and arguments that it was made of, if it was; None once it is changed.
     """
 
     model: LearningModel
@@ -76,6 +80,8 @@ class Problem:
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     rule: AbstractRule | AutoRule | None = None
     name: str = "problem"
+    # Not an argument, so that ``dataclasses.replace`` does not carry it over to another problem.
+    origin: Origin | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.horizon) and self.horizon > 0):

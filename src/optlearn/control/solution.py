@@ -2,13 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from optlearn.control.certificate import Certificate
 from optlearn.control.outcome import Outcome
 from optlearn.control.problem import Problem
+from optlearn.control.summary import summary
 from optlearn.theory.schedule import Schedule
 from optlearn.theory.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.text import Text
 
 
 class NotConvergedWarning(UserWarning):
@@ -41,6 +48,8 @@ class Solution:
         outcome: how the solver ended, with advice.
         seconds: wall-clock time.
         notes: what was done, step by step.
+        options: of ``solve`` that it was found with, the seed among them.
+        provenance: of a solution from a file: when it was saved, versions, git revision.
     """
 
     problem: Problem
@@ -56,27 +65,38 @@ class Solution:
     relaxed: Variant | None = None
     whole: Variant | None = None
     notes: tuple[str, ...] = field(default_factory=tuple)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
-        """A few lines of text."""
-        c = self.certificate
-        lines = [
-            f"{self.problem.name}: objective {self.objective:.10g} ({self.method}, "
-            f"{self.schedule.intervals} intervals, {self.seconds:.1f} s)",
-            f"  {'converged' if c.converged else 'NOT CONVERGED: ' + '; '.join(c.reasons)}",
-            f"  hamiltonian gap {c.hamiltonian_gap:.1e}, "
-            f"integration error {c.integration_error:.1e}, budget error {c.budget_error:.1e}",
-            f"  starts: {c.starts.agreeing} of {c.starts.tried} within 1e-6 of the best",
-        ]
-        if self.relaxed is not None:
-            lines.append(
-                f"  best mixed schedule {self.relaxed.objective:.10g} (relaxation gap {c.relaxation_gap:.1e})"
-            )
-        if self.whole is not None:
-            lines.append(f"  best whole-number schedule {self.whole.objective:.10g}")
-        if self.parameters:
-            lines.append("  " + ", ".join(f"{n} = {v:.6g}" for n, v in self.parameters.items()))
-        return "\n".join(lines)
+        """Objective, certificate and the shape of the schedule, in a few lines of text."""
+        return summary(self)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write everything to a NetCDF file, with provenance; ``ol.load`` reads it.
+
+        The file appears under its name only when it is complete.
+        """
+        from optlearn.io.solutions import save_solution
+
+        return save_solution(self, path)
+
+    def plot(self) -> "Figure":
+        """A figure of the schedule, the error, the order parameters and the certificate."""
+        from optlearn.plotting import plot_solution
+
+        return plot_solution(self)
+
+    def report(self, path: str | PathLike[str], *, baselines: bool = False) -> Path:
+        """Write a page of HTML that needs nothing else: summary, plots, certificate, provenance.
+
+        Args:
+            path: where to.
+            baselines: compare with the problem's baseline schedules, which takes a few seconds.
+        """
+        from optlearn.plotting.report import write_report
+
+        return write_report(self, path, baselines=baselines)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""
@@ -102,6 +122,18 @@ class Solution:
 
     def __repr__(self) -> str:
         return f"<Solution {self.summary()}>"
+
+    def __rich__(self) -> "Text":
+        from rich.text import Text
+
+        first, verdict, *rest = self.summary().split("\n")
+        colour = "green" if self.certificate.converged else "red bold"
+        return Text.assemble((first + "\n", "bold"), (verdict + "\n", colour), "\n".join(rest))
+
+    def _repr_html_(self) -> str:
+        from optlearn.plotting.report import fragment
+
+        return fragment(self)
 
 
 def schedule_dict(schedule: Schedule) -> dict[str, list[float]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from optlearn.practice.steps import step_table
 from optlearn.theory.errors import SpecificationError
 from optlearn.theory.order import Array
 from optlearn.theory.schedule import Schedule
@@ -277,8 +278,7 @@ def _noise_of_steps(name: str, schedule: Schedule, steps: int, N: int) -> np.nda
             f"schedule {name!r} ends at α = {schedule.horizon:g}, which is {schedule.horizon * N:g} steps at "
             f"N = {N}; the training set has {steps} images"
         )
-    # An edge that is a whole number of steps up to round-off begins exactly there.
-    values = schedule.at(np.arange(steps) / N * (1 + 1e-12) + 1e-12)["noise"]
+    values = step_table(schedule, "noise", steps=steps, N=None, purpose=f"schedule {name!r}").all()
     if not np.all((values >= 0) & (values <= 1)):
         raise SpecificationError(f"schedule {name!r}: noise must be from 0 to 1")
     return values

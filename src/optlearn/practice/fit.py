@@ -6,57 +6,23 @@ the *participation ratio* (Σ_i λ_i)²/Σ_i λ_i² of the eigenvalues λ_i of a
 up to the scatter of a finite sample; if the spread lies in d directions it is about d.
 """
 
-import warnings
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.cluster.vq import ClusterError, kmeans2
 
+from optlearn import scenarios
 from optlearn.control.problem import Problem
-from optlearn.scenarios.denoising import denoising
+from optlearn.practice.isotropy import AnisotropyWarning as AnisotropyWarning
+from optlearn.practice.isotropy import Isotropy as Isotropy
 from optlearn.theory.errors import SpecificationError, UnphysicalStateError
 from optlearn.theory.order import Array
 
-# A cluster is called far from isotropic if its participation ratio is below this share of an isotropic one's.
-ISOTROPY_LIMIT = 0.5
-# Spectra of clusters with more samples and more dimensions than this are of a random part of the samples.
-SPECTRUM_SAMPLES = 4000
 KMEANS_STARTS = 5
-
-
-class AnisotropyWarning(UserWarning):
-    """Around their centroids the data spread in few directions, and the theory assumes all of them.
-
-    Schedules from such a fit are a guess whose worth only a training run can tell; the fit's
-    ``isotropy`` says how far off the assumption is.
-    """
-
-
-@dataclass(frozen=True)
-class Isotropy:
-    """The spectrum of the covariance of each cluster, against that of isotropic data.
-
-    Attributes:
-        spectra: for each cluster, the eigenvalues of its covariance as shares of the variance,
-            largest first; they sum to 1.
-        participation: (C,) participation ratios, in dimensions.
-        expected: (C,) the same of isotropic Gaussian data of as many samples, N/(1 + N/n).
-    """
-
-    spectra: tuple[np.ndarray, ...]
-    participation: np.ndarray
-    expected: np.ndarray
-
-    @property
-    def ratio(self) -> np.ndarray:
-        """(C,) participation against isotropic data: about 1 where the model holds."""
-        return np.asarray(self.participation / self.expected)
-
-    def top_share(self, directions: int = 1) -> np.ndarray:
-        """(C,) share of the variance in the ``directions`` with the largest."""
-        return np.array([spectrum[:directions].sum() for spectrum in self.spectra])
 
 
 @dataclass(frozen=True)
@@ -152,16 +118,77 @@ class MixtureFit:
             alpha_F: horizon, training steps divided by N.
             **options: further arguments of ``scenarios.denoising``.
         """
+        return self.problem("denoising", start, Delta_F=Delta_F, alpha_F=alpha_F, **options)
+
+    def problem(
+        self,
+        scenario: str = "denoising",
+        start: Array | Mapping[str, Array] | None = None,
+        *,
+        nodes: int = 2,
+        seed: int = 0,
+        **arguments: Any,
+    ) -> Problem:
+        """The problem of a scenario on these data: their σ, p_c, N and centroids take the place of its own.
+
+        Args:
+            scenario: one whose inputs are a Gaussian mixture; ``data_scenarios()`` names them.
+            start: initial weights (K, N) of the network, or a mapping with their overlaps ``Q`` and
+                ``R``; None for random weights, all entries standard normal.
+            nodes: how many hidden nodes K the random weights have.
+            seed: of the random weights.
+            **arguments: of the scenario, such as ``Delta_F``.
+        """
+        if scenario not in data_scenarios():
+            known = ", ".join(data_scenarios())
+            raise SpecificationError(f"scenario={scenario!r}: data can be fitted for {known}")
+        taken = sorted({"sigma", "N", "cluster_probabilities"} & set(arguments))
+        if taken:
+            raise SpecificationError(
+                f"{taken[0]}={arguments[taken[0]]!r}: this is what the data say; leave it out"
+            )
+        if start is None:
+            start = self.random_weights(nodes, seed)
         overlaps = {"Omega": self.Omega, **start} if isinstance(start, Mapping) else self.start(start)
-        return denoising(
-            Delta_F=Delta_F,
-            alpha_F=alpha_F,
+        made: Problem = getattr(scenarios, scenario)(
             sigma=self.sigma,
             N=self.N,
             start=overlaps,
             cluster_probabilities=self.probabilities,
-            **options,
+            **arguments,
         )
+        return made
+
+    def random_weights(self, nodes: int, seed: int = 0) -> np.ndarray:
+        """(nodes, N) standard normal weights."""
+        if int(nodes) != nodes or nodes < 1:
+            raise SpecificationError(f"nodes={nodes!r}: a whole number of at least 1")
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
+        return rng.standard_normal((int(nodes), self.N))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON: everything but the centroids and the assignment."""
+        return {
+            "classes": self.classes.tolist(),
+            "N": self.N,
+            "samples": len(self.assignment),
+            "sigma": self.sigma.tolist(),
+            "probabilities": self.probabilities.tolist(),
+            "Omega": self.Omega.tolist(),
+            "participation": self.isotropy.participation.tolist(),
+            "isotropic_participation": self.isotropy.expected.tolist(),
+            "far_from_isotropic": self.isotropy.far,
+        }
+
+
+def data_scenarios() -> tuple[str, ...]:
+    """The scenarios whose inputs are a Gaussian mixture, so that data can be fitted for them."""
+    needed = {"sigma", "N", "start", "cluster_probabilities"}
+    return tuple(
+        name
+        for name in scenarios.list_scenarios()
+        if needed <= set(inspect.signature(getattr(scenarios, name)).parameters)
+    )
 
 
 def gaussian_mixture(
@@ -191,28 +218,17 @@ def gaussian_mixture(
         raise SpecificationError(f"cluster {classes[counts.argmin()]!r} has fewer than two samples")
     n, N = samples.shape
     rng = np.random.default_rng(seed)
-    means = np.empty((len(classes), N))
-    variances = np.empty(len(classes))
-    spectra = []
-    for c in range(len(classes)):
-        members = samples[assignment == c]
-        means[c] = members.mean(axis=0)
-        members = members - means[c]
-        variances[c] = np.mean(members**2)
-        spectra.append(_spectrum(members, rng))
+    means = np.stack([samples[assignment == c].mean(axis=0) for c in range(len(classes))])
+    residuals = [samples[assignment == c] - means[c] for c in range(len(classes))]
     fit = MixtureFit(
         classes=classes,
         centroids=np.sqrt(N) * means,
-        sigma=np.sqrt(variances),
+        sigma=np.array([np.sqrt(np.mean(members**2)) for members in residuals]),
         probabilities=counts / n,
         assignment=assignment,
-        isotropy=Isotropy(
-            tuple(spectra),
-            participation=np.array([1 / np.sum(spectrum**2) for spectrum in spectra]),
-            expected=np.array([N / (1 + N / _used(count, N)) for count in counts]),
-        ),
+        isotropy=Isotropy.measure(residuals, rng),
     )
-    _warn(fit)
+    fit.isotropy.warn(classes, N, stacklevel=2)
     return fit
 
 
@@ -251,40 +267,3 @@ def _kmeans(samples: np.ndarray, clusters: int, seed: int) -> tuple[np.ndarray, 
         raise SpecificationError(f"clusters={clusters}: k-means left a cluster empty in every run; use fewer")
     order = np.argsort(np.bincount(best[1], minlength=clusters), kind="stable")
     return np.arange(clusters), np.argsort(order)[best[1]]
-
-
-def _used(count: int, N: int) -> int:
-    """Samples that enter a spectrum."""
-    return min(count, SPECTRUM_SAMPLES) if N > SPECTRUM_SAMPLES else count
-
-
-def _spectrum(residuals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Eigenvalues of the covariance as shares of the variance, largest first."""
-    used = _used(*residuals.shape)
-    if used < len(residuals):
-        residuals = residuals[np.sort(rng.choice(len(residuals), used, replace=False))]
-    rows, columns = residuals.shape
-    gram = residuals.T @ residuals if columns <= rows else residuals @ residuals.T
-    values = np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None)
-    total = values.sum()
-    # Without any spread every direction is alike.
-    return np.asarray(values / total if total > 0 else np.full(len(values), 1 / len(values)))
-
-
-def _warn(fit: MixtureFit) -> None:
-    isotropy = fit.isotropy
-    far = [c for c in range(len(fit.classes)) if isotropy.ratio[c] < ISOTROPY_LIMIT]
-    if not far:
-        return
-    top = isotropy.top_share()
-    parts = [
-        f"cluster {fit.classes[c]} in about {isotropy.participation[c]:.1f} of {fit.N} directions "
-        f"({isotropy.expected[c]:.0f} if isotropic), {top[c]:.0%} of its variance in one"
-        for c in far
-    ]
-    warnings.warn(
-        f"the data are far from the model, whose clusters are isotropic: they spread, {'; '.join(parts)}. "
-        "Check the schedule by training",
-        AnisotropyWarning,
-        stacklevel=3,
-    )

@@ -36,10 +36,8 @@ class Controls(eqx.Module):
 
 def make_controls(schedule: Schedule, N: int) -> Controls:
     """Arrays of a schedule for input dimension N: step μ has the controls of α = μ/N."""
-    # An edge that is a whole number of steps up to round-off begins exactly there.
-    first = np.ceil(schedule.grid[:-1] * N * (1 - 1e-12) - 1e-9).astype(np.int64)
     return Controls(
-        first,
+        schedule.first_steps(N),
         dict(schedule.values),
         {name: mixture.values for name, mixture in schedule.mixtures.items()},
         {name: np.cumsum(mixture.shares, axis=1)[:, :-1] for name, mixture in schedule.mixtures.items()},

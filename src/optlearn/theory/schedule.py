@@ -2,11 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optlearn.theory.errors import SpecificationError
+
+if TYPE_CHECKING:
+    import keras
+    import torch
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,14 @@ class Schedule:
             ]
         yield from options
 
+    def first_steps(self, N: float) -> np.ndarray:
+        """(intervals,) first step of each interval if step μ has the controls of α = μ/N.
+
+        An interval shorter than a step may have none; the next one then begins at the same step.
+        """
+        # An edge that is a whole number of steps up to round-off begins exactly there.
+        return np.ceil(self.grid[:-1] * N * (1 - 1e-12) - 1e-9).astype(np.int64)
+
     def with_parameters(self, **parameters: float) -> "Schedule":
         """The same schedule with values of free parameters attached."""
         return replace(self, parameters={**self.parameters, **parameters})
@@ -141,6 +155,91 @@ class Schedule:
             {name: Mixture(m.values, m.shares[keep]) for name, m in self.mixtures.items()},
             self.parameters,
         )
+
+    # --- to the user's own training loop: the work is done in ``practice`` -------------------------
+
+    def to_optax(
+        self, control: str, *, steps: int | None = None, N: float | None = None, scale: float = 1.0
+    ) -> Callable[[Any], Any]:
+        """A control as a plain function step → value, for optax or any JAX code; safe under ``jit``.
+
+        Args:
+            control: name of the control.
+            steps: optimisation steps of the whole training. Give this, or ``N``.
+            N: input dimension; training then takes N·α_F steps.
+            scale: factor from the theory's values to the optimiser's.
+        """
+        from optlearn.practice.to_optax import step_function
+
+        return step_function(self, control, steps=steps, N=N, scale=scale)
+
+    def to_torch(
+        self,
+        optimizer: "torch.optim.Optimizer",
+        control: str = "learning_rate",
+        *,
+        steps: int | None = None,
+        N: float | None = None,
+        scale: float | Sequence[float] = 1.0,
+    ) -> "torch.optim.lr_scheduler.LRScheduler":
+        """A learning-rate scheduler of PyTorch: call its ``step()`` after every optimiser step.
+
+        Args:
+            optimizer: whose learning rate is set; the one that it was made with is not used.
+            control: name of the control.
+            steps: optimisation steps of the whole training. Give this, or ``N``.
+            N: input dimension; training then takes N·α_F steps.
+            scale: factor from the theory's values to the optimiser's, one number or one for each
+                parameter group.
+        """
+        from optlearn.practice.to_torch import ScheduledLR
+
+        return ScheduledLR(optimizer, self, control, steps=steps, N=N, scale=scale)
+
+    def to_keras(
+        self,
+        control: str = "learning_rate",
+        *,
+        steps: int | None = None,
+        N: float | None = None,
+        scale: float = 1.0,
+    ) -> "keras.callbacks.Callback":
+        """A callback of Keras for ``model.fit`` that sets the learning rate before every batch.
+
+        Args:
+            control: name of the control.
+            steps: optimisation steps (batches) of the whole training. Give this, or ``N``.
+            N: input dimension; training then takes N·α_F steps.
+            scale: factor from the theory's values to the optimiser's.
+        """
+        from optlearn.practice.to_keras import ScheduledLearningRate
+
+        return ScheduledLearningRate(self, control, steps=steps, N=N, scale=scale)
+
+    def to_csv(self, path: str | PathLike[str], *, steps: int | None = None, N: float | None = None) -> Path:
+        """Write a table: a row for each interval, in α and, with ``steps`` or ``N``, in steps as well.
+
+        Args:
+            path: where to.
+            steps: optimisation steps of the whole training.
+            N: input dimension; training then takes N·α_F steps.
+        """
+        from optlearn.practice.tables import write_csv
+
+        return write_csv(self, path, steps=steps, N=N)
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """The schedule as JSON, also written to ``path`` if given; ``from_json`` reads it."""
+        from optlearn.practice.tables import write_json
+
+        return write_json(self, path)
+
+    @classmethod
+    def from_json(cls, source: str | PathLike[str]) -> "Schedule":
+        """The schedule in JSON text, in a file that ``to_json`` or ``optlearn solve`` has written."""
+        from optlearn.practice.tables import read_json
+
+        return read_json(source)
 
 
 def uniform_grid(alpha_F: float, intervals: int) -> np.ndarray:

@@ -1,22 +1,18 @@
-"""Labelled results on disk: NetCDF with provenance, written so that no half of a file is ever seen."""
+"""Complete files or none: NetCDF-4 through xarray."""
 
 import os
-import platform
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-from optlearn import __version__
+from optlearn.io.provenance import provenance
 
 if TYPE_CHECKING:
     import xarray
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"  # a NetCDF-4 file is an HDF5 file
+_T = TypeVar("_T")
 
 
 class DataFileError(OSError):
@@ -50,16 +46,29 @@ def load_dataset(path: str | Path) -> "xarray.Dataset":
     """
     import xarray
 
+    def read(file: Path) -> "xarray.Dataset":
+        with xarray.open_dataset(file, engine="h5netcdf") as dataset:
+            return dataset.load()
+
+    return read_checked(path, read)
+
+
+def read_checked(path: str | Path, read: Callable[[Path], _T]) -> _T:
+    """What ``read`` makes of a NetCDF file; what is wrong with the file is a ``DataFileError``."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
     with path.open("rb") as file:
         start = file.read(len(_SIGNATURE))
     if start != _SIGNATURE:
-        raise DataFileError(f"{path} is not a NetCDF-4 file; it starts with {start!r}")
+        # Protocol 2 and later begin with this byte and their number.
+        pickled = start[:1] == b"\x80" and start[1:2] in b"\x02\x03\x04\x05" and len(start) > 1
+        looks = (
+            "looks like a Python pickle, which is never read here" if pickled else f"starts with {start!r}"
+        )
+        raise DataFileError(f"{path} is not a NetCDF-4 file; it {looks}")
     try:
-        with xarray.open_dataset(path, engine="h5netcdf") as dataset:
-            return dataset.load()
+        return read(path)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise DataFileError(f"{path} cannot be read, it may be cut short: {error}") from error
 
@@ -77,35 +86,3 @@ def atomic(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-def provenance() -> dict[str, str]:
-    """Time, versions and, in a checkout, the git revision."""
-    return {"created": datetime.now(UTC).isoformat(timespec="seconds"), **_versions()}
-
-
-@cache
-def _versions() -> dict[str, str]:
-    found = {"optlearn_version": __version__, "python_version": platform.python_version()}
-    for name in ("jax", "casadi", "numpy"):
-        with suppress(PackageNotFoundError):
-            found[f"{name}_version"] = version(name)
-    revision = _revision()
-    return found if revision is None else {**found, "git_revision": revision}
-
-
-def _revision() -> str | None:
-    """Revision of the checkout that this file belongs to; None if git does not know this file."""
-
-    def git(*arguments: str) -> Any:
-        return subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), *arguments],
-            capture_output=True, text=True, check=True, timeout=10,
-        ).stdout.strip()  # fmt: skip
-
-    try:
-        # A package installed inside somebody else's repository is not part of it.
-        git("ls-files", "--error-unmatch", "__init__.py")
-        return str(git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"))
-    except (OSError, subprocess.SubprocessError):
-        return None

@@ -1,0 +1,46 @@
+"""Where a result comes from: time, versions, git revision."""
+
+import platform
+import subprocess
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from optlearn import __version__
+
+_PACKAGE = Path(__file__).parent.parent
+
+
+def provenance() -> dict[str, str]:
+    """Time, versions and, in a checkout, the git revision."""
+    return {"created": datetime.now(UTC).isoformat(timespec="seconds"), **_versions()}
+
+
+@cache
+def _versions() -> dict[str, str]:
+    found = {"optlearn_version": __version__, "python_version": platform.python_version()}
+    for name in ("jax", "casadi", "numpy"):
+        with suppress(PackageNotFoundError):
+            found[f"{name}_version"] = version(name)
+    revision = _revision()
+    return found if revision is None else {**found, "git_revision": revision}
+
+
+def _revision() -> str | None:
+    """Revision of the checkout that this file belongs to; None if git does not know this file."""
+
+    def git(*arguments: str) -> Any:
+        return subprocess.run(
+            ["git", "-C", str(_PACKAGE), *arguments],
+            capture_output=True, text=True, check=True, timeout=10,
+        ).stdout.strip()  # fmt: skip
+
+    try:
+        # A package installed inside somebody else's repository is not part of it.
+        git("ls-files", "--error-unmatch", "__init__.py")
+        return str(git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"))
+    except (OSError, subprocess.SubprocessError):
+        return None

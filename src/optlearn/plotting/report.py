@@ -1,0 +1,211 @@
+"""A solution as a page of HTML that needs nothing else, and as a fragment for notebooks."""
+
+import html
+import io
+import re
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from optlearn.control.compare import Comparison, compare
+from optlearn.control.evaluate import evaluate
+from optlearn.control.solution import Solution
+from optlearn.control.summary import certificate_words
+from optlearn.io import atomic, provenance
+from optlearn.plotting.courses import plot_error, plot_order_parameters
+from optlearn.plotting.evidence import plot_certificate, plot_compare
+from optlearn.plotting.look import style
+from optlearn.plotting.schedules import plot_schedule
+from optlearn.theory.errors import SpecificationError, UnphysicalStateError
+from optlearn.theory.trajectory import Trajectory
+
+# Wide enough to read, narrow enough for two beside each other and for one on a phone.
+SIZE = (4.4, 2.9)
+# Plots inherit the page's text colour, so they can be read on a dark page too.
+CSS = """
+:root { color-scheme: light dark; --fg: #1a1a1a; --bg: #fff; --soft: #5c5c5c; --line: #d8d8d8;
+  --card: #f7f7f7; --good: #00694d; --bad: #a63c00; }
+@media (prefers-color-scheme: dark) { :root { --fg: #e8e8e8; --bg: #16181b; --soft: #a8a8a8;
+  --line: #3a3d42; --card: #1f2226; --good: #3fc79c; --bad: #ff9a5c; } }
+body { margin: 0; background: var(--bg); color: var(--fg); font: 16px/1.5 system-ui, sans-serif; }
+main { max-width: 68rem; margin: 0 auto; padding: 1.2rem; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: .2rem 0 .6rem; }
+h2 { font-size: 1.12rem; margin: 1.8rem 0 .5rem; }
+.facts { display: flex; flex-wrap: wrap; gap: .6rem; margin: 0; padding: 0; }
+.facts div { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
+  padding: .5rem .8rem; }
+.facts dt { color: var(--soft); font-size: .85rem; } .facts dd { margin: 0; font-weight: 600; }
+.good { color: var(--good); } .bad { color: var(--bad); }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1rem; }
+.one { max-width: 34rem; margin-top: 1rem; }
+figure { margin: 0; } figcaption { color: var(--soft); font-size: .9rem; }
+svg.plot { width: 100%; height: auto; color: var(--fg); fill: currentColor; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .92rem; }
+th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line);
+  vertical-align: top; }
+td.long { overflow-wrap: anywhere; } .compare td { white-space: nowrap; }
+footer { color: var(--soft); font-size: .85rem; margin-top: 2rem; }
+"""
+
+
+def write_report(solution: Solution, path: str | PathLike[str], *, baselines: bool = False) -> Path:
+    """Write the page; see ``Solution.report``."""
+    comparison = _comparison(solution) if baselines else None
+    with style():
+        body = _page(solution, comparison)
+    name = html.escape(solution.problem.name)
+    text = (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>optlearn: {name}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
+        "</body>\n</html>\n"
+    )
+    with atomic(Path(path)) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return Path(path)
+
+
+def fragment(solution: Solution) -> str:
+    """A few facts and the schedule, for notebooks."""
+    with style():
+        plots = "".join(
+            _figure(plot_schedule(solution.schedule, name, _new_axes()), f"{name} over training")
+            for name in solution.schedule.controls
+        )
+    return (
+        "<style>.optlearn svg.plot { max-width: 30rem; width: 100%; height: auto; fill: currentColor; }"
+        ".optlearn figure { margin: 0; display: inline-block; }</style>"
+        f'<div class="optlearn"><strong>{html.escape(solution.problem.name)}</strong>'
+        f"{_table(_facts(solution))}{plots}</div>"
+    )
+
+
+def _page(solution: Solution, comparison: Comparison | None) -> str:
+    converged = solution.certificate.converged
+    facts = "".join(
+        f"<div><dt>{html.escape(name)}</dt><dd{_verdict(name, converged)}>{html.escape(value)}</dd></div>"
+        for name, value in _facts(solution).items()
+    )
+    plots = [
+        _figure(plot_schedule(solution.schedule, name, _new_axes()), f"{name}: the best schedule found")
+        for name in solution.schedule.controls
+    ]
+    if solution.relaxed is not None:
+        plots += [
+            _figure(
+                plot_schedule(solution.relaxed.schedule, name, _new_axes()),
+                f"{name}: the best schedule that may mix values sample by sample",
+            )
+            for name in solution.relaxed.schedule.mixtures
+        ]
+    plots += [
+        _figure(plot_error(_courses(solution, comparison), _new_axes()), "generalisation error"),
+        _figure(plot_order_parameters(solution.trajectory, axes=_new_axes()), "order parameters"),
+    ]
+    sections = [
+        f"<h1>{html.escape(solution.problem.name)}: the best schedule found</h1>",
+        f'<dl class="facts">{facts}</dl>',
+        f'<h2>Schedule and training</h2><div class="plots">{"".join(plots)}</div>',
+    ]
+    if comparison is not None:
+        drawn = _figure(plot_compare(comparison, _new_axes()), "objective of every schedule")
+        table = f'<div class="scroll compare">{comparison._repr_html_()}</div>'
+        sections.append(f'<h2>Beside the usual schedules</h2>{table}<div class="one">{drawn}</div>')
+    words = _table(dict(certificate_words(solution)))
+    evidence = _figure(plot_certificate(solution, _new_axes()), "gaps, and what counts as small")
+    sections += [
+        f'<h2>How optimal is it?</h2><div class="plots"><div>{words}</div>{evidence}</div>',
+        f"<h2>Where it comes from</h2>{_table(_source(solution))}",
+        "<footer>Made by optlearn. Training time α is the number of steps divided by the input dimension."
+        "</footer>",
+    ]
+    return "\n".join(sections)
+
+
+def _facts(solution: Solution) -> dict[str, str]:
+    certificate = solution.certificate
+    facts = {
+        "objective": f"{solution.objective:.8g}",
+        "certificate": "converged" if certificate.converged else "NOT CONVERGED",
+        "still to be won": f"{certificate.hamiltonian_gap:.1e}",
+    }
+    if solution.relaxed is not None:
+        facts["best mixed schedule"] = f"{solution.relaxed.objective:.8g}"
+    if solution.whole is not None:
+        facts["best whole numbers"] = f"{solution.whole.objective:.8g}"
+    facts |= {name: f"{value:.6g}" for name, value in solution.parameters.items()}
+    facts["training time"] = f"α = {solution.schedule.horizon:g}, {solution.schedule.intervals} intervals"
+    return facts
+
+
+def _verdict(name: str, converged: bool) -> str:
+    if name != "certificate":
+        return ""
+    return ' class="good"' if converged else ' class="bad"'
+
+
+def _source(solution: Solution) -> dict[str, str]:
+    origin = solution.problem.origin
+    rows: dict[str, Any] = {"method": solution.method, "seconds": f"{solution.seconds:.2f}"}
+    rows |= {
+        name: value for name, value in solution.options.items() if value is not None and name != "method"
+    }
+    if origin is not None:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in origin.arguments.items())
+        rows["problem"] = f"{origin.scenario}({arguments})"
+    rows |= solution.provenance or provenance()
+    rows["notes"] = "; ".join(solution.notes)
+    return {name.replace("_", " "): str(value) for name, value in rows.items()}
+
+
+def _comparison(solution: Solution) -> Comparison:
+    return compare(solution.problem, solution=solution)
+
+
+def _courses(solution: Solution, comparison: Comparison | None) -> Mapping[str, Trajectory] | Trajectory:
+    """The optimum's trajectory, and those of the schedules that it is compared with."""
+    if comparison is None:
+        return solution.trajectory
+    courses = {"optimum": solution.trajectory}
+    for row in comparison.rows:
+        if row.name not in courses and row.objective is not None:
+            try:
+                courses[row.name] = evaluate(solution.problem, comparison.schedules[row.name])
+            except (SpecificationError, UnphysicalStateError):
+                continue
+    return courses
+
+
+def _new_axes() -> Axes:
+    return Figure(figsize=SIZE, layout="constrained").subplots()
+
+
+def _figure(axes: Axes, caption: str) -> str:
+    return f"<figure>{_svg(axes, caption)}<figcaption>{html.escape(caption)}</figcaption></figure>"
+
+
+def _svg(axes: Axes, caption: str) -> str:
+    """A figure as inline SVG without references to the outside, in the colour of the text around it."""
+    text = io.StringIO()
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    with style():
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    drawn = text.getvalue()
+    drawn = drawn[drawn.index("<svg") :]
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
+    drawn = drawn.replace("#000000", "currentColor")
+    label = html.escape(caption, quote=True)
+    return re.sub(r"<svg ", f'<svg class="plot" role="img" aria-label="{label}" ', drawn, count=1)
+
+
+def _table(rows: Mapping[str, str]) -> str:
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(name)}</th><td class="long">{html.escape(value)}</td></tr>'
+        for name, value in rows.items()
+    )
+    return f'<div class="scroll"><table><tbody>{body}</tbody></table></div>'

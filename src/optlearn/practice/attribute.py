@@ -1,0 +1,93 @@
+"""Set any attribute by a schedule: noise level, dropout, batch size or weight decay."""
+
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from optlearn.practice.steps import step_table
+from optlearn.theory.errors import SpecificationError
+from optlearn.theory.schedule import Schedule
+
+
+class AttributeScheduler:
+    """Sets an attribute of an object, or an entry of a dictionary, step by step.
+
+    The value of the first step is set at once; call ``step()`` after every optimiser step. It needs
+    no framework: a PyTorch module's ``noise``, a ``BatchSampler``'s ``batch_size`` or the entry
+    ``weight_decay`` of an optimiser's parameter group are all set alike.
+
+    Args:
+        schedule: the schedule.
+        control: name of the control.
+        target: the object or dictionary.
+        attribute: what to set; must exist. None if it has the name of the control.
+        steps: optimisation steps of the whole training. Give this, or ``N``.
+        N: input dimension; training then takes N·α_F steps.
+        scale: factor from the schedule's values to the target's.
+        convert: makes of a number what is set, such as ``round`` for a batch size.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        control: str,
+        target: Any,
+        attribute: str | None = None,
+        *,
+        steps: int | None = None,
+        N: float | None = None,
+        scale: float = 1.0,
+        convert: Callable[[float], Any] = float,
+    ) -> None:
+        self._table = step_table(
+            schedule, control, steps=steps, N=N, scale=scale, purpose="AttributeScheduler"
+        )
+        self._target, self._attribute, self._convert = target, attribute or control, convert
+        known = self._attribute in target if self._is_mapping else hasattr(target, self._attribute)
+        if not known:
+            what = "entry" if self._is_mapping else "attribute"
+            raise SpecificationError(
+                f"AttributeScheduler: {type(target).__name__} has no {what} {self._attribute!r}"
+            )
+        self._step = 0
+        self._set()
+
+    @property
+    def value(self) -> Any:
+        """What is set now."""
+        return self._convert(self._table.at(self._step))
+
+    @property
+    def steps_done(self) -> int:
+        """How often ``step()`` was called."""
+        return self._step
+
+    def step(self) -> None:
+        """One optimiser step is done: set the value of the next."""
+        self._step += 1
+        self._set()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is, and the schedule by step, so that a run ends as it began."""
+        table = self._table
+        return {
+            "step": self._step,
+            "first": list(table.first),
+            "values": list(table.values),
+            "steps": table.steps,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a ``state_dict``, under the schedule that is in it."""
+        self._table = type(self._table)(tuple(state["first"]), tuple(state["values"]), int(state["steps"]))
+        self._step = int(state["step"])
+        self._set()
+
+    @property
+    def _is_mapping(self) -> bool:
+        return isinstance(self._target, MutableMapping)
+
+    def _set(self) -> None:
+        if self._is_mapping:
+            self._target[self._attribute] = self.value
+        else:
+            setattr(self._target, self._attribute, self.value)

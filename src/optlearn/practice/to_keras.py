@@ -1,0 +1,54 @@
+"""Schedules in Keras, on any of its backends."""
+
+from typing import Any
+
+from optlearn.practice.extras import missing
+from optlearn.practice.steps import step_table
+from optlearn.theory.schedule import Schedule
+
+try:
+    import keras
+except ModuleNotFoundError as error:
+    raise missing("keras", "to_keras") from error
+
+
+class ScheduledLearningRate(keras.callbacks.Callback):
+    """Sets the optimiser's learning rate before every batch; made by ``Schedule.to_keras``.
+
+    Like ``keras.callbacks.LearningRateScheduler``, but by batch. Steps are counted by the optimiser
+    (``optimizer.iterations``), so that a second ``fit``, or one of a saved model, goes on where the first
+    has ended.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        control: str = "learning_rate",
+        *,
+        steps: int | None = None,
+        N: float | None = None,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.table = step_table(schedule, control, steps=steps, N=N, scale=scale, purpose="to_keras")
+        self._before_epoch = 0
+        self._set: float | None = None
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """The optimiser may have been given another rate since the last run."""
+        self._set = None
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """See how many steps are done."""
+        self._before_epoch = int(self.model.optimizer.iterations)
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Set the rate of this step."""
+        value = self.table.at(self._before_epoch + batch)
+        if value == self._set:
+            return
+        # On JAX the training loop holds the optimiser's state; this hands it over and back.
+        if hasattr(self.model, "jax_state_sync"):
+            self.model.jax_state_sync()
+        self.model.optimizer.learning_rate = value
+        self._set = value
