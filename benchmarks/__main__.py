@@ -4,13 +4,14 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import drifts, integration, simulators, solvers
+from benchmarks import drifts, integration, simulators, solvers, sweeps
 
 ALL: dict[str, Callable[[], None]] = {
     "drifts": drifts.main,
     "integration": integration.main,
     "simulators": simulators.main,
     "solvers": solvers.main,
+    "sweeps": sweeps.main,
 }
 
 

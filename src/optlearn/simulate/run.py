@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from optlearn.simulate.controls import course, make_controls
+from optlearn.simulate.controls import Controls, course, make_controls
 from optlearn.simulate.normals import make_keys
 from optlearn.simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn.simulate.plan import Plan, make_plan
@@ -75,17 +75,8 @@ def simulate(
         UnphysicalStateError: the simulation diverged.
     """
     began = time.perf_counter()
-    model, start, parameters = _unpack(model, start, parameters)
-    dtype = _check_run(N, seeds, mode, seed, dtype)
-    start, settings = check_problem(model, start, schedule, parameters)
-    batches = course(schedule, settings, "batch")
-    batches = np.ones(1) if batches is None else batches
-    _check_batches(batches)
-    controls = make_controls(schedule, N)
-    fractional = bool(np.any(batches != np.round(batches)))
-    views = make_views(model, batches)
-    plan = make_plan(model, start, settings, controls, views, fractional)
-    _check_dimension(N, plan)
+    dtype = check_run(N, seeds, mode, seed, dtype)
+    model, start, settings, controls, plan = prepare(model, schedule, start, N, parameters)
     stops = record_steps(record, schedule, N)
     keys = make_keys(seed, seeds)
 
@@ -147,6 +138,37 @@ def simulate(
     return Trajectory(alpha, values, names, info)
 
 
+class Prepared(NamedTuple):
+    """All that a run is made of, but its random numbers."""
+
+    model: LearningModel
+    start: OrderParameters
+    settings: dict[str, Array]
+    controls: Controls
+    plan: Plan
+
+
+def prepare(
+    model: LearningModel | Any,
+    schedule: Schedule,
+    start: OrderParameters | None,
+    N: int,
+    parameters: Mapping[str, Array] | None,
+) -> Prepared:
+    """Check the arguments of a run and bring them into the form that a compiled loop reads."""
+    model, start, parameters = _unpack(model, start, parameters)
+    start, settings = check_problem(model, start, schedule, parameters)
+    batches = course(schedule, settings, "batch")
+    batches = np.ones(1) if batches is None else batches
+    _check_batches(batches)
+    controls = make_controls(schedule, N)
+    fractional = bool(np.any(batches != np.round(batches)))
+    views = make_views(model, batches)
+    plan = make_plan(model, start, settings, controls, views, fractional)
+    _check_dimension(N, plan)
+    return Prepared(model, start, settings, controls, plan)
+
+
 def _unpack(
     model: Any, start: OrderParameters | None, parameters: Mapping[str, Array] | None
 ) -> tuple[LearningModel, OrderParameters, Mapping[str, Array] | None]:
@@ -161,7 +183,8 @@ def _unpack(
     return model, start, parameters
 
 
-def _check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> str:
+def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> str:
+    """Raise for numbers that make no sense; the dtype to use."""
     if mode not in MODES:
         raise SpecificationError(f"mode={mode!r}: one of {', '.join(map(repr, MODES))}")
     counts: tuple[tuple[str, Any, int], ...] = (("N", N, 1), ("seeds", seeds, 1), ("seed", seed, 0))
