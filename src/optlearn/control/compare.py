@@ -107,8 +107,12 @@ class Comparison:
         from rich.console import Console
 
         text = StringIO()
-        Console(file=text, width=110, color_system=None).print(self.table())
+        # In a notebook, rich would show the table there instead of writing it.
+        Console(file=text, width=110, color_system=None, force_jupyter=False).print(self.table())
         return text.getvalue().rstrip()
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         def line(tag: str, cells: tuple[str, ...]) -> str:

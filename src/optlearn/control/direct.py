@@ -156,5 +156,8 @@ def _solver(dynamics: Dynamics, intervals: int, steps: int, max_iterations: int,
                 "mu_strategy": "adaptive",
             },
         }
+        if "grad_f" in program.derivatives:
+            # Callbacks have no derivatives that CasADi could take, and IPOPT needs no others.
+            options |= {"no_nlp_grad": True, "calc_lam_p": False}
         _CACHE[key] = casadi.nlpsol("solver", "ipopt", program.nlp, options)
     return _CACHE[key]

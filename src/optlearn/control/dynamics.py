@@ -1,7 +1,8 @@
 """The problem as CasADi functions of vectors: one Runge-Kutta step, its adjoint, the Hamiltonian.
 
 All are made from one traced JAX function each (drift, running cost, final cost), once for each
-structure of a problem; numbers, horizon and start are arguments.
+structure of a problem; numbers, horizon and start are arguments. Functions that are too large for
+expressions, as wide quadratures are, are compiled by XLA instead (``wide``).
 """
 
 from collections.abc import Hashable
@@ -14,6 +15,7 @@ import numpy as np
 
 from optlearn.control.problem import Problem
 from optlearn.control.relaxation import Relaxation
+from optlearn.control.wide import WideFunctions, unpacked
 from optlearn.theory.casadi_trace import trace
 from optlearn.theory.flat import FlatSystem, flat_system
 from optlearn.theory.on_casadi import pack
@@ -21,7 +23,11 @@ from optlearn.theory.order import Array
 from optlearn.theory.precision import float64
 from optlearn.theory.rules import probe_states
 
-_CACHE: dict[Hashable, "Functions"] = {}
+# Scalar operations in one rate up to which expressions beat compiled programs (measured:
+# docs/decisions/009-wide-quadratures.md).
+WIDE_LIMIT = 150_000
+
+_CACHE: dict[Hashable, "Functions | WideFunctions"] = {}
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,21 @@ class Functions:
         outputs = [cost, casadi.gradient(cost, x), casadi.gradient(cost, theta)]
         return casadi.Function("final_gradient", [c, x, theta], casadi.cse(outputs))
 
+    @property
+    def constants(self) -> int:
+        """How many constants."""
+        return int(self.rate.size1_in(0))
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Lengths of x, w, θ."""
+        return self.rate.size1_in(1), self.rate.size1_in(2), self.rate.size1_in(3)
+
+    @property
+    def free_in_rate(self) -> bool:
+        """Whether the rate, and not only the final cost, reads free parameters."""
+        return bool(self.rate.sparsity_jac(3, 0).nnz() + self.rate.sparsity_jac(3, 1).nnz() > 0)
+
     def _shapes(self) -> list[tuple[str, int]]:
         names = ("c", "x", "w", "theta")
         return [(name, self.rate.size1_in(i)) for i, name in enumerate(names)]
@@ -91,30 +112,34 @@ class Dynamics:
     problem: Problem
     relaxation: Relaxation
     system: FlatSystem
-    functions: Functions
+    functions: Functions | WideFunctions
     constants: np.ndarray
     start: np.ndarray
 
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Lengths of x, w, θ."""
-        rate = self.functions.rate
-        return rate.size1_in(1), rate.size1_in(2), rate.size1_in(3)
+        return self.functions.sizes
 
 
 @float64
-def dynamics(problem: Problem) -> Dynamics:
-    """Trace a problem's drift and costs, or reuse those of a problem of the same structure."""
+def dynamics(problem: Problem, *, wide: bool | None = None) -> Dynamics:
+    """Trace a problem's drift and costs, or reuse those of a problem of the same structure.
+
+    Args:
+        problem: the problem.
+        wide: run them under XLA (true) or as CasADi expressions; by default as their size suggests.
+    """
     relaxation = Relaxation(problem)
     settings = problem.settings
     u = {**settings, **{n: _first_value(problem, n) for n in problem.controls}}
     probes = probe_states(problem.model, problem.start)
     system, _ = flat_system(problem.model, relaxation.controls, probes, u, problem.rule)
     shares = tuple((n, len(c.values)) for n, c in problem.discrete.items())
-    key = (system.key, shares, tuple(problem.free), tuple(problem.continuous), problem.objective)
+    key = (system.key, shares, tuple(problem.free), tuple(problem.continuous), problem.objective, wide)
     constants = (problem.model, settings, relaxation.values, np.asarray(problem.horizon))
     if key not in _CACHE:
-        _CACHE[key] = _functions(problem, relaxation, system, constants, key)
+        _CACHE[key] = _functions(problem, relaxation, system, constants, key, wide)
     return Dynamics(
         problem,
         relaxation,
@@ -126,8 +151,13 @@ def dynamics(problem: Problem) -> Dynamics:
 
 
 def _functions(
-    problem: Problem, relaxation: Relaxation, system: FlatSystem, constants: Any, key: Hashable
-) -> Functions:
+    problem: Problem,
+    relaxation: Relaxation,
+    system: FlatSystem,
+    constants: Any,
+    key: Hashable,
+    wide: bool | None,
+) -> Functions | WideFunctions:
     free = tuple(problem.free)
     n, m = problem.model.layout.size, relaxation.size
 
@@ -152,11 +182,16 @@ def _functions(
         return problem.terminal(model, x, settings, system.error_rule)
 
     theta = np.zeros(len(free))
-    return Functions(
-        trace(rate, constants, np.zeros(n), np.zeros(m), theta).function("rate"),
-        trace(final, constants, np.zeros(n), theta).function("final"),
-        key,
-    )
+    traced = trace(rate, constants, np.zeros(n), np.zeros(m), theta)
+    traced_final = trace(final, constants, np.zeros(n), theta)
+    if wide is None:
+        wide = max(traced.size, traced_final.size) > WIDE_LIMIT
+    if wide:
+        sizes = (n, m, len(free))
+        return WideFunctions(
+            unpacked(rate, constants), unpacked(final, constants), sizes, pack(constants).size, key
+        )
+    return Functions(traced.function("rate"), traced_final.function("final"), key)
 
 
 def _first_value(problem: Problem, name: str) -> np.ndarray:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from optlearn.control.dynamics import Dynamics, dynamics
 from optlearn.control.problem import Problem
 from optlearn.control.sweep import Sweeper
+from optlearn.control.wide import WideFunctions
 from optlearn.theory.errors import SpecificationError
 from optlearn.theory.integrate import integrate
 from optlearn.theory.precision import float64
@@ -49,10 +51,23 @@ def evaluate(
         parameters={**problem.parameters, **fixed, **free},
         record=record,
         rule=problem.rule,
+        **_wide_options(ready),
     )
     objective = _objective(ready, schedule, np.array(list(free.values())), trajectory)
     info = {**trajectory.info, "objective": objective, "parameters": free}
     return replace(trajectory, info=info)
+
+
+def _wide_options(ready: Dynamics) -> dict[str, Any]:
+    """How to integrate a wide quadrature: steps from Python, which compile the drift alone.
+
+    Steps far finer than the quadrature is accurate: schedules are compared under one rule.
+    """
+    if not isinstance(ready.functions, WideFunctions):
+        return {}
+    from optlearn.theory.on_steps import OnSteps
+
+    return {"backend": OnSteps(), "rtol": 1e-10 if ready.system.rule is None else 1e-8}
 
 
 def check_schedule(problem: Problem, schedule: Schedule) -> None:

@@ -42,9 +42,10 @@ def minimise_hamiltonian(
     rows, targets, equal = hamiltonian.dynamics.relaxation.budget_rows
     start = np.zeros(len(targets)) if start is None else start
     if len(targets) == 0:
-        nu = np.zeros(0)
-        w_star, _ = minimiser(np.zeros(w.shape[1]))
-    elif len(targets) == 1:
+        w_star, lowest = minimiser(np.zeros(w.shape[1]))
+        won = minimiser.present(np.zeros(w.shape[1])) - lowest
+        return float(hamiltonian.dynamics.problem.horizon * won.mean()), w_star, np.zeros(0)
+    if len(targets) == 1:
         nu, w_star = _one_budget(minimiser, rows[0], targets[0], bool(equal[0]), float(start[0]))
     else:
         nu, w_star = _many_budgets(minimiser, rows, targets, equal, start)
@@ -102,7 +103,7 @@ def free_gap(
     functions = dynamics.functions
     along = IntervalHamiltonian.along(dynamics, swept, w, theta, steps)
     # Parameters that only the final cost reads need no integral.
-    integral = functions.rate.sparsity_jac(3, 0).nnz() + functions.rate.sparsity_jac(3, 1).nnz() > 0
+    integral = functions.free_in_rate
 
     def total(trial: np.ndarray) -> tuple[float, np.ndarray]:
         cost, _, slope = functions.final_gradient(dynamics.constants, swept.states[-1], trial)

@@ -15,6 +15,7 @@ import numpy as np
 
 from optlearn.control.dynamics import Dynamics, Functions
 from optlearn.control.sweep import Swept
+from optlearn.control.wide import WideFunctions
 
 _CACHE: dict[Hashable, tuple[Any, Any, Any]] = {}
 
@@ -118,12 +119,14 @@ def quadrature(steps: int) -> np.ndarray:
     return np.asarray(weights / weights.sum())
 
 
-def _functions(functions: Functions) -> tuple[Any, Any, Any]:
+def _functions(functions: Functions | WideFunctions) -> tuple[Any, Any, Any]:
     """Functions of (constants, x, w, θ, λ).
 
     The first gives H; the second H, its gradient and the diagonal of its Hessian in w; the third H and
     its gradient in θ.
     """
+    if isinstance(functions, WideFunctions):
+        return functions.hamiltonians
     if functions.key not in _CACHE:
         rate = functions.rate
         c, x, w, theta = (casadi.SX.sym(n, rate.size1_in(i)) for i, n in enumerate("cxwt"))

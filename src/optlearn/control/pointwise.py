@@ -8,10 +8,12 @@ import numpy as np
 from optlearn.control.controls import Continuous
 from optlearn.control.interval_hamiltonian import IntervalHamiltonian
 from optlearn.control.relaxation import Relaxation
+from optlearn.control.wide import WideFunctions
 
 # Points of the coarse search in each continuous control, by the number of such controls.
 _GRID_POINTS = {0: 1, 1: 17, 2: 9}
 _GRID_POINTS_MANY = 5
+_GRID_POINTS_WIDE = 9  # each is a wide quadrature
 _PRECISE = 1e-9  # of a control, relative to its range; Newton's last step is far better than that
 _NEWTON_STEPS = 60
 _CYCLES = 40  # of coordinate-wise minimisation
@@ -36,6 +38,8 @@ class PointwiseMinimiser:
         self.continuous = len(relaxation.problem.continuous)
         self.lower, self.upper = (bound[: self.continuous] for bound in relaxation.bounds)
         count = _GRID_POINTS.get(self.continuous, _GRID_POINTS_MANY)
+        if isinstance(hamiltonian.dynamics.functions, WideFunctions):
+            count = min(count, _GRID_POINTS_WIDE)
         # Denser towards both bounds, where functions such as 1/B and √Δ bend most.
         unit = (1 - np.cos(np.linspace(0.0, np.pi, count))) / 2 if count > 1 else np.zeros(1)
         self._spacing = (self.upper - self.lower) * np.diff(unit).max(initial=0.0)

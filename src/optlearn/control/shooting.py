@@ -15,6 +15,8 @@ import numpy as np
 
 from optlearn.control.dynamics import Dynamics
 from optlearn.control.stages import interval_functions
+from optlearn.control.wide import WideFunctions
+from optlearn.control.wide_calls import wide_calls
 
 # Constants, free parameters and step length are the same for all intervals.
 _SHARED = [0, 3, 4]
@@ -53,19 +55,19 @@ def shooting_program(dynamics: Dynamics, intervals: int, steps: int) -> Program:
         casadi.mtimes(rows.T, casadi.sum2(W)) / intervals,
         casadi.vec(casadi.mtimes(casadi.DM(sums), W)),
     )
-    f = dynamics.functions.final(constants, X[:, -1], theta)
+    f = blocks.final(constants, X[:, -1], theta)
     if dynamics.problem.objective.has_running:
         f = f + casadi.sum2(costs)
     jacobian = blocks.jacobian(arguments, rows, sums)
     lam_f, lam_g = casadi.MX.sym("lam_f"), casadi.MX.sym("lam_g", g.shape[0])
     hessian = blocks.hessian(arguments, X[:, -1], lam_f, lam_g)
-    return Program(
-        {"x": z, "p": p, "f": f, "g": g},
-        {
-            "jac_g": casadi.Function("jac_g", [z, p], [g, jacobian]),
-            "hess_lag": casadi.Function("hess_lag", [z, p, lam_f, lam_g], [hessian]),
-        },
-    )
+    derivatives = {
+        "jac_g": casadi.Function("jac_g", [z, p], [g, jacobian]),
+        "hess_lag": casadi.Function("hess_lag", [z, p, lam_f, lam_g], [hessian]),
+    }
+    if blocks.cost_slope is not None:
+        derivatives["grad_f"] = casadi.Function("grad_f", [z, p], [f, blocks.gradient(arguments, X[:, -1])])
+    return Program({"x": z, "p": p, "f": f, "g": g}, derivatives)
 
 
 class _Blocks:
@@ -83,10 +85,21 @@ class _Blocks:
                 ("curvature", functions.curvature, [*_SHARED, 6]),
             )
         )
-        c, x = casadi.SX.sym("c", len(dynamics.constants)), casadi.SX.sym("x", n)
-        theta = casadi.SX.sym("theta", k)
-        final, _ = casadi.hessian(dynamics.functions.final(c, x, theta), casadi.vertcat(x, theta))
-        self._final = casadi.Function("final", [c, x, theta], [casadi.densify(final)])
+        self.final: Any
+        self._final: Any
+        self.cost_slope: Any = None
+        if isinstance(dynamics.functions, WideFunctions):
+            calls = wide_calls(dynamics.functions)
+            self.final, self._final, self._final_gradient = (
+                calls.final, calls.final_hessian, calls.final_gradient
+            )  # fmt: skip
+            self.cost_slope = functions.cost_slope.map("cost_slope_all", "serial", intervals, _SHARED, [])
+        else:
+            self.final = dynamics.functions.final
+            c, x = casadi.SX.sym("c", len(dynamics.constants)), casadi.SX.sym("x", n)
+            theta = casadi.SX.sym("theta", k)
+            final, _ = casadi.hessian(self.final(c, x, theta), casadi.vertcat(x, theta))
+            self._final = casadi.Function("final", [c, x, theta], [casadi.densify(final)])
         # Columns of z that an interval's (x, w, θ) stand for; its x is the state before it, which
         # for the first interval is the fixed start.
         i = np.arange(intervals)
@@ -99,6 +112,22 @@ class _Blocks:
             axis=1,
         )
         self.own[0, :n] = -1
+
+    def gradient(self, arguments: tuple[Any, ...], last: Any) -> Any:
+        """Gradient of a wide problem's objective."""
+        n, m, k = self.sizes
+        _, by_x, by_theta = self._final_gradient(arguments[0], last, arguments[3])
+        own = casadi.MX(casadi.DM(n + m + k, self.intervals))
+        if self.dynamics.problem.objective.has_running:
+            own = self.cost_slope(*arguments)
+        return casadi.densify(
+            casadi.vertcat(
+                casadi.vec(own[:n, 1:]),
+                by_x,
+                casadi.vec(own[n : n + m, :]),
+                by_theta + casadi.sum2(own[n + m :, :]),
+            )
+        )
 
     def jacobian(self, arguments: tuple[Any, ...], rows: Any, sums: np.ndarray) -> Any:
         """Jacobian of all constraints."""

@@ -6,12 +6,14 @@ Hessian of λ·x_end + ν·cost is exactly Σ_j Z_jᵀ ∇²(μ_j·f + ν_j ℓ)
 differentiated, once, so the derivative program stays small however many steps an interval has.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi
 
 from optlearn.control.dynamics import Functions
+from optlearn.control.wide import WideFunctions
+from optlearn.control.wide_calls import wide_calls
 
 NODES = (0.0, 0.5, 0.5, 1.0)  # position of a stage in the step, and weight of the slope before it
 WEIGHTS = (1 / 6, 1 / 3, 1 / 3, 1 / 6)
@@ -28,17 +30,20 @@ class IntervalFunctions:
         value: (constants, x, w, θ, h) → state at the end, cost.
         slope: (constants, x, w, θ, h) → Jacobian (n, q) of the state at the end in y.
         curvature: (constants, x, w, θ, h, λ, ν) → Hessian (q, q) of λ·end + ν·cost in y.
+        cost_slope: (constants, x, w, θ, h) → gradient (q) of the cost in y; for wide problems, which
+            CasADi cannot differentiate itself.
     """
 
     value: Any
     slope: Any
     curvature: Any
+    cost_slope: Any = None
 
 
-def interval_functions(functions: Functions, steps: int) -> IntervalFunctions:
+def interval_functions(functions: Functions | WideFunctions, steps: int) -> IntervalFunctions:
     """The functions for intervals of ``steps`` classical Runge-Kutta steps."""
-    rate = functions.rate
-    c, x, w, theta = (casadi.MX.sym(n, rate.size1_in(i)) for i, n in enumerate("cxwt"))
+    lengths = (functions.constants, *functions.sizes)
+    c, x, w, theta = (casadi.MX.sym(n, size) for n, size in zip("cxwt", lengths, strict=True))
     h, costate = casadi.MX.sym("h"), casadi.MX.sym("costate", x.shape[0])
     weight = casadi.MX.sym("weight")
     inputs = [c, x, w, theta, h]
@@ -48,7 +53,10 @@ def interval_functions(functions: Functions, steps: int) -> IntervalFunctions:
         casadi.Function("slope", inputs, [passage.Z[: x.shape[0], :]]),
         casadi.Function("curvature", [*inputs, costate, weight], [passage.curvature(costate, weight)]),
     )
-    if rate.n_instructions() * steps > FLAT:
+    if isinstance(functions, WideFunctions):
+        cost_slope = casadi.Function("cost_slope", inputs, [casadi.densify(passage.cost_Z.T)])
+        return replace(made, cost_slope=cost_slope)
+    if functions.rate.n_instructions() * steps > FLAT:
         return made
     return IntervalFunctions(made.value.expand(), made.slope.expand(), made.curvature.expand())
 
@@ -56,7 +64,7 @@ def interval_functions(functions: Functions, steps: int) -> IntervalFunctions:
 class _Passage:
     """Forward through the steps of one interval, keeping stages and sensitivities."""
 
-    def __init__(self, functions: Functions, inputs: list[Any], steps: int) -> None:
+    def __init__(self, functions: Functions | WideFunctions, inputs: list[Any], steps: int) -> None:
         self.c, x, self.w, self.theta, self.h = inputs
         self.first, self.second = _rate_derivatives(functions)
         n, rest = x.shape[0], self.w.shape[0] + self.theta.shape[0]
@@ -64,6 +72,7 @@ class _Passage:
         below = casadi.horzcat(casadi.DM(rest, n), casadi.DM.eye(rest))
         S = casadi.MX(casadi.horzcat(casadi.DM.eye(n), casadi.DM(n, rest)))
         self.cost: Any = casadi.MX(0)
+        self.cost_Z: Any = casadi.MX(casadi.DM(1, n + rest))
         self.stages: list[list[tuple[Any, Any, Any, Any]]] = []
         for _ in range(steps):
             slope, slope_S = casadi.MX(casadi.DM(n, 1)), casadi.MX(casadi.DM(n, n + rest))
@@ -75,6 +84,7 @@ class _Passage:
                 slope_S = casadi.mtimes(A, Z)
                 total, total_S = total + b * slope, total_S + b * slope_S
                 self.cost = self.cost + b * self.h * cost
+                self.cost_Z = self.cost_Z + b * self.h * casadi.mtimes(a, Z)
                 kept.append((X, Z, A, a))
             x, S = x + self.h * total, S + self.h * total_S
             self.stages.append(kept)
@@ -99,8 +109,11 @@ class _Passage:
         return H
 
 
-def _rate_derivatives(functions: Functions) -> tuple[Any, Any]:
+def _rate_derivatives(functions: Functions | WideFunctions) -> tuple[Any, Any]:
     """First (c, x, w, θ) → slope, cost and Jacobians; then (…, μ, ν) → Hessian of μ·slope + ν·cost."""
+    if isinstance(functions, WideFunctions):
+        calls = wide_calls(functions)
+        return calls.first, calls.second
     rate = functions.rate
     c, x, w, theta = (casadi.SX.sym(n, rate.size1_in(i)) for i, n in enumerate("cxwt"))
     own = casadi.vertcat(x, w, theta)

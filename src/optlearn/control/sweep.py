@@ -13,6 +13,7 @@ import casadi
 import numpy as np
 
 from optlearn.control.dynamics import Dynamics
+from optlearn.control.wide import WideFunctions
 from optlearn.theory.schedule import uniform_grid
 
 _CACHE: dict[Hashable, Any] = {}
@@ -87,11 +88,13 @@ class Sweeper:
 
 def _rollouts(dynamics: Dynamics, total: int) -> tuple[Any, Any]:
     """The step and its adjoint, chained ``total`` times."""
+    functions = dynamics.functions
+    if isinstance(functions, WideFunctions):
+        return functions.forward, functions.backward
     n, m, k = dynamics.sizes
     c = casadi.SX.sym("c", len(dynamics.constants))
     x, w, theta = casadi.SX.sym("x", n), casadi.SX.sym("w", m), casadi.SX.sym("theta", k)
     h, costate = casadi.SX.sym("h"), casadi.SX.sym("costate", n)
-    functions = dynamics.functions
     step = casadi.Function("step", [x, w, h, c, theta], functions.step(c, x, w, theta, h))
     back = casadi.Function(
         "back",

@@ -10,21 +10,47 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from optlearn.control.origin import remembers_origin
+
 if TYPE_CHECKING:
+    from optlearn.scenarios.attention import attention as attention
+    from optlearn.scenarios.batch_size import batch_size as batch_size
     from optlearn.scenarios.curriculum import curriculum as curriculum
     from optlearn.scenarios.denoising import denoising as denoising
     from optlearn.scenarios.denoising_batch import denoising_batch as denoising_batch
     from optlearn.scenarios.dropout import dropout as dropout
+    from optlearn.scenarios.gating import gating as gating
+    from optlearn.scenarios.imbalance import imbalance as imbalance
+    from optlearn.scenarios.learning_rate import learning_rate as learning_rate
+    from optlearn.scenarios.task_order import task_order as task_order
 
 # Scenario → what is optimised, in one line. Function and module have the name of the scenario.
 _SCENARIOS = {
+    "attention": "inverse temperature, context or heads (control=…) of dot-product attention",
+    "batch_size": "batch size of a committee under label noise, at a fixed number of samples",
     "curriculum": "order of easy and hard samples (joint=True: and learning rate) of a classifier",
     "denoising": "noise added to the inputs of a denoising autoencoder",
     "denoising_batch": "noisy copies of each sample for a denoising autoencoder, at a fixed total",
     "dropout": "activation probability of the hidden nodes of a committee under label noise",
+    "gating": "gain, threshold or switch (control=…) of the gates of a gated network",
+    "imbalance": "sampling of a minority, weight of its loss or learning rate (control=…) of a classifier",
+    "learning_rate": "learning rate of a committee that has to leave its symmetric plateau",
+    "task_order": "task to train on next (joint=True: and learning rate), to learn all and forget none",
 }
 
-__all__ = ["curriculum", "denoising", "denoising_batch", "dropout", "list_scenarios"]
+__all__ = [
+    "attention",
+    "batch_size",
+    "curriculum",
+    "denoising",
+    "denoising_batch",
+    "dropout",
+    "gating",
+    "imbalance",
+    "learning_rate",
+    "list_scenarios",
+    "task_order",
+]
 
 
 def list_scenarios() -> dict[str, str]:
@@ -48,7 +74,10 @@ class _Scenarios(ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         # Importing a scenario's module, here or anywhere, sets it as an attribute of the package.
         if name in _SCENARIOS and isinstance(value, ModuleType):
-            value = getattr(value, name)
+            made = remembers_origin(name, getattr(value, name))
+            # In its module too: there is one function of that name, which pickle relies on.
+            setattr(value, name, made)
+            value = made
         super().__setattr__(name, value)
 
 

@@ -1,6 +1,6 @@
 """Curriculum learning: when to show easy and when to show hard samples."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -9,13 +9,9 @@ from optlearn.control.controls import Budget, Continuous, Control, Discrete
 from optlearn.control.problem import Baseline, Problem
 from optlearn.models.checks import Arguments
 from optlearn.models.curriculum import curriculum as curriculum_model
+from optlearn.scenarios.rates import rate_baselines
 from optlearn.scenarios.search import best_of, phases
 from optlearn.theory.schedule import Schedule, uniform_grid
-
-# Share of training in which a warm-up-stable-decay baseline rises to its plateau.
-WARM_UP = 0.05
-
-_Ends = Callable[[float, float, float], shapes.Shape]
 
 
 def curriculum(
@@ -66,7 +62,7 @@ def curriculum(
         controls=controls,
         budgets=(Budget("difficulty", share={easy: share}),),
         intervals=120 if joint else 240,
-        baselines=_rate_baselines() if joint else _order_baselines(),
+        baselines=rate_baselines(_with_rate) if joint else _order_baselines(),
         name="curriculum, joint" if joint else "curriculum",
     )
 
@@ -115,51 +111,6 @@ def _easy_time(problem: Problem) -> float:
 
 
 # --- learning rates, easy samples first ----------------------------------------------------
-
-
-def _rate_baselines() -> Mapping[str, Baseline]:
-    return {
-        "constant rate": lambda problem, intervals: _with_rate(
-            problem, intervals, shapes.constant(problem.continuous["learning_rate"].start)
-        ),
-        "best constant rate": _best_constant_rate,
-        "linear rate": _best_ends(shapes.linear),
-        "cosine rate": _best_ends(shapes.cosine),
-        "exponential rate": _best_ends(shapes.exponential),
-        "warm-up-stable-decay": _best_plateau,
-    }
-
-
-def _best_constant_rate(problem: Problem, intervals: int) -> Schedule:
-    return best_of(
-        problem, lambda rate: _with_rate(problem, intervals, shapes.constant(rate)), _rates(problem)
-    )
-
-
-def _best_ends(shape: _Ends) -> Baseline:
-    """The best schedule that goes from one rate to another along a given shape."""
-
-    def baseline(problem: Problem, intervals: int) -> Schedule:
-        def family(first: float, last: float) -> Schedule:
-            return _with_rate(problem, intervals, shape(first, last, problem.horizon))
-
-        return best_of(problem, family, _rates(problem), _rates(problem))
-
-    return baseline
-
-
-def _best_plateau(problem: Problem, intervals: int) -> Schedule:
-    def family(peak: float, decay: float) -> Schedule:
-        shape = shapes.warm_up_stable_decay(peak, problem.horizon, WARM_UP, decay)
-        return _with_rate(problem, intervals, shape)
-
-    return best_of(problem, family, _rates(problem), (0.0, 1 - WARM_UP))
-
-
-def _rates(problem: Problem) -> tuple[float, float]:
-    """Admissible rates; above 0, since an exponential never gets there."""
-    rate = problem.continuous["learning_rate"]
-    return max(rate.lower, 1e-3 * rate.upper), rate.upper
 
 
 def _with_rate(problem: Problem, intervals: int, rate: shapes.Shape) -> Schedule:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from optlearn.control import shapes
 from optlearn.control.controls import Budget, Continuous
 from optlearn.control.problem import Baseline, Problem
 from optlearn.models.autoencoder import autoencoder, optimal_skip
 from optlearn.models.checks import Arguments
+from optlearn.scenarios.batches import batch_alone, linear_growth, mean_batch_of
 from optlearn.scenarios.denoising import NOISE_BOUNDS, start_overlaps
 from optlearn.theory.order import Array
 from optlearn.theory.schedule import Schedule
@@ -79,20 +79,8 @@ def denoising_batch(
 
 def _baselines() -> Mapping[str, Baseline]:
     return {
-        "constant": lambda problem, intervals: Schedule.constant(problem.horizon, {"batch": _mean(problem)}),
-        "linear growth": _linear_growth,
+        "constant": lambda problem, intervals: Schedule.constant(
+            problem.horizon, {"batch": mean_batch_of(problem)}
+        ),
+        "linear growth": lambda problem, intervals: batch_alone(problem, intervals, linear_growth(problem)),
     }
-
-
-def _linear_growth(problem: Problem, intervals: int) -> Schedule:
-    """The steepest straight line that stays within the bounds and has the right mean."""
-    batch, mean = problem.continuous["batch"], _mean(problem)
-    reach = min(mean - batch.lower, batch.upper - mean)
-    line = shapes.linear(mean - reach, mean + reach, problem.horizon)
-    return Schedule.from_function(problem.horizon, {"batch": line}, intervals)
-
-
-def _mean(problem: Problem) -> float:
-    mean = problem.budgets[0].mean
-    assert mean is not None
-    return mean

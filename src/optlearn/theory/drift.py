@@ -141,6 +141,11 @@ class _Sampler:
         """Points, weights, and the map from a point to the fields."""
         means, sigmas = self.slot_moments(latent)
         points, weights = rule.points(self.where.smooth, self._cut(means, sigmas))
+        half, odd = divmod(points.shape[0], 2)
+        centred = not any(self.model.clusters) and all(c is None for c in self.where.cuts)
+        if self.model.even and centred and not odd:
+            # The second half of a rule mirrors the first.
+            points, weights = points[:half], 2 * weights[:half]
         return points, weights, self.fields_map(means, sigmas)
 
     def fields_map(self, means: Array, sigmas: Array) -> Callable[[Array], Fields]:

@@ -63,7 +63,7 @@ def integrate(
     parameters: Mapping[str, Array] | None = None,
     record: int | Sequence[float] | np.ndarray = 201,
     rule: AbstractRule | AutoRule | None = None,
-    backend: Backend = "auto",
+    backend: Backend | Executor = "auto",
     rtol: float | None = None,
     atol: float = 1e-13,
 ) -> Trajectory:
@@ -77,7 +77,7 @@ def integrate(
         record: training times to record, or how many equally spaced ones.
         rule: quadrature for expectations. Default: closed forms where the model has them, else a
             rule chosen for an accuracy of 1e-7 (``AutoRule``). Any rule can be swapped for another.
-        backend: "casadi" (compiles nothing), "xla", or "auto": by the size of the drift.
+        backend: "casadi" (compiles nothing), "xla", "auto": by the size of the drift; or an executor.
         rtol: relative local error tolerance of the integrator. Default: 1e-12 for closed forms, a
             tenth of the rule's accuracy where expectations are computed by quadrature.
         atol: absolute local error tolerance.
@@ -146,12 +146,14 @@ def _errors_at_end(
 def choose_executor(
     system: FlatSystem,
     settings: Mapping[str, Array],
-    backend: Backend = "auto",
+    backend: Backend | Executor = "auto",
     what: Literal["drift", "outputs"] = "drift",
 ) -> Executor:
     """CasADi for small drifts, or outputs; XLA for large ones or where an operation has no CasADi form."""
     from optlearn.theory.on_casadi import OnCasadi, drift_size, outputs_size
 
+    if not isinstance(backend, str):
+        return backend
     if backend == "auto":
         size = {"drift": drift_size, "outputs": outputs_size}[what]
         backend = "casadi" if size(system, settings) <= CASADI_LIMIT else "xla"

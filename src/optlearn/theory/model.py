@@ -57,6 +57,8 @@ class LearningModel(eqx.Module):
         redrawn: slots that are drawn anew for each of the ``batch`` views of one sample. Empty: a
             batch is made of ``batch`` fresh samples.
         breaks: where the loss jumps or bends.
+        even: loss and metric do not change when all fields change their signs together; quadratures
+            then need half their points.
         finite_size: whether extras also learn from what is of order 1/N beside ``bulk``: the
             centroids' part of ``xᵀx/N`` and the loss itself; N is then the parameter ``N``.
     """
@@ -71,6 +73,7 @@ class LearningModel(eqx.Module):
     untracked: frozenset[str] = eqx.field(static=True, kw_only=True, default=frozenset(), converter=frozenset)
     redrawn: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
     breaks: tuple[Break, ...] = eqx.field(static=True, kw_only=True, default=())
+    even: bool = eqx.field(static=True, kw_only=True, default=False)
     finite_size: bool = eqx.field(static=True, kw_only=True, default=False)
 
     def __check_init__(self) -> None:

@@ -44,7 +44,7 @@ class OnCasadi:
             inside = (times > left) & (times <= right)
             rhs = _right_hand_side(function, constants, vectors[i].ravel(), shares[i])
             with np.errstate(over="ignore", invalid="ignore"):  # a state that is not finite is seen
-                found, end = _piece(rhs, left, right, state, times[inside], tolerances)
+                found, end = integrate_piece(rhs, left, right, state, times[inside], tolerances)
             states[inside] = found
             if end is None:
                 break
@@ -147,7 +147,7 @@ def _right_hand_side(
     return rhs
 
 
-def _piece(
+def integrate_piece(
     rhs: Callable[[float, np.ndarray], np.ndarray],
     left: float,
     right: float,

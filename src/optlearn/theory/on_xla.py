@@ -1,6 +1,6 @@
 """Run a flat system under XLA with diffrax."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import diffrax
@@ -14,6 +14,13 @@ from optlearn.theory.schedule import Schedule
 
 # Compiled programs by structure: a changed number reuses them.
 _CACHE: dict[Any, Any] = {}
+
+
+def compiled(key: Any, make: Callable[[], Any]) -> Any:
+    """The program of this key, made when it is first asked for."""
+    if key not in _CACHE:
+        _CACHE[key] = make()
+    return _CACHE[key]
 
 
 class OnXla:
@@ -34,9 +41,7 @@ class OnXla:
         # High order pays off at tight tolerances only.
         method = diffrax.Dopri8() if tolerances[0] < 1e-8 else diffrax.Tsit5()
         key = ("solve", system.key, type(method))
-        if key not in _CACHE:
-            _CACHE[key] = jax.jit(_solver(system, method))
-        states = _CACHE[key](
+        states = compiled(key, lambda: jax.jit(_solver(system, method)))(
             as_jax((system.model, dict(settings))),
             jnp.asarray(start),
             jnp.asarray(merged.grid),

@@ -1,0 +1,111 @@
+"""The continual model is a committee whose training samples come from one task at a time."""
+
+import jax
+import numpy as np
+import pytest
+
+from optlearn.models import committee, continual
+from optlearn.theory.errors import SpecificationError
+from optlearn.theory.expectation import GaussHermite
+
+SIMILARITY = 0.3
+
+
+@pytest.mark.parametrize(
+    ("activation", "rule", "largest", "states"),
+    [("linear", GaussHermite(4, 2), 1.5, 6), ("erf", GaussHermite(13, 2), 0.1, 3)],
+)
+def test_closed_forms_are_the_quadrature(activation, rule, largest, states, tools):
+    model = continual(2, SIMILARITY, activation=activation, sigma_n=0.3, readout_rate=0.4)
+    flat = tools.random_states(model, states, largest)
+
+    @tools.jit
+    def both(flat, tasks):
+        def one(pair):
+            u = {**model.settings(), "task": pair[1]}
+            return [
+                (f(model)(pair[0], u), f(model, rule)(pair[0], u))
+                for f in (tools.flat_drift, tools.flat_error)
+            ]
+
+        return jax.lax.map(one, (flat, tasks))
+
+    # The teachers of the erf model have norm 1, which the quadrature resolves to 1e-6 only.
+    accuracy = 1e-10 if activation == "linear" else 1e-5
+    for closed, generic in both(flat, np.resize([0.0, 0.3, 1.0], states)):
+        assert np.max(np.abs(closed - generic)) < accuracy * np.max(np.abs(closed))
+
+
+def test_a_task_is_a_committee_trained_on_that_share(tools):
+    model = continual(3, SIMILARITY, K=2, readout_rate=0.7, sigma_n=0.2)
+    shares = {0.0: (1, 0, 0), 1.0: (0, 1, 0), 1.25: (0, 0.75, 0.25), 2.0: (0, 0, 1)}
+    plain = committee(2, 3, T=model.overlaps.T, heads=3, sigma_n=0.2, readout_rate=0.7)
+    (flat,) = tools.random_states(model, 1)
+    drifts = [tools.jit(tools.flat_drift(m)) for m in (model, plain)]
+    for task, share in shares.items():
+        found = drifts[0](flat, model.settings({"task": task}))
+        expected = drifts[1](flat, plain.settings({"task_share": np.array(share, dtype=float)}))
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_only_the_head_of_the_present_task_learns(tools):
+    model = continual(2, SIMILARITY)
+    (flat,) = tools.random_states(model, 1)
+    drift = tools.jit(lambda flat, u: model.closed_drift(model.layout.unflatten(flat), u))
+    for task in (0, 1):
+        v = np.asarray(drift(flat, model.settings({"task": task})).v)
+        assert np.all(v[:, task] != 0)
+        np.testing.assert_array_equal(v[:, 1 - task], 0)
+
+
+def test_heads_follow_the_learning_rate_unless_they_have_their_own(tools):
+    own, shared = (continual(K=1, activation="linear", readout_rate=rate) for rate in (0.5, None))
+    assert "readout_rate" not in shared.parameters
+    assert "task_share" not in shared.parameters
+    (flat,) = tools.random_states(shared, 1)
+
+    def readout_drift(model, eta):
+        drift = tools.jit(lambda flat, u: model.closed_drift(model.layout.unflatten(flat), u))
+        return np.asarray(drift(flat, model.settings({"learning_rate": eta})).v)
+
+    np.testing.assert_allclose(readout_drift(shared, 3.0), 3 * readout_drift(shared, 1.0), rtol=1e-12)
+    np.testing.assert_allclose(readout_drift(own, 3.0), readout_drift(own, 1.0), rtol=1e-12)
+
+
+def test_the_error_is_the_weighted_mean_over_tasks(tools):
+    model = continual(2, SIMILARITY, test_share=(0.2, 0.8))
+    (flat,) = tools.random_states(model, 1)
+    x, u = model.layout.unflatten(flat), model.settings()
+    named, error = tools.jit(lambda x, u: (model.observables(x, u), model.error(x, u)))(x, u)
+    assert float(named["error1"]) != pytest.approx(float(named["error2"]), rel=1e-3)
+    assert 0.2 * named["error1"] + 0.8 * named["error2"] == pytest.approx(float(error), rel=1e-12)
+
+
+def test_the_student_that_is_one_teacher_errs_on_the_others(tools):
+    def errors(similarity):
+        model = continual(2, similarity, K=1)
+        x = model.state(Q=1.0, M=[[1.0, similarity]], v=1.0)
+        named = tools.jit(lambda x, u: model.observables(x, u))(x, model.settings())
+        return float(named["error1"]), float(named["error2"])
+
+    assert errors(1.0) == pytest.approx((0, 0), abs=1e-15)
+    # ½ E[(g(λ) − g(λ*))²] = (2/π) (arcsin ½ − arcsin(similarity/2)).
+    expected = 2 / np.pi * (np.arcsin(0.5) - np.arcsin(0.35))
+    assert errors(0.7) == pytest.approx((0, expected), rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tasks": 1}, r"continual\(tasks=1\): must be a whole number of at least 2"),
+        ({"tasks": "two"}, r"tasks='two'"),
+        ({"similarity": -0.1}, r"similarity=-0.1\): must be from 0 to 1"),
+        ({"K": 0}, r"K=0\): must be a whole number of at least 1"),
+        ({"readout_rate": -1}, r"readout_rate=-1\): must be at least 0"),
+        ({"activation": "tanh"}, r"activation='tanh'\): known: erf, linear, relu"),
+        ({"test_share": (0.5, 0.6)}, r"test_share=\(0.5, 0.6\)"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(SpecificationError, match=message):
+        continual(**arguments)

@@ -1,0 +1,128 @@
+"""Batch size of a committee: the budget of samples, growth, and what a decaying rate does instead."""
+
+import numpy as np
+import pytest
+
+import optlearn as ol
+from optlearn.scenarios import batch_size, learning_rate
+from optlearn.theory.errors import SpecificationError
+
+# One node under strong noise: no plateau, so that all there is to do is to average the noise out.
+ONE_NODE = {"K": 1, "M": 1, "sigma_n": 0.5, "alpha_F": 20.0}
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return batch_size()
+
+
+@pytest.fixture(scope="module")
+def direct(problem):
+    return ol.solve(problem, method="direct", starts=1)
+
+
+@pytest.fixture(scope="module")
+def growing():
+    return ol.solve(batch_size(**ONE_NODE, eta=0.7), method="direct", starts=1)
+
+
+def test_the_optimum_is_certified(direct):
+    assert direct.certificate.converged
+    assert direct.certificate.hamiltonian_gap < 1e-5 * direct.objective
+
+
+def test_both_methods_find_the_same_optimum(growing):
+    assert growing.certificate.converged
+    indirect = ol.solve(growing.problem, method="indirect", starts=1, tolerance=1e-9)
+    assert indirect.objective == pytest.approx(growing.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("solved", ["direct", "growing"])
+def test_the_budget_of_samples_is_met_and_used_up(solved, request):
+    solution = request.getfixturevalue(solved)
+    assert solution.certificate.budget_error < 1e-7
+    for schedule in (solution.schedule, solution.whole.schedule):
+        batch = schedule["batch"]
+        assert batch.mean() == pytest.approx(4, abs=1e-6)
+        assert batch.min() >= 1
+        assert batch.max() <= 20 + 1e-9
+    np.testing.assert_array_equal(batch, np.round(batch))
+    assert solution.objective < solution.whole.objective < 1.01 * solution.objective
+
+
+def test_the_optimum_is_below_every_baseline(problem, direct):
+    comparison = ol.compare(problem, solution=direct)
+    assert [row.name for row in comparison.rows] == [
+        "optimum",
+        "exponential growth",
+        "linear growth",
+        "constant",
+    ]
+    assert all(row.budgets_met for row in comparison.rows)
+    assert comparison["constant"].objective > 3 * direct.objective
+
+
+def test_few_samples_on_the_plateau_and_most_at_the_end(direct):
+    batch = direct.schedule["batch"]
+    assert np.all(batch[5:60] < 4)  # of 80 intervals, the plateau and the way off it
+    assert batch[-1] == pytest.approx(20, abs=1e-3)
+    assert batch[-8:].sum() > 0.2 * batch.sum()  # in the last tenth of training
+
+
+def test_without_a_plateau_the_batch_grows_all_the_time(growing):
+    batch = growing.schedule["batch"]
+    assert np.all(np.diff(batch) > -1e-6)
+    assert batch[0] < 1.01
+    assert batch[-1] > 15
+    # Nearly exponentially, once it has left its lower bound: the best such growth comes within 5 %.
+    comparison = ol.compare(growing.problem, solution=growing)
+    assert comparison.rows[0].name == "optimum"
+    assert comparison["exponential growth"].objective < 1.05 * growing.objective
+
+
+def test_a_growing_batch_does_nearly_what_a_decaying_rate_does(growing):
+    # The same number of samples: 4 a step.
+    fixed_batch = learning_rate(**ONE_NODE, batch=4.0, max_learning_rate=10.0)
+    decaying = ol.solve(fixed_batch, method="direct", starts=1, steps=4)
+    assert np.all(np.diff(decaying.schedule["learning_rate"]) < 0)
+    constant = ol.evaluate(fixed_batch, fixed_batch.baselines["best constant rate"](fixed_batch, 80))
+    assert decaying.objective < growing.objective < 1.05 * decaying.objective
+    assert constant.objective > 2 * growing.objective
+
+
+def test_sgd_follows_the_theory(z_of_sgd):
+    # A batch that is no whole number, and the rate of the scenario with the same model; both large enough
+    # for a batch of 2 instead of 2.5, or of 2.5 in both halves, to be seen.
+    problem = batch_size(K=1, M=1, sigma_n=0.5, start_overlap=0.3)
+    schedule = ol.Schedule.piecewise([0, 0.5, 1], {"batch": [1.0, 2.5], "learning_rate": [2.0, 3.0]})
+    assert max(z_of_sgd(problem, schedule)) < 4.5
+
+
+@pytest.mark.parametrize("growth", [-8.0, 0.0, 2.0, 8.0])
+@pytest.mark.parametrize("mean", [1.5, 4.0, 19.0])
+def test_exponential_growth_has_the_right_mean(growth, mean):
+    from optlearn.scenarios.batches import batch_alone, exponential_growth
+
+    problem = batch_size(K=1, M=1, mean_batch=mean)
+    batch = batch_alone(problem, 30, exponential_growth(problem, 30, growth))["batch"]
+    assert batch.mean() == pytest.approx(mean, abs=1e-9)
+    assert batch.min() >= 1
+    assert batch.max() <= 20
+    assert np.all(np.diff(batch) * np.sign(growth) >= 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mean_batch": 1}, r"mean_batch=1\): must be above 1"),
+        ({"mean_batch": 20}, r"mean_batch=20\): .*below max_batch = 20"),
+        ({"max_batch": "many"}, r"max_batch='many'\): must be above 1"),
+        ({"eta": -1}, r"eta=-1\): must be at least 0"),
+        ({"sigma_n": -0.1}, r"sigma_n=-0.1\): must be at least 0"),
+        ({"alpha_F": 0}, r"alpha_F=0\): must be above 0"),
+        ({"activation": "tanh"}, r"activation='tanh'\): known: erf, linear"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(SpecificationError, match=message):
+        batch_size(**arguments)
