@@ -1,7 +1,7 @@
-"""Command line: ``optlearn list | solve | compare | simulate | reproduce``.
+"""Command line: ``optlearn list | solve | compare | simulate | reproduce | sweep | fit | show | explore``.
 
-Results go to stdout (with --json exactly one JSON object), everything else to stderr. Exit codes:
-0 done, 2 bad input, 3 the result is not converged (it is printed all the same), 130 stopped by
+Results go to stdout (with --json one JSON object; of a sweep one a point), everything else to stderr. Exit
+codes: 0 done, 2 bad input, 3 the result is not converged (it is printed all the same), 130 stopped by
 Ctrl-C.
 
 JAX and CasADi are imported inside the commands, so that help and errors in names come at once.
@@ -11,12 +11,22 @@ import sys
 
 from optlearn.cli.cache import keep_compiled_programs
 from optlearn.cli.commands import app
+from optlearn.cli.doctor import register as register_doctor
+from optlearn.cli.explore import register as register_explore
+from optlearn.cli.fit import register as register_fit
 from optlearn.cli.output import STOPPED
 from optlearn.cli.reproduce import register
+from optlearn.cli.show import register as register_show
+from optlearn.cli.sweep import register as register_sweep
 
 __all__ = ["app", "main"]
 
 register(app)
+register_sweep(app)
+register_doctor(app)
+register_fit(app)
+register_show(app)
+register_explore(app)
 
 
 def main() -> None:
