@@ -1,14 +1,18 @@
 PYTHON ?= python3
 WORKERS ?= 2
+# What the tests run with. PyTorch is large: with EXTRAS=test,optax its tests, and those of Keras, are skipped.
+EXTRAS ?= test,optax,torch,keras,app
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench docs lint clean
+.PHONY: help demo test test-slow test-browser bench docs lint clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.base  ## compute and draw Figures 1 to 3 of the paper into out/, check its claims
 	$(BIN)/optlearn reproduce fig1 fig2 fig3 --out out --jobs $(WORKERS)
@@ -19,11 +23,18 @@ test: lint  ## lint, type check and run the tests
 test-slow: .venv/.test  ## the tests marked slow
 	$(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal -m slow
 
+test-browser: .venv/.test  ## the explorer's tests, in a Chromium from Debian's packages
+	@command -v chromium >/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium; }
+	$(PIP) -e ".[app,test]"
+	$(BIN)/python -m pytest -q -rs --durations=10 tests/app
+
 bench: .venv/.test  ## measure costs
 	$(BIN)/python -m benchmarks
 
-docs: .venv/.docs  ## build the documentation into docs/_build
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+# The second line runs the doctests of the pages that the first has read.
+docs: .venv/.docs  ## build the documentation into docs/_build, running its notebooks and doctests
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b doctest -d docs/_build/doctrees docs docs/_build/doctest
 
 lint: .venv/.test  ## ruff and mypy
 	$(BIN)/ruff check
@@ -43,7 +54,7 @@ clean:  ## remove everything that make creates
 	@touch $@
 
 .venv/.test: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) -e ".[test,optax]"
+	$(PIP) -e ".[$(EXTRAS)]"
 	@touch .venv/.base $@
 
 .venv/.docs: pyproject.toml constraints.txt | .venv/bin/python

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optlearn import models as models
     from optlearn import paper as paper
+    from optlearn import plotting as plotting
+    from optlearn import practice as practice
     from optlearn import scenarios as scenarios
+    from optlearn.citations import cite as cite
     from optlearn.control.compare import baselines as baselines
     from optlearn.control.compare import compare as compare
     from optlearn.control.controls import Budget as Budget
@@ -24,8 +27,15 @@ if TYPE_CHECKING:
     from optlearn.control.solution import Solution as Solution
     from optlearn.control.solve import continuation as continuation
     from optlearn.control.solve import solve as solve
+    from optlearn.io.solutions import load as load
+    from optlearn.plotting import plot_certificate as plot_certificate
+    from optlearn.plotting import plot_compare as plot_compare
+    from optlearn.plotting import plot_error as plot_error
+    from optlearn.plotting import plot_order_parameters as plot_order_parameters
+    from optlearn.plotting import plot_schedule as plot_schedule
     from optlearn.practice import fit as fit
     from optlearn.simulate import simulate as simulate
+    from optlearn.sweep import sweep as sweep
     from optlearn.theory.expectation import AutoRule as AutoRule
     from optlearn.theory.expectation import GaussHermite as GaussHermite
     from optlearn.theory.expectation import QuasiMonteCarlo as QuasiMonteCarlo
@@ -41,7 +51,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Public name → the module it is in. `optlearn.simulate` is a room that can be called.
+# Public name → the module it is in. `optlearn.simulate` and `optlearn.sweep` are rooms that can be called.
 _HOME = {
     "AutoRule": "optlearn.theory.expectation",
     "Break": "optlearn.theory.model",
@@ -63,19 +73,29 @@ _HOME = {
     "Solution": "optlearn.control.solution",
     "Trajectory": "optlearn.theory.trajectory",
     "baselines": "optlearn.control.compare",
+    "cite": "optlearn.citations",
     "compare": "optlearn.control.compare",
     "continuation": "optlearn.control.solve",
     "evaluate": "optlearn.control.evaluate",
     "fit": "optlearn.practice.fit",
     "integrate": "optlearn.theory.integrate",
+    "load": "optlearn.io.solutions",
     "models": "optlearn.models",
     "paper": "optlearn.paper",
+    "plot_certificate": "optlearn.plotting",
+    "plot_compare": "optlearn.plotting",
+    "plot_error": "optlearn.plotting",
+    "plot_order_parameters": "optlearn.plotting",
+    "plot_schedule": "optlearn.plotting",
+    "plotting": "optlearn.plotting",
+    "practice": "optlearn.practice",
     "scenarios": "optlearn.scenarios",
     "simulate": "optlearn.simulate",
     "solve": "optlearn.control.solve",
+    "sweep": "optlearn.sweep",
 }
 
-_MODULES = {"fit", "models", "paper", "scenarios", "simulate"}
+_MODULES = {"fit", "models", "paper", "plotting", "practice", "scenarios", "simulate", "sweep"}
 
 __all__ = ["__version__", *_HOME]
 

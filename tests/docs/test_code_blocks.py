@@ -1,0 +1,147 @@
+"""Every code block of README.md and docs/ runs; commands exist with the options that pages give them."""
+
+import doctest
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jax
+import matplotlib
+import numpy as np
+import pytest
+from tests.docs.blocks import PAGES, ROOT, Block, blocks, commands, slow
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import optlearn as ol
+from optlearn.cli import app
+from optlearn.cli.inputs import scenario_arguments
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def pages_with(*kinds: str) -> list[Any]:
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if any(block.kind in kinds for block in blocks(text)):
+            marks = [pytest.mark.slow] if slow(text) else []
+            found.append(pytest.param(page, id=name(page), marks=marks))
+    return found
+
+
+@contextmanager
+def as_a_user() -> Iterator[None]:
+    """JAX as it is without the tests' strict settings."""
+    with (
+        jax.enable_x64(False),
+        jax.numpy_dtype_promotion("standard"),
+        jax.numpy_rank_promotion("allow"),
+        matplotlib.rc_context({"backend": "agg", "figure.max_open_warning": 0}),
+    ):
+        yield
+
+
+def left_out(block: Block) -> str:
+    """Why a block is not run; empty if it is."""
+    if block.needs and find_spec(block.needs) is None:
+        return f"{block.needs} is not installed"
+    return block.skip
+
+
+@pytest.mark.parametrize("page", pages_with("python"))
+def test_python_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    ran = 0
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if block.kind == "python":
+            reason = left_out(block)
+            if reason:
+                print(f"{name(page)}:{block.line} is left out: {reason}")
+                continue
+            code = compile("\n" * block.line + block.code, name(page), "exec")
+            with as_a_user():
+                exec(code, namespace)
+            ran += 1
+    if not ran:
+        pytest.skip(f"all blocks of {name(page)} are left out")
+
+
+@pytest.mark.parametrize("page", pages_with("doctest"))
+def test_doctests_of_a_page_hold(page):
+    found = blocks(page.read_text(encoding="utf-8"))
+    text = "\n".join(block.code for block in found if block.kind == "doctest")
+    test = doctest.DocTestParser().get_doctest(text, {"ol": ol, "np": np}, name(page), str(page), 0)
+    assert test.examples
+    report: list[str] = []
+    with as_a_user():
+        failed, _ = doctest.DocTestRunner().run(test, out=report.append)
+    assert not failed, "".join(report)
+
+
+def every_command(*programs: str) -> list[Any]:
+    """Each different command once, with the place where it is first seen."""
+    seen: dict[str, str] = {}
+    for page in PAGES:
+        for line, command in commands(page.read_text(encoding="utf-8")):
+            if command.split()[0] in programs:
+                seen.setdefault(command, f"{name(page)}:{line}")
+    return [pytest.param(command, id=f"{place} {command}") for command, place in seen.items()]
+
+
+@pytest.mark.parametrize("command", every_command("optlearn"))
+def test_commands_have_the_options_that_pages_give_them(command):
+    word, *arguments = shlex.split(command)[1:]
+    if word.startswith("-"):
+        return
+    parser = get_command(app).commands[word]
+    if "--help" in arguments:
+        return
+    parsed = parser.make_context(word, arguments).params
+    if "scenario" in parsed and word != "fit":
+        scenario_arguments(parsed["scenario"], parsed.get("settings"), None)
+
+
+@pytest.mark.parametrize("command", every_command("make", "python"))
+def test_targets_and_files_that_pages_name_exist(command):
+    program, *arguments = shlex.split(command)
+    if program == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        assert {argument for argument in arguments if "=" not in argument} <= set(targets)
+    elif arguments[0].endswith(".py"):
+        assert (ROOT / arguments[0]).is_file()
+
+
+# Others need data, a cluster, a browser, or minutes.
+_RUN_HERE = ("solve", "compare", "simulate")
+
+
+def runnable(quick: bool) -> list[Any]:
+    wanted = ("list",) if quick else _RUN_HERE
+    return [p for p in every_command("optlearn") if shlex.split(p.values[0])[1] in wanted]
+
+
+def invoke(command: str) -> None:
+    result = CliRunner().invoke(app, shlex.split(command)[1:], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("command", runnable(quick=True))
+def test_quick_commands_of_pages_succeed(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    invoke(command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", runnable(quick=False))
+def test_commands_of_pages_succeed(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with as_a_user():
+        invoke(command)
