@@ -117,6 +117,7 @@ def test_a_schedule_is_carried_over_to_another_horizon_and_to_other_values():
     assert carried_over(ol.Schedule.constant(12.0, {"noise": 0.2}), problem) is None
 
 
+@pytest.mark.slow
 def test_a_simulation_grows_seed_by_seed_and_agrees_with_the_theory(answers):
     found = only(answers[0], Found)[0]
     events = []

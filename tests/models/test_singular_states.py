@@ -33,7 +33,9 @@ def close(one, other, relative):
     np.testing.assert_allclose(one, other, rtol=0, atol=relative * scale)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=[pytest.mark.slow] if name == "heads" else []) for name in CASES]
+)
 def test_closed_and_generic_agree(case, tools):
     model, rule, situations = CASES[case]
 

@@ -100,6 +100,7 @@ def test_the_first_task_is_learned_before():
     assert fresh.baselines["blocked"](fresh, 10).merged()["task"] == pytest.approx([0, 1])
 
 
+@pytest.mark.slow
 def test_a_rate_of_its_own_wins_more():
     problem = task_order(joint=True)
     assert set(problem.controls) == {"task", "learning_rate"}

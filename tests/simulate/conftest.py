@@ -100,8 +100,15 @@ def cases():
 
 
 CASES = list(cases())
+# Compiling these takes longest; each feature of theirs is in another case too, or in a test of one step.
+LONG = {"everything, batch of 3", "augmentation, batch of 3"}
 
 
-@pytest.fixture(params=CASES, ids=lambda case: case.name)
+@pytest.fixture(
+    params=[
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.name in LONG else [])
+        for case in CASES
+    ]
+)
 def case(request):
     return request.param

@@ -312,7 +312,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=[pytest.mark.slow] if name == "augmentation" else []) for name in CASES]
+)
 def test_one_step_of_sgd_on_weights(case):
     model, samples, rule = CASES[case]
     x = random_state(model, 1)

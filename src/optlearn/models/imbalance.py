@@ -143,7 +143,7 @@ def imbalance(
 ) -> Imbalance:
     """Two groups on opposite sides of the origin.
 
-    The centroids are ν₀ a and −ν₁ a with one axis a, |a|²/N = 1; inputs are μ/√N + σ g.
+    The centroids are ν₀ a and −ν₁ a with one axis a, a·a/N = 1; inputs are μ/√N + σ g.
 
     Args:
         share: the minority's share of the data, above 0 and below 1.

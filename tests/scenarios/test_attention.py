@@ -1,0 +1,157 @@
+"""The attention scenario: its optimum, found and checked in several ways, and its three controls."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import optlearn as ol
+from optlearn import scenarios
+from optlearn.control.direct import solve_direct
+from optlearn.control.dynamics import dynamics
+from optlearn.control.indirect import solve_indirect
+from optlearn.control.starts import neutral
+from optlearn.control.sweep import Sweeper
+from optlearn.control.wide import WideFunctions
+from optlearn.theory.errors import SpecificationError
+from optlearn.theory.expectation import AutoRule, QuasiMonteCarlo
+
+INTERVALS = 8
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return scenarios.attention()
+
+
+@pytest.fixture(scope="module")
+def solution(problem):
+    return ol.solve(problem, intervals=INTERVALS, starts=1)
+
+
+@pytest.fixture(scope="module")
+def ready(problem):
+    return dynamics(problem)
+
+
+def test_the_solution_is_certified_and_says_that_sweeps_alone_found_it(solution, ready):
+    assert isinstance(ready.functions, WideFunctions)
+    assert solution.certificate.converged, solution.certificate.reasons
+    assert solution.certificate.hamiltonian_gap < 1e-6
+    assert any("sweeps alone" in note for note in solution.notes)
+
+
+def test_attention_is_sharp_first_and_ends_at_the_temperature_of_the_test(solution):
+    beta = solution.schedule["temperature"]
+    assert beta[0] > 2
+    assert 0.8 < beta[-1] < 1.2
+    assert 0 < np.argmax(beta) < INTERVALS / 2  # sharper still at first, then softer to the end
+    assert np.all(np.diff(beta[np.argmax(beta) :]) < 0)
+
+
+def test_the_optimum_is_below_every_baseline(problem, solution):
+    schedules = ol.baselines(problem, INTERVALS)
+    assert set(schedules) == {"temperature of the teacher", "best constant", "best line"}
+    objectives = {name: ol.evaluate(problem, s, record=2).objective for name, s in schedules.items()}
+    assert solution.objective < 0.99 * min(objectives.values())
+    assert objectives["best line"] < objectives["best constant"] < objectives["temperature of the teacher"]
+
+
+def test_the_gradient_of_a_sweep_is_that_of_finite_differences(ready):
+    rng = np.random.default_rng(0)
+    w, none = rng.uniform(0.5, 3.0, (INTERVALS, 1)), np.zeros(0)
+    sweeper = Sweeper(ready, INTERVALS, 2)
+    gradient = sweeper.run(w, none).gradient
+    step = 1e-5
+    for interval in (0, 3, INTERVALS - 1):
+        shift = step * (np.arange(INTERVALS) == interval)[:, None]
+        up, down = (sweeper.objective(w + sign * shift, none) for sign in (1, -1))
+        assert gradient[interval, 0] == pytest.approx((up - down) / (2 * step), rel=1e-6, abs=1e-10)
+
+
+def test_a_general_minimiser_finds_the_same_optimum_from_other_starts(ready, solution):
+    sweeper = Sweeper(ready, INTERVALS, 2)
+
+    def cost(w):
+        swept = sweeper.run(w[:, None], np.zeros(0))
+        return swept.objective, swept.gradient[:, 0]
+
+    bounds = [(0.0, 5.0)] * INTERVALS
+    ends = [
+        minimize(cost, np.full(INTERVALS, level), jac=True, method="L-BFGS-B", bounds=bounds, tol=1e-11)
+        for level in (0.6, 3.0)
+    ]
+    ours = sweeper.objective(solution.schedule["temperature"][:, None], np.zeros(0))
+    for end in ends:
+        assert abs(end.fun - ours) < 1e-7
+        np.testing.assert_allclose(end.x, solution.schedule["temperature"], atol=0.02)
+
+
+@pytest.mark.slow
+def test_direct_and_indirect_agree(ready):
+    start = neutral(ready, INTERVALS)
+    sweeps = solve_indirect(ready, [(start.w, start.theta)], steps=2)[0]
+    direct = solve_direct(ready, start.w, start.theta, steps=2)
+    assert direct.outcome.ok
+    assert abs(direct.objective - sweeps.objective) < 1e-7
+
+
+@pytest.mark.parametrize("control", ["token_mask", "head_mask"])
+def test_masks_are_used_early_and_the_whole_at_the_end(control):
+    problem = scenarios.attention(control=control)
+    assert isinstance(problem.rule, AutoRule)
+    ready = dynamics(replace(problem, rule=QuasiMonteCarlo(7)))
+    assert isinstance(ready.functions, WideFunctions)
+    intervals = 6
+    start = neutral(ready, intervals)
+    result = solve_indirect(ready, [(start.w, start.theta)], steps=1)[0]
+    assert result.outcome.ok
+    mask = result.w[:, 0]
+    assert mask.mean() == pytest.approx(0.5)
+    # H is linear in the mask: on or off, but for what the budget leaves over.
+    assert np.sum((mask > 1e-6) & (mask < 1 - 1e-6)) <= 1
+    assert mask[:3].mean() > mask[3:].mean()
+    assert mask[-1] < 1e-6
+    sweeper = Sweeper(ready, intervals, 1)
+    schedules = ol.baselines(problem, intervals)
+    assert set(schedules) == {"masked first", "masked last", "at random"}
+    others = {
+        n: sweeper.objective(ready.relaxation.vectors(s, intervals), start.theta)
+        for n, s in schedules.items()
+    }
+    assert result.objective <= min(others.values()) + 1e-9
+    assert result.objective < 0.99 * others["at random"]
+    assert others["masked first"] < others["masked last"]
+
+
+def test_without_a_budget_there_are_other_baselines():
+    problem = scenarios.attention(control="token_mask", masked_share=None)
+    assert problem.budgets == ()
+    assert set(problem.baselines) == {"mask off", "mask on", "best line"}
+
+
+def test_the_reduced_integrals_need_no_rule(problem):
+    assert problem.rule is None
+    assert scenarios.attention(tied=True).rule is not None
+    assert scenarios.attention(tokens=3).rule == AutoRule(accuracy=5e-3, points=8192)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"control": "heat"}, "known: head_mask, temperature, token_mask"),
+        ({"control": "token_mask", "tokens": 2}, "at least 3 where tokens are masked"),
+        ({"control": "head_mask", "heads": 1}, "at least 2 where heads are masked"),
+        ({"control": "head_mask", "masked_share": 1.5}, r"masked_share=1.5\): must be from 0 to 1"),
+        ({"alpha_F": 0.0}, r"alpha_F=0.0\): must be above 0"),
+        ({"max_temperature": 1.0}, r"max_temperature=1.0\): must be above 1"),
+        ({"start_norm": 0.0}, "start_norm=0.0"),
+        ({"start_overlap": 0.9}, "positive semidefinite"),
+        ({"accuracy": 0.0}, "accuracy=0.0"),
+        ({"points": 100}, "points=100"),
+    ],
+)
+def test_bad_input(arguments, message):
+    with pytest.raises(SpecificationError, match=message):
+        scenarios.attention(**arguments)
