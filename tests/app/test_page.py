@@ -18,7 +18,7 @@ from optlearn.app import downloads, words
 from optlearn.app.messages import Compared, Found, Progress, Simulate, Solve
 from optlearn.app.page import Page
 from optlearn.app.parameters import defaults, parameters
-from optlearn.app.server import _in_order
+from optlearn.app.server import Mailbox
 from optlearn.app.worker_process import Done, Failed
 
 
@@ -213,19 +213,34 @@ def test_text_from_results_is_escaped(found):
     assert "<script>" not in words.certificate(marked)
 
 
-def test_events_keep_their_order_although_the_server_may_lose_it():
+class Loop:
+    """An event loop that is always at once."""
+
+    def add_callback(self, call):
+        call()
+
+
+def test_events_wait_until_the_page_is_shown_and_keep_their_order():
     callbacks, called = [], []
 
     class Forgetful(Document):
         def add_next_tick_callback(self, callback):
             callbacks.append(callback)
 
-    deliver = _in_order(Forgetful())
-    for number in range(5):
-        deliver(lambda number=number: called.append(number))
+    mailbox = Mailbox(Forgetful(), Loop())
+    for number in range(3):
+        mailbox.deliver(lambda number=number: called.append(number))
+    assert not callbacks
+    mailbox.open()
+    for number in range(3, 5):
+        mailbox.deliver(lambda number=number: called.append(number))
     for callback in reversed(callbacks):
         callback()
     assert called == [0, 1, 2, 3, 4]
+    mailbox.close()
+    before = len(callbacks)
+    mailbox.deliver(lambda: called.append("late"))
+    assert len(callbacks) == before
 
 
 # --- downloads ------------------------------------------------------------------------------------

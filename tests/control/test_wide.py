@@ -19,6 +19,7 @@ from optlearn.control.interval_hamiltonian import IntervalHamiltonian
 from optlearn.control.problem import Objective, Problem
 from optlearn.control.sweep import Sweeper
 from optlearn.control.wide import BLOCK, WideFunctions
+from optlearn.theory.casadi_trace import UnsupportedPrimitive
 from optlearn.theory.expectation import GaussHermite
 from optlearn.theory.integrate import integrate
 from optlearn.theory.on_steps import OnSteps
@@ -73,6 +74,25 @@ def test_the_size_of_the_rate_decides():
     assert isinstance(made(14).functions, WideFunctions)
 
 
+def test_operations_that_casadi_lacks_run_under_xla():
+    class Sorting(type(models.committee())):
+        def penalty(self, x, u):
+            return 0.1 * jax.numpy.sort(x.Q[0])[0]
+
+    made = models.committee(K=2, M=1)
+    model = Sorting(**{name: getattr(made, name) for name in made.__dataclass_fields__})
+    problem = Problem(
+        model=model,
+        start=model.state(Q11=0.3, Q22=0.2, M11=0.1),
+        horizon=1.0,
+        controls={"learning_rate": Continuous(0, 3)},
+        rule=GaussHermite(3),
+    )
+    assert isinstance(dynamics(problem).functions, WideFunctions)
+    with pytest.raises(UnsupportedPrimitive, match="sort"):
+        dynamics(problem, wide=False)
+
+
 @pytest.mark.parametrize("name", ["objective", "states", "costates", "gradient", "free_gradient"])
 def test_sweeps_agree(swept, name):
     same(*(getattr(result, name) for result in swept))
@@ -108,6 +128,7 @@ def test_indirect_solutions_agree(both, controls):
     same(traced.budget_multipliers, wide.budget_multipliers, 1e-6)
 
 
+@pytest.mark.slow
 def test_direct_solutions_agree_and_have_the_same_derivatives(both, controls):
     traced, wide = (solve_direct(ready, *controls) for ready in both)
     assert wide.outcome.ok

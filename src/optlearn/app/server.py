@@ -2,10 +2,10 @@
 
 import logging
 import os
-import queue
 import socket
 import threading
 import webbrowser
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import panel as pn
 from panel.io import hold
+from tornado.ioloop import IOLoop
 
 from optlearn.app import SCENARIO
 from optlearn.app.page import Page
@@ -61,35 +62,63 @@ def run(
 
 def _open(solver: Worker, simulator: Worker) -> pn.Template:
     """A visitor's page."""
-    document = pn.state.curdoc
     asked = {name: words[0].decode() for name, words in pn.state.session_args.items()}
     scenario = asked.pop("scenario", SCENARIO)
     if scenario not in list_scenarios():
         scenario, asked = SCENARIO, {}
 
-    page = Page(solver, simulator, scenario, asked, _in_order(document))
+    mailbox = Mailbox(pn.state.curdoc, IOLoop.current())
+    page = Page(solver, simulator, scenario, asked, mailbox.deliver)
     page.changed = partial(_remember, pn.state.location)
-    pn.state.on_session_destroyed(lambda context: page.close())
+
+    def leave(context: Any) -> None:
+        page.close()
+        mailbox.close()
+
+    pn.state.onload(mailbox.open)
+    pn.state.on_session_destroyed(leave)
     return page.template()
 
 
-def _in_order(document: Any) -> Callable[[Callable[[], None]], None]:
-    """A function that calls others in the document's thread, in the order in which it was given them.
+class Mailbox:
+    """Calls functions in a document's thread, in order, as soon as the browser shows the document.
 
-    Bokeh forgets the order of callbacks that are added before the browser has connected.
+    Bokeh forgets the order of callbacks that are added before the browser has connected, and Panel drops
+    what changes after the browser has fetched the document and before it has drawn it.
+
+    Args:
+        document: of Bokeh.
+        loop: the server's event loop.
     """
-    waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 
-    def call_all() -> None:
-        with hold(document):  # one message to the browser, not one for each change
-            while not waiting.empty():
-                waiting.get()()
+    def __init__(self, document: Any, loop: Any) -> None:
+        self._document, self._loop = document, loop
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._shown = self._closed = False
 
-    def deliver(call: Callable[[], None]) -> None:
-        waiting.put(call)
-        document.add_next_tick_callback(call_all)
+    def deliver(self, call: Callable[[], None]) -> None:
+        """To be called from any thread."""
+        self._waiting.append(call)
+        self._loop.add_callback(self._schedule)
 
-    return deliver
+    def open(self) -> None:
+        """The browser shows the document."""
+        self._shown = True
+        self._schedule()
+
+    def close(self) -> None:
+        """The document is gone."""
+        self._closed = True
+        self._waiting.clear()
+
+    def _schedule(self) -> None:
+        if self._shown and not self._closed and self._waiting:
+            self._document.add_next_tick_callback(self._call_all)
+
+    def _call_all(self) -> None:
+        with hold(self._document):  # one message to the browser, not one for each change
+            while self._waiting:
+                self._waiting.popleft()()
 
 
 def _remember(location: Any, scenario: str, values: Mapping[str, Value]) -> None:

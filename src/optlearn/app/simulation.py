@@ -27,7 +27,9 @@ class SimulationPanel:
         self._shown: tuple[str, dict[str, Any], Found] | None = None
         self.result: Simulated | None = None
         self.choices = {"quantity": "error", "N": "1000", "seeds": "50", "again": "once"}
-        self.form, self.status = Form(self._set, layout="compact"), Status(text="Not run yet.")
+        self._names = ["error"]
+        self.form = Form(self._set, fields=self._fields(), values=dict(self.choices), layout="compact")
+        self.status = Status(text="Not run yet.")
         self.chart, self.words = Chart("error"), html()
 
     def show(self, scenario: str, arguments: dict[str, Any], found: Found) -> None:
@@ -36,16 +38,21 @@ class SimulationPanel:
         names = list(found.trajectory.values)
         if self.choices["quantity"] not in names:
             self.choices["quantity"] = "error"
-        fields = [
-            choice("quantity", "Quantity", {name: name for name in names}),
+        if names != self._names:
+            self._names = names
+            self.form.fields = self._fields()
+        self.form.values = dict(self.choices)
+        self.status.param.update(text="Not run for this schedule yet.", busy=False, tone="")
+        self._draw()
+
+    def _fields(self) -> list[dict[str, Any]]:
+        return [
+            choice("quantity", "Quantity", {name: name for name in self._names}),
             choice("N", "Input dimension N", {n: f"{int(n):,}" for n in DIMENSIONS}),
             choice("seeds", "Seeds", {n: n for n in SEEDS}),
             choice("again", "Run", AGAIN),
             button("run", "Run the simulation", main=True),
         ]
-        self.form.param.update(fields=fields, values=dict(self.choices))
-        self.status.param.update(text="Not run for this schedule yet.", busy=False, tone="")
-        self._draw()
 
     def settled(self) -> None:
         """The schedule will not change by itself any more."""

@@ -9,6 +9,7 @@ makes the next one quick.
 import multiprocessing
 import threading
 import time
+import traceback
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from itertools import count
@@ -133,7 +134,7 @@ class Worker:
             if kind == "end":
                 self._current = None
             if job.cancelled is None:
-                job.heard(event)
+                _tell(job, event)
             self._hand_out()
 
     def _end_if_too_long(self, process: SpawnProcess) -> None:
@@ -152,7 +153,15 @@ class Worker:
             if self._stopped:
                 return
             if job is not None and job.cancelled is None:
-                job.heard(Failed(f"the process that solves ended unexpectedly (code {process.exitcode})"))
+                _tell(job, Failed(f"the process that solves ended unexpectedly (code {process.exitcode})"))
             if self._waiting:
                 self.start()
                 self._hand_out()
+
+
+def _tell(job: _Job, event: Any) -> None:
+    """A fault of one listener must not end the thread that all others hear from."""
+    try:
+        job.heard(event)
+    except Exception:
+        traceback.print_exc()

@@ -16,7 +16,7 @@ import numpy as np
 from optlearn.control.problem import Problem
 from optlearn.control.relaxation import Relaxation
 from optlearn.control.wide import WideFunctions, unpacked
-from optlearn.theory.casadi_trace import trace
+from optlearn.theory.casadi_trace import UnsupportedPrimitive, trace
 from optlearn.theory.flat import FlatSystem, flat_system
 from optlearn.theory.on_casadi import pack
 from optlearn.theory.order import Array
@@ -128,7 +128,8 @@ def dynamics(problem: Problem, *, wide: bool | None = None) -> Dynamics:
 
     Args:
         problem: the problem.
-        wide: run them under XLA (true) or as CasADi expressions; by default as their size suggests.
+        wide: run them under XLA (true) or as CasADi expressions (false); by default under XLA if they
+            are large, or have an operation that CasADi does not know.
     """
     relaxation = Relaxation(problem)
     settings = problem.settings
@@ -184,14 +185,18 @@ def _functions(
     theta = np.zeros(len(free))
     traced = trace(rate, constants, np.zeros(n), np.zeros(m), theta)
     traced_final = trace(final, constants, np.zeros(n), theta)
-    if wide is None:
-        wide = max(traced.size, traced_final.size) > WIDE_LIMIT
-    if wide:
-        sizes = (n, m, len(free))
-        return WideFunctions(
-            unpacked(rate, constants), unpacked(final, constants), sizes, pack(constants).size, key
-        )
-    return Functions(traced.function("rate"), traced_final.function("final"), key)
+    small = max(traced.size, traced_final.size) <= WIDE_LIMIT
+    if wide is False or (wide is None and small):
+        try:
+            return Functions(traced.function("rate"), traced_final.function("final"), key)
+        except UnsupportedPrimitive:
+            # XLA knows all operations, CasADi does not.
+            if wide is False:
+                raise
+    sizes = (n, m, len(free))
+    return WideFunctions(
+        unpacked(rate, constants), unpacked(final, constants), sizes, pack(constants).size, key
+    )
 
 
 def _first_value(problem: Problem, name: str) -> np.ndarray:

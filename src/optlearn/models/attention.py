@@ -186,8 +186,8 @@ class Attention(LearningModel):
             scores = scores - short * HIDDEN * jnp.asarray(1 - visible)[None]
         if self.slots == 2:
             # The same in half the operations.
-            first = jax.nn.sigmoid(scores[:, 0] - scores[:, 1])
-            return jnp.stack([first, 1 - first], axis=1)
+            first = jax.nn.sigmoid(scores[:, :1] - scores[:, 1:])
+            return jnp.concatenate([first, 1 - first], axis=1)
         return jax.nn.softmax(scores, axis=1)
 
 
