@@ -364,12 +364,13 @@ def _study(
     repeats = max(1, min(8, int(seconds / (steps * step[batch]))))
     chain.load(N)
     errors, began = [], time.perf_counter()
+    first = 100_000_000 * DIMENSIONS.index(N)  # other seeds at every N
     for number in range(repeats):
         state = chain.start(batch)
         # Calls of a few seconds each.
         stride = max(32, int(5 / step[batch]) // 32 * 32)
         for begin in range(0, steps, stride):
-            state = chain.advance(state, number * batch, begin, min(begin + stride, steps))
+            state = chain.advance(state, first + number * batch, begin, min(begin + stride, steps))
         errors.append(chain.errors(state))
     values = np.concatenate(errors, axis=1)
     case, mean = scenario["cases"][str(N)], values.mean(axis=1)
