@@ -72,7 +72,7 @@ def measure(
         seeds: runs, by N or for all.
         baselines: names (default: all of the scenario's).
         fixed: arguments of the scenario.
-        seed: of the random numbers; all schedules see the same.
+        seed: of the random numbers; all schedules see the same, every N others.
         at_once: seeds in one call of the compiled program.
         progress: called with a line of text.
 
@@ -95,7 +95,7 @@ def measure(
         tell(f"{count} runs at N = {n}")
         _, errors = simulate_many(
             [problem] * len(schedules), list(schedules.values()),
-            N=int(n), seeds=count, seed=seed, at_once=at_once,
+            N=int(n), seeds=count, seed=_seed_at(seed, n), at_once=at_once,
         )  # fmt: skip
         theory = [float(evaluate(problem, s, record=2)["error"][-1]) for s in schedules.values()]
         rows.append([moments(e, t) for e, t in zip(errors, theory, strict=True)])
@@ -205,6 +205,11 @@ def fit_power_law(N: Any, values: np.ndarray, errors: np.ndarray) -> PowerLaw | 
     chi2 = float(np.sum(weight * (y - design @ np.array([offset, exponent])) ** 2))
     prefactor = float(np.sign(values[0]) * np.exp(offset))
     return PowerLaw(float(exponent), float(np.sqrt(covariance[1, 1])), prefactor, chi2, len(values))
+
+
+def _seed_at(seed: int, N: int) -> int:
+    """Runs at different N must be independent: fits weigh them so."""
+    return int(np.random.SeedSequence([seed, int(N)]).generate_state(1)[0])
 
 
 def problem_at(scenario: Scenario, N: int, fixed: Mapping[str, Any]) -> tuple[Problem, bool]:
