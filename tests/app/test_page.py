@@ -13,12 +13,13 @@ import optlearn as ol
 pytest.importorskip("panel", reason="the explorer needs optlearn[app]")
 
 from bokeh.document import Document
+from bokeh.models import ImportedStyleSheet
 
 from optlearn.app import downloads, words
 from optlearn.app.messages import Compared, Found, Progress, Simulate, Solve
 from optlearn.app.page import Page
 from optlearn.app.parameters import defaults, parameters
-from optlearn.app.server import Mailbox
+from optlearn.app.server import Mailbox, use_local_files
 from optlearn.app.worker_process import Done, Failed
 
 
@@ -211,6 +212,15 @@ def test_dark_pages_have_colours_of_their_own(solved):
 def test_text_from_results_is_escaped(found):
     marked = replace(found, remarks=("<script>alert(1)</script>",))
     assert "<script>" not in words.certificate(marked)
+
+
+def test_no_style_sheet_comes_from_elsewhere(page):
+    document = Document()
+    use_local_files(document)
+    page.template()._init_doc(document, location=False)
+    sheets = [sheet for root in document.roots for sheet in root.select({"type": ImportedStyleSheet})]
+    assert sheets
+    assert all(sheet.url.startswith("static/") for sheet in sheets), [sheet.url for sheet in sheets]
 
 
 class Loop:

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import panel as pn
 from panel.io import hold
+from panel.io.resources import LOCAL_DIST
 from tornado.ioloop import IOLoop
 
 from optlearn.app import SCENARIO
@@ -24,6 +25,7 @@ from optlearn.theory.errors import SpecificationError
 
 ADDRESS = "127.0.0.1"
 TITLE = "optlearn explorer"
+KEPT = 300_000  # milliseconds for which a page may be out of reach, as on a machine that sleeps
 
 
 def run(
@@ -51,6 +53,7 @@ def run(
         start=False,
         show=False,
         verbose=False,
+        unused_session_lifetime_milliseconds=KEPT,
     )
     server.start()
     url = f"http://{ADDRESS}:{port}/?{query}"
@@ -62,6 +65,7 @@ def run(
 
 def _open(solver: Worker, simulator: Worker) -> pn.Template:
     """A visitor's page."""
+    use_local_files(pn.state.curdoc)
     asked = {name: words[0].decode() for name, words in pn.state.session_args.items()}
     scenario = asked.pop("scenario", SCENARIO)
     if scenario not in list_scenarios():
@@ -78,6 +82,15 @@ def _open(solver: Worker, simulator: Worker) -> pn.Template:
     pn.state.onload(mailbox.open)
     pn.state.on_session_destroyed(leave)
     return page.template()
+
+
+def use_local_files(document: Any) -> None:
+    """Let style sheets come from this server.
+
+    Panel does that when it writes the page; but a browser that takes long to connect gets a new document
+    without a new page, and would be sent to a content delivery network.
+    """
+    document.template_variables["dist_url"] = LOCAL_DIST
 
 
 class Mailbox:

@@ -289,8 +289,8 @@ class Columns(_Program):
         """Results with one column each for every column of the arguments."""
         rows = [_as_rows(value) for value in given]
         total = max(len(r) for r, same in zip(rows, self._shared, strict=True) if not same)
-        program, threads = self.compiled, _threads()
-        size = min(BLOCK, -(-total // threads._max_workers))
+        program = self.compiled
+        size = min(BLOCK, -(-total // _workers()))
 
         @float64
         def piece(first: int) -> list[np.ndarray]:
@@ -302,7 +302,7 @@ class Columns(_Program):
             return [np.asarray(part)[:count].T for part in program(np.int64(count), *columns)]
 
         starts = range(0, total, size)
-        pieces = threads.map(piece, starts) if len(starts) > 1 else map(piece, starts)
+        pieces = _threads().map(piece, starts) if len(starts) > 1 else map(piece, starts)
         found = tuple(casadi.DM(np.concatenate(parts, axis=1)) for parts in zip(*pieces, strict=True))
         return found if len(found) > 1 else found[0]
 
@@ -351,9 +351,13 @@ class Chain(_Program):
         return tuple(np.concatenate(parts, axis=1) for parts in zip(*pieces, strict=True))
 
 
+def _workers() -> int:
+    return min(THREADS, os.cpu_count() or 1)
+
+
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), "optlearn")
+    return ThreadPoolExecutor(_workers(), "optlearn")
 
 
 def _vectors(results: Sequence[Array]) -> list[Array]:
