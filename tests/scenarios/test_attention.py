@@ -1,5 +1,7 @@
 """The attention scenario: its optimum, found and checked in several ways, and its three controls."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -93,6 +95,21 @@ def test_direct_and_indirect_agree(ready):
     direct = solve_direct(ready, start.w, start.theta, steps=2)
     assert direct.outcome.ok
     assert abs(direct.objective - sweeps.objective) < 1e-7
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::optlearn.theory.errors.AccuracyWarning")  # few points: a smaller problem
+@pytest.mark.parametrize("control", ["token_mask", "head_mask"])
+def test_the_best_order_of_masked_samples_is_that_of_all_orders(control):
+    problem = scenarios.attention(control=control, points=512)
+    solution = ol.solve(problem, intervals=6, starts=1)
+    assert solution.certificate.converged, solution.certificate.reasons
+    sweeper = Sweeper(dynamics(problem), 6, solution.options["steps"])
+    orders = [np.isin(np.arange(6), places).astype(float) for places in combinations(range(6), 3)]
+    objectives = [sweeper.objective(order[:, None], np.zeros(0)) for order in orders]
+    best = int(np.argmin(objectives))
+    np.testing.assert_allclose(solution.schedule["mask"], orders[best], atol=1e-6)
+    assert solution.objective == pytest.approx(objectives[best], abs=2e-7)
 
 
 def test_without_a_budget_there_are_other_baselines():

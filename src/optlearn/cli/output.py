@@ -18,6 +18,9 @@ from optlearn.theory.errors import SpecificationError, UnphysicalStateError
 if TYPE_CHECKING:
     from optlearn.control.solution import Solution
 
+# Columns of tables in files and pipes, which have no width of their own.
+FILE_WIDTH = 120
+
 BAD_INPUT, NOT_CONVERGED, STOPPED = 2, 3, 130
 
 
@@ -25,7 +28,10 @@ def console(stderr: bool = False) -> Any:
     """A console on stdout or stderr."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, soft_wrap=stderr)
+    screen = Console(stderr=stderr, highlight=False, soft_wrap=stderr)
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = FILE_WIDTH
+    return screen
 
 
 def exit_code(solution: "Solution") -> int:

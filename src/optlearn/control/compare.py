@@ -87,11 +87,21 @@ class Comparison:
         from rich.table import Table
 
         table = Table(title=self.problem)
-        for i, heading in enumerate(_HEADINGS):
-            table.add_column(heading, justify="right" if 0 < i < 5 else "left", no_wrap=i < 5)
+        # Words may wrap where the screen is narrow; numbers must not.
+        for heading in self._headings:
+            number = heading in _NUMBERS
+            table.add_column(heading, justify="right" if number else "left", no_wrap=number)
         for row in self.rows:
-            table.add_row(*_cells(row), style="bold" if row.name == OPTIMUM else None)
+            table.add_row(*self._cells(row), style="bold" if row.name == OPTIMUM else None)
         return table
+
+    @property
+    def _headings(self) -> tuple[str, ...]:
+        """What the columns show; limits only where one is broken."""
+        return ("schedule", *_NUMBERS, *(("limits",) if any(row.note for row in self.rows) else ()))
+
+    def _cells(self, row: Row) -> tuple[str, ...]:
+        return _cells(row)[: len(self._headings)]
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
@@ -118,9 +128,9 @@ class Comparison:
         def line(tag: str, cells: tuple[str, ...]) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
 
-        body = "".join(line("td", _cells(row)) for row in self.rows)
+        body = "".join(line("td", self._cells(row)) for row in self.rows)
         caption = f"<caption>{html.escape(self.problem)}</caption>"
-        head = f"<thead>{line('th', _HEADINGS)}</thead>"
+        head = f"<thead>{line('th', self._headings)}</thead>"
         return f"<table>{caption}{head}<tbody>{body}</tbody></table>"
 
 
@@ -236,7 +246,7 @@ def _share(schedule: Schedule, name: str, value: float, lengths: np.ndarray) -> 
     return float(lengths[np.abs(schedule[name] - value) <= TOLERANCE].sum())
 
 
-_HEADINGS = ("schedule", "objective", "excess", "reduction", "improvement", "limits")
+_NUMBERS = ("objective", "excess", "reduction", "improvement")
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -2,24 +2,21 @@
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from optlearn.control.certificate import STEPS, certify
-from optlearn.control.direct import solve_direct
 from optlearn.control.discrete import Rounded, check_grid, round_controls, whole_schedule
 from optlearn.control.dynamics import Dynamics, dynamics
 from optlearn.control.evaluate import check_schedule, evaluate
-from optlearn.control.feasible import FeasibleSet
-from optlearn.control.greedy import greedy_controls
-from optlearn.control.indirect import solve_indirect
 from optlearn.control.outcome import Outcome
 from optlearn.control.problem import Problem
+from optlearn.control.runs import Progress, Run, enough_steps, greedy_run, optimise, too_coarse
 from optlearn.control.solution import NotConvergedWarning, Solution, Variant
-from optlearn.control.starts import Start, choose_starts, neutral
+from optlearn.control.starts import Start, choose_starts
 from optlearn.control.sweep import Sweeper, Swept
 from optlearn.control.wide import WideFunctions
 from optlearn.theory.errors import SpecificationError, explained
@@ -34,21 +31,6 @@ METHODS: Mapping[str, str] = {
     "indirect": "Pontryagin forward-backward sweeps with exact adjoints",
     "greedy": "locally optimal: the steepest descent of the error at every moment",
 }
-
-Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Where one start ended."""
-
-    start: str
-    w: np.ndarray
-    theta: np.ndarray
-    objective: float
-    outcome: Outcome
-    iterations: int
-    polish: bool = False  # it went on from where another run ended
 
 
 @float64
@@ -75,7 +57,8 @@ def solve(
             baselines from the best on, then random ones.
         seed: of the random starts.
         warm_start: a solution or schedule to start from.
-        steps: Runge-Kutta steps in each interval (default: as many as 1e-8 needs).
+        steps: Runge-Kutta steps in each interval (default: as many as the first guess needs for
+            1e-8; twice as many, again and again, if the optimum needs more).
         max_iterations: of the solver.
         tolerance: of the solver (default: 1e-10 for IPOPT, 1e-7 for sweeps).
         progress: called with a line of text at every stage.
@@ -100,15 +83,30 @@ def solve(
     warm = _warm_schedule(warm_start)
     if warm is not None:
         check_schedule(problem, warm)
-    sweeper = Sweeper(ready, count, steps or _enough_steps(ready, count))
+    sweeper = Sweeper(ready, count, steps or enough_steps(ready, count))
     options = {
         name: value
         for name, value in (("max_iterations", max_iterations), ("tolerance", tolerance))
         if value is not None
     }
     notes: list[str] = []
-    runs = _optimise(ready, sweeper, method, (starts, seed, warm), options, notes, tell)
+    if method == "greedy":
+        runs = [greedy_run(ready, sweeper)]
+    else:
+        tell("choosing starts")
+        chosen = choose_starts(ready, sweeper, starts, seed, warm)
+        runs = optimise(ready, sweeper, method, chosen, options, notes, tell)
     best = min(runs, key=lambda run: run.objective)
+    while steps is None and runs[-1].outcome is not Outcome.INTERRUPTED and too_coarse(ready, sweeper, best):
+        sweeper = Sweeper(ready, count, 2 * sweeper.steps)
+        notes.append(f"once more from there: the schedule needs {sweeper.steps} steps an interval")
+        if method == "greedy":
+            finer = [greedy_run(ready, sweeper)]
+        else:
+            there = [Start("there", best.w, best.theta)]
+            finer = optimise(ready, sweeper, method, there, options, notes, tell)
+        runs += [replace(run, polish=True) for run in finer]
+        best = min(finer, key=lambda run: run.objective)
     found = _finish(ready, sweeper, method, best, runs, notes, began, tell)
     used = {"intervals": count, "method": method, "starts": starts, "seed": seed, "steps": sweeper.steps}
     return replace(found, options={**used, **options, "warm_start": warm is not None})
@@ -130,94 +128,12 @@ def _warm_schedule(warm_start: Solution | Schedule | None) -> Schedule | None:
     return warm_start.schedule if warm_start.relaxed is None else warm_start.relaxed.schedule
 
 
-def _optimise(
-    ready: Dynamics,
-    sweeper: Sweeper,
-    method: str,
-    start_options: tuple[int, int, Schedule | None],
-    options: dict[str, Any],
-    notes: list[str],
-    tell: Progress,
-) -> list[_Run]:
-    if method == "greedy":
-        guess = neutral(ready, sweeper.intervals)
-        w = greedy_controls(ready, sweeper.intervals, guess.theta, steps=sweeper.steps)
-        objective = sweeper.objective(w, guess.theta)
-        if not np.isfinite(objective):
-            raise SpecificationError(
-                "the objective of the greedy schedule is not finite: the dynamics leave the physical "
-                "region. Tighten the bounds of the controls."
-            )
-        return [_Run("greedy", w, guess.theta, objective, Outcome.SOLVED, 1)]
-    tell("choosing starts")
-    chosen = choose_starts(ready, sweeper, *start_options)
-    if method == "direct":
-        runs = _direct_from_all(ready, sweeper, chosen, options, tell)
-    else:
-        tell(f"indirect, from {', '.join(start.name for start in chosen)}")
-        runs = _indirect(ready, sweeper, chosen, options if method == "indirect" else {})
-    wide = isinstance(ready.functions, WideFunctions)
-    if wide and method == "auto" and any(run.outcome.ok for run in runs):
-        notes.append("sweeps alone: with a quadrature this wide, a direct run takes several times as long")
-    elif method == "auto" and runs[-1].outcome is not Outcome.INTERRUPTED:
-        # Where the objective hardly depends on a control, as on singular arcs, sweeps leave that ragged.
-        best = min(runs, key=lambda run: run.objective)
-        tell(f"direct, from the best of them ({best.start})")
-        start = Start("the best of them, direct", best.w, best.theta)
-        runs.append(replace(_direct(ready, sweeper, start, options), polish=True))
-        if not any(run.outcome.ok for run in runs):
-            notes.append("nothing converged yet: direct runs from all starts were tried as well")
-            runs += _direct_from_all(ready, sweeper, chosen, options, tell)
-    for run in runs:
-        notes.append(
-            f"from {run.start}: {run.objective:.10g} after {run.iterations} iterations "
-            f"({run.outcome.name.lower()})"
-        )
-    return runs
-
-
-def _indirect(ready: Dynamics, sweeper: Sweeper, starts: list[Start], options: dict[str, Any]) -> list[_Run]:
-    pairs = [(start.w, start.theta) for start in starts]
-    results = solve_indirect(ready, pairs, steps=sweeper.steps, **options)
-    return [
-        _Run(start.name, r.w, r.theta, r.objective, r.outcome, r.iterations)
-        for start, r in zip(starts, results, strict=False)  # fewer after Ctrl-C
-    ]
-
-
-def _direct_from_all(
-    ready: Dynamics, sweeper: Sweeper, starts: list[Start], options: dict[str, Any], tell: Progress
-) -> list[_Run]:
-    runs: list[_Run] = []
-    for start in starts:
-        tell(f"direct, from {start.name}")
-        runs.append(_direct(ready, sweeper, start, options))
-        if runs[-1].outcome is Outcome.INTERRUPTED:
-            break
-    return runs
-
-
-def _direct(ready: Dynamics, sweeper: Sweeper, start: Start, options: dict[str, Any]) -> _Run:
-    result = solve_direct(ready, start.w, start.theta, steps=sweeper.steps, **options)
-    w, theta = result.w, result.theta
-    if not result.outcome.ok:
-        # Stopped on its way, it may not meet the budgets yet.
-        feasible = FeasibleSet(ready, sweeper.intervals)
-        w, theta = feasible.split(feasible.project(feasible.join(w, theta)))
-    objective = sweeper.objective(w, theta)
-    before = sweeper.objective(start.w, start.theta)
-    if not objective <= before and not result.outcome.ok:
-        # A failed run must not lose the schedule that it started from.
-        return _Run(start.name, start.w, start.theta, before, result.outcome, result.iterations)
-    return _Run(start.name, w, theta, objective, result.outcome, result.iterations)
-
-
 def _finish(
     ready: Dynamics,
     sweeper: Sweeper,
     method: str,
-    best: _Run,
-    runs: list[_Run],
+    best: Run,
+    runs: list[Run],
     notes: list[str],
     began: float,
     tell: Progress,
@@ -294,19 +210,3 @@ def _costates(ready: Dynamics, swept: Swept, intervals: int) -> Trajectory:
     alpha = np.linspace(0.0, ready.problem.horizon, intervals * STEPS + 1)
     values = {name: swept.costates[:, i] for i, name in enumerate(names)}
     return Trajectory(alpha, values, names, {"objective": float("nan")})
-
-
-def _enough_steps(ready: Dynamics, intervals: int) -> int:
-    """Runge-Kutta steps in an interval after which the objective changes by less than 1e-8.
-
-    Or 1e-7 where expectations are wide quadratures, which are no more accurate than that.
-    """
-    guess = neutral(ready, intervals)
-    small = 1e-7 if isinstance(ready.functions, WideFunctions) else 1e-8
-    coarse = Sweeper(ready, intervals, 1).objective(guess.w, guess.theta)
-    for steps in (1, 2, 4, 8):
-        fine = Sweeper(ready, intervals, 2 * steps).objective(guess.w, guess.theta)
-        if abs(fine - coarse) <= small * max(1.0, abs(fine)) or not np.isfinite(fine):
-            return steps
-        coarse = fine
-    return 16
