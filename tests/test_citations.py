@@ -39,6 +39,12 @@ def test_rounding_and_compiled_integration_are_cited_where_they_happen(solution)
     assert {"sager2012integer", "kidger2021diffrax", "saglietti2022curriculum"} <= set(used)
 
 
+def test_a_variant_of_a_scenario_cites_what_the_scenario_does(solution):
+    variant = dataclasses.replace(solution, problem=ol.scenarios.curriculum(joint=True))
+    assert variant.problem.name != "curriculum"
+    assert "saglietti2022curriculum" in citations.used(variant)
+
+
 def test_every_scenario_has_references_and_every_reference_exists():
     assert set(citations._SCENARIOS) >= set(ol.scenarios.list_scenarios())
     entries = citations._entries()

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 # Scenario → the works that set it up.
 _SCENARIOS = {
-    "attention": ("cui2024high",),
+    "attention": ("cui2024high", "cui2024phase"),
     "batch_size": ("smith2018batch",),
     "curriculum": ("saglietti2022curriculum",),
     "denoising": ("cui2023denoising",),
     "denoising_batch": ("cui2023denoising",),
     "dropout": ("srivastava2014dropout",),
     "gating": ("mignacco2025nonlinear",),
-    "imbalance": ("mannelli2024bias",),
+    "imbalance": ("mannelli2024bias", "jain2024bias"),
     "learning_rate": ("saad1997globally",),
     "task_order": ("lee2021continual", "mori2024optimal"),
 }
@@ -45,7 +45,7 @@ def used(solution: "Solution | None" = None) -> list[str]:
 
 
 def _of(solution: "Solution") -> Iterator[str]:
-    yield from _SCENARIOS.get(solution.problem.name, ())
+    yield from _SCENARIOS.get(solution.problem.name.partition(",")[0], ())  # "curriculum, joint"
     yield "saad1995line"
     # Sweeps come before the direct method in "auto"; locally optimal schedules need neither.
     if solution.method in ("auto", "indirect"):

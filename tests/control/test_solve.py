@@ -10,7 +10,7 @@ import pytest
 
 import optlearn as ol
 from optlearn import models
-from optlearn.control import solve as solving
+from optlearn.control import runs
 from optlearn.control.direct import DirectResult
 from optlearn.control.dynamics import dynamics
 from optlearn.control.outcome import Outcome
@@ -494,7 +494,7 @@ def test_a_run_that_stopped_off_budget_is_moved_back(monkeypatch: pytest.MonkeyP
         costates, outcome = np.zeros((len(w), n)), Outcome.ITERATIONS
         return DirectResult(np.full_like(w, 10.0), theta, 0.0, costates, np.zeros(1), outcome, 1)
 
-    monkeypatch.setattr(solving, "solve_direct", stopped)
+    monkeypatch.setattr(runs, "solve_direct", stopped)
     problem = ol.scenarios.denoising_batch(Delta_F=0.5)
     with pytest.warns(NotConvergedWarning, match="iteration limit"):
         found = ol.solve(problem, 30, "direct", starts=1)

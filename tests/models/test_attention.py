@@ -173,7 +173,12 @@ def check_theory(found, theory, N):
     ("model", "state", "rule"),
     [
         (attention(eta=2.0), {"Q": 0.5, "M": 0.2}, None),
-        (attention(tokens=3, heads=2, eta=4.0), {"Q": 0.5, "M": 0.3}, QuasiMonteCarlo(12)),
+        pytest.param(
+            attention(tokens=3, heads=2, eta=4.0),
+            {"Q": 0.5, "M": 0.3},
+            QuasiMonteCarlo(12),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["two tokens, one head", "three tokens, two heads"],
 )

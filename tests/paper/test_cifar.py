@@ -188,6 +188,7 @@ def test_sweep_learns(trained):
     np.testing.assert_allclose(result.error, (result.error_easy + result.error_hard) / 2)
 
 
+@pytest.mark.slow
 def test_networks_trained_together_are_independent(trained):
     result, _ = trained
     train_set, _, easy, hard = training.build(striped(160), striped(100, 9), FAST)

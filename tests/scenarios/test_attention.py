@@ -70,6 +70,7 @@ def test_the_gradient_of_a_sweep_is_that_of_finite_differences(ready):
         assert gradient[interval, 0] == pytest.approx((up - down) / (2 * step), rel=1e-6, abs=1e-10)
 
 
+@pytest.mark.slow
 def test_a_general_minimiser_finds_the_same_optimum_from_other_starts(ready, solution):
     sweeper = Sweeper(ready, INTERVALS, 2)
 

@@ -119,6 +119,13 @@ def test_a_student_larger_than_its_teacher():
     assert direct.objective < ol.evaluate(problem, problem.baselines["greedy"](problem, 20)).objective
 
 
+def test_sgd_follows_the_theory(z_of_sgd):
+    # Rates that change, more student nodes than the teacher has, and label noise.
+    problem = learning_rate(K=2, M=1, sigma_n=0.3, start_overlap=0.3)
+    schedule = ol.Schedule.piecewise([0, 0.5, 1], {"learning_rate": [4.0, 1.5]})
+    assert max(z_of_sgd(problem, schedule)) < 4.5
+
+
 def test_the_start_is_random_but_reproducible():
     start = learning_rate(K=3, M=2, start_norm=0.2, start_overlap=0.1).start
     np.testing.assert_array_equal(np.diag(start.Q), 0.2)

@@ -62,7 +62,12 @@ def test_overlaps_and_weights_agree_at_very_small_N(case):
 
 
 @pytest.mark.parametrize(
-    ("N", "dtype", "seeds"), [(100, "float32", 1000), (100, "float64", 1000), (1000, "float32", 300)]
+    ("N", "dtype", "seeds"),
+    [
+        (100, "float32", 1000),
+        (100, "float64", 1000),
+        pytest.param(1000, "float32", 300, marks=pytest.mark.slow),
+    ],
 )
 def test_they_agree_at_larger_N_in_either_precision_of_the_weights(N, dtype, seeds):
     model = curriculum()
@@ -107,6 +112,7 @@ def test_the_mean_of_sgd_tends_to_the_theory():
     check_theory(found, theory, 1000)
 
 
+@pytest.mark.slow
 def test_the_spread_vanishes_like_one_over_root_N():
     model = curriculum()
     schedule = Schedule.constant(0.05, {"difficulty": 1.0})
