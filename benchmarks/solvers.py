@@ -61,8 +61,8 @@ def main() -> None:
         ours, theirs = measure(first, second), reference[name]
         line = (
             f"{name:>14} {ours['objective']:>14.9f} {theirs['objective']:>10.6g} {ours['cold']:>6.1f} "
-            f"{ours['cold_cpu']:>6.1f} {ours['again']:>6.2f} {ours['warm']:>6.2f} {theirs['reference']:>7.1f} "
-            f"{theirs['reference'] / ours['cold']:>6.1f}"
+            f"{ours['cold_cpu']:>6.1f} {ours['again']:>6.2f} {ours['warm']:>6.2f} "
+            f"{theirs['reference']:>7.1f} {theirs['reference'] / ours['cold']:>6.1f}"
         )
         if "rk4" in theirs:
             line += f" {theirs['rk4']:>5.1f} {theirs['rk4'] / ours['cold']:>6.1f}"

@@ -50,6 +50,27 @@ def test_band_covers_the_mean_as_often_as_it_says():
     assert np.mean((low < 1.5) & (high > 1.5)) == pytest.approx(0.8, abs=4.5 * 0.0028)
 
 
+def test_scores_are_normal_however_few_the_seeds():
+    # 20,000 means of 3 runs: the share beyond 3 is 0.0027 with standard deviation 0.00037. Of deviations
+    # in estimated standard errors it would be 0.095.
+    runs = np.random.default_rng(1).normal(1.5, 2.0, size=(3, 20_000))
+    scores = Trajectory(1 + np.arange(20_000.0), {"Q11": runs}, ("Q11",)).z_scores(
+        "Q11", np.full(20_000, 1.5)
+    )
+    assert np.mean(np.abs(scores) > 3) == pytest.approx(0.0027, abs=4.5 * 0.00037)
+    assert abs(scores.mean()) < 4.5 / np.sqrt(20_000)
+
+
+def test_scores_of_many_seeds_are_deviations_in_standard_errors():
+    runs = np.random.default_rng(2).normal(1.0, 1.0, size=(100_000, 2))
+    course = Trajectory(np.array([0.0, 1.0]), {"Q11": runs}, ("Q11",))
+    start, end = course.z_scores("Q11", np.full(2, 0.5))
+    assert np.isnan(start)
+    deviation = (runs[:, 1].mean() - 0.5) / course.standard_error("Q11")[1]
+    assert deviation > 100  # of no probability that a number can hold
+    assert end == pytest.approx(deviation)
+
+
 @pytest.mark.parametrize("trajectory", [theoretical(), Trajectory(ALPHA, {"Q11": RUNS[:1]}, ())])
 def test_too_few_seeds(trajectory):
     for statistic in (trajectory.standard_error, trajectory.band):

@@ -112,13 +112,10 @@ class Simulated:
     seconds: float
 
     def largest_z(self) -> tuple[float, str, float]:
-        """The largest |mean − theory| in standard errors, of what, and at which α."""
+        """The largest deviation of the mean from theory as a normal score, of what, and at which α."""
         found = (0.0, "error", 0.0)
         for name in self.simulated.values:
-            mean, error = self.simulated.mean(name), self.simulated.standard_error(name)
-            # At the start all seeds agree; what differs there is round-off.
-            told = (self.simulated.alpha > 0) & (error > 1e-12 * np.maximum(1.0, np.abs(mean)))
-            z = np.where(told, np.abs(mean - self.theory[name]) / np.where(told, error, 1.0), 0.0)
+            z = np.nan_to_num(np.abs(self.simulated.z_scores(name, self.theory[name])))
             worst = int(np.argmax(z))
             found = max(found, (float(z[worst]), name, float(self.simulated.alpha[worst])))
         return found

@@ -112,7 +112,7 @@ def simulation(result: Simulated) -> str:
     z, name, alpha = result.largest_z()
     return (
         f'<p class="words"><b>{result.simulated.seeds} of {result.seeds} seeds</b> at N = {result.N:,}, '
-        f"{result.seconds:.1f} s. Largest deviation of a mean from the theory: {z:.1f} standard errors "
+        f"{result.seconds:.1f} s. Largest deviation of a mean from the theory: a z-score of {z:.1f} "
         f"({escape(name)} at α = {alpha:.3g}). The theory is that of N → ∞: at finite N deviations of "
         "order 1/N remain, and many seeds resolve them.</p>"
     )

@@ -57,14 +57,5 @@ def side_by_side(theory: "Trajectory", simulated: "Trajectory") -> dict[str, Any
     if simulated.seeds > 1:
         errors = {name: simulated.standard_error(name) for name in names}
         result["standard_error"] = errors
-        result["z"] = {
-            name: [
-                # At the start all seeds agree; what differs there is round-off.
-                (m - t) / e if alpha > 0 and e > 1e-12 * max(1.0, abs(m)) else None
-                for alpha, m, t, e in zip(
-                    simulated.alpha, mean[name], theory[name], errors[name], strict=True
-                )
-            ]
-            for name in names
-        }
+        result["z"] = {name: simulated.z_scores(name, theory[name]) for name in names}
     return result

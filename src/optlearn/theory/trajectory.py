@@ -82,6 +82,21 @@ class Trajectory:
         half = t.ppf((1 + level) / 2, self.seeds - 1) * self.standard_error(name)
         return self.mean(name) - half, self.mean(name) + half
 
+    def z_scores(self, name: str, expected: np.ndarray) -> np.ndarray:
+        """(T,) deviations of the mean over seeds from what is expected, as standard normal scores.
+
+        With few seeds the standard error is itself uncertain: Student's t, not the normal distribution, says
+        how likely a deviation is. The score is the normal one of the same probability. NaN where all seeds
+        agree, as at the start.
+        """
+        from scipy.stats import norm, t
+
+        mean, error = self.mean(name), self.standard_error(name)
+        told = (self.alpha > 0) & (error > 1e-12 * np.maximum(1.0, np.abs(mean)))
+        ratio = np.where(told, (mean - expected) / np.where(told, error, 1.0), np.nan)
+        size = np.fmin(np.abs(ratio), norm.isf(t.sf(np.abs(ratio), self.seeds - 1)))
+        return np.asarray(np.sign(ratio) * size)
+
     def to_dataset(self) -> "xarray.Dataset":
         """An xarray Dataset with dimensions ``alpha`` and, if simulated, ``seed``."""
         import xarray
