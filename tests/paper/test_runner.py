@@ -65,9 +65,9 @@ def test_other_options_are_computed_anew(figure, tmp_path, change):
     assert len(figure.calls) == 2
 
 
-def test_another_version_is_computed_anew(figure, tmp_path, monkeypatch):
+def test_other_code_computes_anew(figure, tmp_path, monkeypatch):
     reproduce(tmp_path)
-    monkeypatch.setattr(runner, "__version__", "99")
+    monkeypatch.setattr(runner, "code_digest", lambda: "other")
     assert reproduce(tmp_path).status == "done"
     assert len(figure.calls) == 2
 

@@ -1,10 +1,11 @@
-"""Where a result comes from: time, versions, git revision."""
+"""Where a result comes from: time, versions, git revision, and the code itself."""
 
 import platform
 import subprocess
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,16 @@ _PACKAGE = Path(__file__).parent.parent
 def provenance() -> dict[str, str]:
     """Time, versions and, in a checkout, the git revision."""
     return {"created": datetime.now(UTC).isoformat(timespec="seconds"), **_versions()}
+
+
+@cache
+def code_digest() -> str:
+    """Digest of the sources of optlearn that are running."""
+    total = sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        total.update(path.relative_to(_PACKAGE).as_posix().encode())
+        total.update(path.read_bytes())
+    return total.hexdigest()
 
 
 @cache

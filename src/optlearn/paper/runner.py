@@ -1,7 +1,7 @@
 """Run figures: compute, keep the data, draw, check the claims; resume what is finished.
 
 ``OUT/<figure>/`` holds ``data.nc``, ``<figure>.png``, ``<figure>.pdf`` and ``claims.json``, written in
-this order. Data are computed anew only if the stored options or the version of optlearn differ.
+this order. Data are computed anew only if the stored options or the code of optlearn differ.
 """
 
 import inspect
@@ -18,8 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from optlearn import __version__
 from optlearn.io import load_dataset, save_dataset
+from optlearn.io.provenance import code_digest
 from optlearn.paper import list_figures
 from optlearn.paper.claims import Claim, load_claims, save_claims
 from optlearn.theory.errors import SpecificationError
@@ -174,6 +174,7 @@ def _run(task: Task, module: ModuleType, tell: Callable[[str], None]) -> Result:
             "figure": name,
             "title": module.TITLE,
             "options": stamp,
+            "code": code_digest(),
             "seconds": time.perf_counter() - began,
             "warnings": "\n".join(caught),
         }
@@ -201,12 +202,12 @@ def _run(task: Task, module: ModuleType, tell: Callable[[str], None]) -> Result:
 
 
 def _finished(path: Path, stamp: str) -> Any:
-    """Stored data that were computed with these options by this version; None if there are none."""
+    """Stored data that were computed with these options by this code; None if there are none."""
     try:
         data = load_dataset(path)
     except OSError:
         return None
-    same = data.attrs.get("options") == stamp and data.attrs.get("optlearn_version") == __version__
+    same = data.attrs.get("options") == stamp and data.attrs.get("code") == code_digest()
     return data if same and {"seconds", "warnings"} <= set(data.attrs) else None
 
 

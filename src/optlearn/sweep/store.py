@@ -12,14 +12,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from optlearn import __version__
 from optlearn.io import atomic
+from optlearn.io.provenance import code_digest
 from optlearn.sweep.spec import Index, Spec, digest
 from optlearn.theory.errors import SpecificationError
 
@@ -196,17 +195,6 @@ def versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-@cache
-def code_digest() -> str:
-    """Digest of the sources of optlearn that are running."""
-    root = Path(__file__).parent.parent
-    total = sha256()
-    for path in sorted(root.rglob("*.py")):
-        total.update(path.relative_to(root).as_posix().encode())
-        total.update(path.read_bytes())
-    return total.hexdigest()
 
 
 def _parts_to_continue(description: Path, spec: Spec) -> list[dict[str, Any]]:
