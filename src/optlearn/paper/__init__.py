@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from optlearn.paper import fig1 as fig1
     from optlearn.paper import fig2 as fig2
     from optlearn.paper import fig3 as fig3
+    from optlearn.paper import fig4 as fig4
+    from optlearn.paper import figS_cifar as figS_cifar
     from optlearn.paper import figS_curriculum as figS_curriculum
     from optlearn.paper import figS_sims as figS_sims
     from optlearn.paper.claims import Claim as Claim
