@@ -168,17 +168,13 @@ def check_theory(found, theory, N):
         assert np.all(difference < allowed), (name, difference, allowed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["overlaps", "weights"])
 @pytest.mark.parametrize(
     ("model", "state", "rule"),
     [
         (attention(eta=2.0), {"Q": 0.5, "M": 0.2}, None),
-        pytest.param(
-            attention(tokens=3, heads=2, eta=4.0),
-            {"Q": 0.5, "M": 0.3},
-            QuasiMonteCarlo(12),
-            marks=pytest.mark.slow,
-        ),
+        (attention(tokens=3, heads=2, eta=4.0), {"Q": 0.5, "M": 0.3}, QuasiMonteCarlo(12)),
     ],
     ids=["two tokens, one head", "three tokens, two heads"],
 )

@@ -55,6 +55,7 @@ def test_the_closed_forms_are_the_quadrature(control, gate, tools):
     assert error == pytest.approx(plain_error, abs=2e-8)
 
 
+@pytest.mark.slow
 def test_with_more_gates_too(tools):
     """Two gates in student and teacher, eight fields: still smaller ones, so that four nodes do."""
     T = np.zeros((4, 4))

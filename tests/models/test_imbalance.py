@@ -120,13 +120,8 @@ def test_weights_pull_like_sampling_but_are_noisier(tools):
 Z = 4.0
 
 
-@pytest.mark.parametrize(
-    ("mode", "N", "seeds"),
-    [
-        ("overlaps", 100_000, 20_000),
-        pytest.param("weights", 1000, 3000, marks=pytest.mark.slow),  # compiles for seconds
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "N", "seeds"), [("overlaps", 100_000, 20_000), ("weights", 1000, 3000)])
 def test_the_drift_is_the_mean_of_single_steps(mode, N, seeds):
     model = imbalance(**(UNEQUAL | {"batch": 1.0}))
     start = model.state(Q=[[0.6]], M=[[0.3, 0.2]], R=[[0.21, -0.12]])

@@ -178,6 +178,7 @@ def trained():
     return result, calls
 
 
+@pytest.mark.slow
 def test_sweep_learns(trained):
     result, calls = trained
     assert calls == [(1, 2), (2, 2)]
@@ -241,6 +242,7 @@ def test_impossible_sweeps_are_refused(sizes, options, message):
         training.sweep(striped(sizes[0]), striped(sizes[1]), **options)
 
 
+@pytest.mark.slow
 def test_different_sweeps_do_not_share_a_table(trained):
     result, _ = trained
     other = dataclasses.replace(result, a=(0, 30))
@@ -248,6 +250,7 @@ def test_different_sweeps_do_not_share_a_table(trained):
         training.to_json([result, other], FAST, {})
 
 
+@pytest.mark.slow
 def test_plain_file_needs_no_optlearn(tmp_path):
     write_cifar10(tmp_path / "bin")
     code = (

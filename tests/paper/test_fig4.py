@@ -78,12 +78,14 @@ def test_drawn_and_checked_from_the_file(stand_in, tmp_path):
     assert not next(claim for claim in checked if claim.id == "Omega22").holds
 
 
+@pytest.mark.slow
 def test_schedules_of_mnist(real):
     final = fig4._predicted(real)[:, -1]
     np.testing.assert_allclose(final, PREDICTED, rtol=0.01)
     assert real.converged.all()
 
 
+@pytest.mark.slow
 def test_training_on_mnist(real):
     sets = fig4._measured(real)[:, :, -1]
     mean, half = fig4.denoise.mean_interval(sets)
@@ -94,6 +96,7 @@ def test_training_on_mnist(real):
     np.testing.assert_allclose(theory, gaussian, rtol=0.03)
 
 
+@pytest.mark.slow
 def test_claims_about_mnist(real):
     holds = {claim.id: claim.holds for claim in fig4.claims(real)}
     wrong = {claim for claim, held in holds.items() if not held}

@@ -90,6 +90,7 @@ def test_a_growing_batch_does_nearly_what_a_decaying_rate_does(growing):
     assert constant.objective > 2 * growing.objective
 
 
+@pytest.mark.slow
 def test_sgd_follows_the_theory(z_of_sgd):
     # A batch that is no whole number, and the rate of the scenario with the same model; both large enough
     # for a batch of 2 instead of 2.5, or of 2.5 in both halves, to be seen.

@@ -119,6 +119,7 @@ def test_a_student_larger_than_its_teacher():
     assert direct.objective < ol.evaluate(problem, problem.baselines["greedy"](problem, 20)).objective
 
 
+@pytest.mark.slow
 def test_sgd_follows_the_theory(z_of_sgd):
     # Rates that change, more student nodes than the teacher has, and label noise.
     problem = learning_rate(K=2, M=1, sigma_n=0.3, start_overlap=0.3)

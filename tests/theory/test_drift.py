@@ -312,8 +312,11 @@ CASES = {
 }
 
 
+LONG = {"augmentation", "batch", "skip"}  # compile for seconds
+
+
 @pytest.mark.parametrize(
-    "case", [pytest.param(name, marks=[pytest.mark.slow] if name == "augmentation" else []) for name in CASES]
+    "case", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in CASES]
 )
 def test_one_step_of_sgd_on_weights(case):
     model, samples, rule = CASES[case]

@@ -119,7 +119,7 @@ def test_parts_of_a_schedule_are_the_parts_of_the_run():
     np.testing.assert_allclose(whole.states[-1], second.states[-1], rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("backend", ["casadi", "xla"])
+@pytest.mark.parametrize("backend", ["casadi", pytest.param("xla", marks=pytest.mark.slow)])
 def test_a_mixture_is_the_averaged_drift(backend):
     schedule = Schedule.mixed([0.0, 4.0, 12.0], {"difficulty": {0.0: [0.7, 0.4], 2.0: [0.3, 0.6]}})
     found = run(schedule, backend=backend, record=25)
@@ -175,7 +175,7 @@ def test_wrong_record(record):
         run(record=record)
 
 
-@pytest.mark.parametrize("backend", ["casadi", "xla"])
+@pytest.mark.parametrize("backend", ["casadi", pytest.param("xla", marks=pytest.mark.slow)])
 def test_dense_output_is_the_run_to_that_time(backend):
     trajectory = run(backend=backend, record=25)
     times = np.array([9.3, 0.0, 2.2, 2.2, 12.0])

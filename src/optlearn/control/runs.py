@@ -109,11 +109,9 @@ def _direct_from_all(
 
 def _direct(ready: Dynamics, sweeper: Sweeper, start: Start, options: dict[str, Any]) -> Run:
     result = solve_direct(ready, start.w, start.theta, steps=sweeper.steps, **options)
-    w, theta = result.w, result.theta
-    if not result.outcome.ok:
-        # Stopped on its way, it may not meet the budgets yet.
-        feasible = FeasibleSet(ready, sweeper.intervals)
-        w, theta = feasible.split(feasible.project(feasible.join(w, theta)))
+    # Stopped on its way, it may not meet the budgets yet; and IPOPT meets them up to a tolerance only.
+    feasible = FeasibleSet(ready, sweeper.intervals)
+    w, theta = feasible.split(feasible.project(feasible.join(result.w, result.theta)))
     objective = sweeper.objective(w, theta)
     before = sweeper.objective(start.w, start.theta)
     if not objective <= before and not result.outcome.ok:
