@@ -4,7 +4,8 @@ WORKERS ?= 2
 EXTRAS ?= test,optax,torch,keras,app
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Python compiles what it imports; compiling all of PyTorch beforehand takes a minute.
+PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 

@@ -77,6 +77,7 @@ def test_perfect_students_rest(tools):
         assert float(tools.flat_error(model)(flat, u)) == pytest.approx(0, abs=1e-14)
 
 
+@pytest.mark.slow
 def test_dropout_that_drops_nothing_is_the_plain_model(tools):
     plain, masked = committee(3, 2, sigma_n=0.3), committee(3, 2, sigma_n=0.3, dropout=True)
     for flat in tools.random_states(plain, 3, 1.0):

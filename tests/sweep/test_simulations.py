@@ -108,6 +108,7 @@ def measured():
     )
 
 
+@pytest.mark.slow
 def test_the_variance_falls_like_one_over_N(measured, problem):
     """Exponent 1 within 4 standard errors: false-alarm rate 6e-5 for each of the two."""
     assert measured["variance"].dims == ("schedule", "N")
