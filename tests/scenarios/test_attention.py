@@ -35,6 +35,7 @@ def ready(problem):
     return dynamics(problem)
 
 
+@pytest.mark.slow
 def test_the_solution_is_certified_and_says_that_sweeps_alone_found_it(solution, ready):
     assert isinstance(ready.functions, WideFunctions)
     assert solution.certificate.converged, solution.certificate.reasons
@@ -42,6 +43,7 @@ def test_the_solution_is_certified_and_says_that_sweeps_alone_found_it(solution,
     assert any("sweeps alone" in note for note in solution.notes)
 
 
+@pytest.mark.slow
 def test_attention_is_sharp_first_and_ends_at_the_temperature_of_the_test(solution):
     beta = solution.schedule["temperature"]
     assert beta[0] > 2
@@ -50,6 +52,7 @@ def test_attention_is_sharp_first_and_ends_at_the_temperature_of_the_test(soluti
     assert np.all(np.diff(beta[np.argmax(beta) :]) < 0)
 
 
+@pytest.mark.slow
 def test_the_optimum_is_below_every_baseline(problem, solution):
     schedules = ol.baselines(problem, INTERVALS)
     assert set(schedules) == {"temperature of the teacher", "best constant", "best line"}
