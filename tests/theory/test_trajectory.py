@@ -61,6 +61,11 @@ def test_scores_are_normal_however_few_the_seeds():
     assert abs(scores.mean()) < 4.5 / np.sqrt(20_000)
 
 
+def test_scores_need_an_expectation_at_every_time():
+    with pytest.raises(ValueError, match=r"expected: shape \(3,\); one number at each of 5 times"):
+        simulated().z_scores("Q11", np.zeros(3))
+
+
 def test_scores_of_many_seeds_are_deviations_in_standard_errors():
     runs = np.random.default_rng(2).normal(1.0, 1.0, size=(100_000, 2))
     course = Trajectory(np.array([0.0, 1.0]), {"Q11": runs}, ("Q11",))

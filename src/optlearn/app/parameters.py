@@ -8,6 +8,7 @@ import inspect
 import math
 import re
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -23,7 +24,7 @@ FIRST = 5  # main arguments of a scenario without an entry in ``MAIN``
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(ABC):
     """An argument of a scenario, or one entry of it (``Delta[1]``).
 
     Attributes:
@@ -42,13 +43,13 @@ class Parameter:
     default: Value
     main: bool
 
+    @abstractmethod
     def read(self, text: str) -> Value:
         """The value of what was typed or chosen.
 
         Raises:
             SpecificationError: names the argument, what was typed, and what is allowed.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

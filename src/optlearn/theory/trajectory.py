@@ -91,6 +91,10 @@ class Trajectory:
         """
         from scipy.stats import norm, t
 
+        if np.shape(expected) != self.alpha.shape:
+            raise ValueError(
+                f"expected: shape {np.shape(expected)}; one number at each of {len(self.alpha)} times"
+            )
         mean, error = self.mean(name), self.standard_error(name)
         told = (self.alpha > 0) & (error > 1e-12 * np.maximum(1.0, np.abs(mean)))
         ratio = np.where(told, (mean - expected) / np.where(told, error, 1.0), np.nan)
