@@ -97,14 +97,12 @@ def solve(
         chosen = choose_starts(ready, sweeper, starts, seed, warm)
         runs = optimise(ready, sweeper, method, chosen, options, notes, tell)
     best = min(runs, key=lambda run: run.objective)
-    while steps is None and runs[-1].outcome is not Outcome.INTERRUPTED and too_coarse(ready, sweeper, best):
+    adapt = steps is None and method != "greedy"
+    while adapt and runs[-1].outcome is not Outcome.INTERRUPTED and too_coarse(ready, sweeper, best):
         sweeper = Sweeper(ready, count, 2 * sweeper.steps)
         notes.append(f"once more from there: the schedule needs {sweeper.steps} steps an interval")
-        if method == "greedy":
-            finer = [greedy_run(ready, sweeper)]
-        else:
-            there = [Start("there", best.w, best.theta)]
-            finer = optimise(ready, sweeper, method, there, options, notes, tell)
+        there = [Start("there", best.w, best.theta)]
+        finer = optimise(ready, sweeper, method, there, options, notes, tell)
         runs += [replace(run, polish=True) for run in finer]
         best = min(finer, key=lambda run: run.objective)
     found = _finish(ready, sweeper, method, best, runs, notes, began, tell)
