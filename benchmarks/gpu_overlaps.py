@@ -5,7 +5,7 @@ Two steps, since a machine with a GPU may have nothing but jax and numpy:
     python benchmarks/gpu_overlaps.py export --out chains     # with optlearn and flatbuffers
     python benchmarks/gpu_overlaps.py run chains --out DIR    # with jax and numpy alone
 
-``export`` solves the three scenarios of the paper and writes the chain of ``optlearn.simulate`` as StableHLO
+``export`` solves the three scenarios of the paper and writes the chain of ``optlearn._simulate`` as StableHLO
 (``jax.export``), for CPU and CUDA, with flatbuffers beside it, which reads it again. ``run`` checks that the
 device gives the numbers of the CPU that exported, measures seed-steps per second, and then mean and variance
 of the final error against N. It writes ``gpu_overlaps.json`` after every measurement;
@@ -26,7 +26,7 @@ import numpy as np
 
 DIMENSIONS = (100, 316, 1000, 3162, 10_000, 31_623, 100_000, 316_228, 1_000_000)
 CHECK = {"N": 200, "seeds": 16}
-# Steps whose inner loop is unrolled so many times; "library" is the loop of optlearn.simulate.
+# Steps whose inner loop is unrolled so many times; "library" is the loop of optlearn._simulate.
 UNROLLS = (1, 4)
 VARIANTS = ("library", *(f"blocks{unroll}" for unroll in UNROLLS))
 SCENARIOS: dict[str, dict[str, Any]] = {
@@ -50,7 +50,7 @@ def export(out: Path) -> None:
     import flatbuffers
     import jax
 
-    from optlearn.sweep.finite_size import problem_at
+    from optlearn.sweeps.finite_size import problem_at
 
     jax.config.update("jax_enable_x64", True)
     out.mkdir(parents=True, exist_ok=True)
@@ -77,8 +77,8 @@ def export(out: Path) -> None:
 
 
 def _schedules(problem: Any, name: str) -> tuple[dict[str, Any], list[float]]:
-    from optlearn.control.evaluate import evaluate
-    from optlearn.sweep.finite_size import schedules_of
+    from optlearn._control.evaluate import evaluate
+    from optlearn.sweeps.finite_size import schedules_of
 
     found = schedules_of(problem, BASELINES[name])
     return found, [float(evaluate(problem, s, record=2)["error"][-1]) for s in found.values()]
@@ -90,8 +90,8 @@ def _case(
     """Numbers of one scenario at one N, its arrays in a file; at the N of the check, errors too."""
     import jax
 
-    from optlearn.simulate.batch import simulate_many, stack_lanes
-    from optlearn.simulate.run import prepare
+    from optlearn._simulate.batch import simulate_many, stack_lanes
+    from optlearn._simulate.run import prepare
 
     lanes = [prepare(problem, schedule, None, N, None) for schedule in schedules.values()]
     leaves = {f"lane_{i}": leaf for i, leaf in enumerate(jax.tree.leaves(stack_lanes(lanes)))}
@@ -109,7 +109,7 @@ def _export_programs(name: str, prepared: list[Any], out: Path) -> None:
     import jax
     from jax import export as jax_export
 
-    from optlearn.simulate.batch import advance_lanes, stack_lanes
+    from optlearn._simulate.batch import advance_lanes, stack_lanes
 
     plan = prepared[0].plan
     leaves, lane_tree = jax.tree.flatten(stack_lanes(prepared))
@@ -153,7 +153,7 @@ def _in_blocks(unroll: int) -> Callable[..., Any]:
     import jax
     import jax.numpy as jnp
 
-    from optlearn.simulate.overlaps import BLOCK, chain_step, draw_block
+    from optlearn._simulate.overlaps import BLOCK, chain_step, draw_block
 
     def advance(plan: Any, lanes: Any, keys: Any, N: Any, state: Any, begin: Any, end: Any) -> Any:
         def block(number: Any, now: Any) -> Any:

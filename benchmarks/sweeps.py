@@ -81,7 +81,7 @@ def sweeps() -> None:
 def simulations() -> None:
     """Throughput of simulating: problems one after the other, and as lanes of one program."""
     import optlearn as ol
-    from optlearn.simulate.batch import simulate_many
+    from optlearn._simulate.batch import simulate_many
 
     problems = [ol.scenarios.curriculum(eta=eta) for eta in np.linspace(1.0, 4.0, LANES)]
     schedules = [problem.baselines["curriculum"](problem, 1) for problem in problems]

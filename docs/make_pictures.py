@@ -14,10 +14,10 @@ import numpy as np
 from matplotlib.patches import Arc, FancyArrowPatch
 
 import optlearn as ol
-from optlearn.control.dynamics import dynamics
-from optlearn.control.sweep import Sweeper
+from optlearn._control.program.build import dynamics
+from optlearn._control.program.rollout import Sweeper
+from optlearn._precision import float64
 from optlearn.plotting.look import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RC, TIME, VERMILION
-from optlearn.theory.precision import float64
 
 FOLDER = Path(__file__).parent / "images" / "idea"
 EASY, HARD = "#BFE3F5", "#D55E00"

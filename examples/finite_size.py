@@ -11,8 +11,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from optlearn.io import load_dataset
-from optlearn.sweep import finite_size
+from optlearn._io import load_dataset
+from optlearn.sweeps import finite_size
 
 DIMENSIONS = (100, 316, 1000, 3162, 10_000, 31_623, 100_000)
 HORIZONS = {"curriculum": 12.0, "dropout": 5.0, "denoising": 0.8}

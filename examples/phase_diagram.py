@@ -95,7 +95,7 @@ def pair(data, panels, x, y, path):
     """Two heat maps side by side."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for ax, (variable, title), colours in zip(axes, panels.items(), ("cividis", "viridis"), strict=True):
-        ol.sweep.plot(data, variable, ax, label="", cmap=colours)
+        ol.sweeps.plot(data, variable, ax, label="", cmap=colours)
         ax.set(title=title, xlabel=x, ylabel=y)
     figure.savefig(path, dpi=120)
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import optlearn as ol
-from optlearn import citations
+from optlearn import _citations as citations
 
 
 @pytest.fixture(scope="module")

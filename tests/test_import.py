@@ -1,9 +1,8 @@
 """`import optlearn` is cheap, and its public surface is what it says."""
 
-import ast
+import inspect
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -33,38 +32,10 @@ def test_public_name_resolves(name):
 
 
 def test_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+    with pytest.raises(AttributeError, match="attribute.*nonsense"):
         _ = optlearn.nonsense
 
 
-def test_type_checkers_and_the_interpreter_see_the_same_surface():
-    tree = ast.parse(Path(optlearn.__file__).read_text(encoding="utf-8"))
-    guard = next(node for node in tree.body if isinstance(node, ast.If))
-    imported = {
-        name.name: f"{statement.module}.{name.name}"
-        for statement in guard.body
-        if isinstance(statement, ast.ImportFrom)
-        for name in statement.names
-    }
-    table = {
-        name: home if name in optlearn._MODULES and name not in ("simulate", "sweep") else f"{home}.{name}"
-        for name, home in optlearn._HOME.items()
-    }
-    assert imported == table
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import optlearn as ol",
-        "import optlearn as ol; ol.simulate",
-        "import optlearn.simulate; import optlearn as ol",
-        "from optlearn.simulate import simulate; import optlearn as ol",
-    ],
-)
-def test_simulate_is_callable_whoever_imported_its_room_first(code):
-    shown = run(
-        f"{code}\nfrom inspect import signature; from optlearn.simulate import simulate\n"
-        "print(callable(ol.simulate), signature(ol.simulate) == signature(simulate))"
-    )
-    assert shown == "True True"
+@pytest.mark.parametrize("name", ["simulate", "solve", "sweep", "evaluate"])
+def test_a_verb_is_a_plain_function(name):
+    assert inspect.isfunction(inspect.unwrap(getattr(optlearn, name)))

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import optlearn as ol
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.trajectory import Trajectory
+from optlearn._errors import SpecificationError
+from optlearn._trajectory import Trajectory
 
 
 @pytest.fixture(scope="module")

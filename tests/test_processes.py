@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from optlearn.processes import WorkerStartError, run_tasks
+from optlearn._processes import WorkerStartError, run_tasks
 
 
 @pytest.fixture

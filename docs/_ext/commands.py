@@ -5,7 +5,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.testing import CliRunner
 
-from optlearn.cli import app as cli
+from optlearn._cli import app as cli
 
 WIDTH = "92"
 

@@ -30,7 +30,7 @@ MODULES = (
     "optlearn.practice",
     "optlearn.plotting",
     "optlearn.paper",
-    "optlearn.sweep",
+    "optlearn.sweeps",
 )
 # Large packages that only some adapters import; the reference can be built without them.
 MISSING = [name for name in ("distributed", "keras", "optax", "panel", "torch") if find_spec(name) is None]

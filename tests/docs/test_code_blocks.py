@@ -18,8 +18,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import optlearn as ol
-from optlearn.cli import app
-from optlearn.cli.inputs import scenario_arguments
+from optlearn._cli import app
+from optlearn._cli.inputs import scenario_arguments
 
 
 def name(page: Path) -> str:

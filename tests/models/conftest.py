@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from optlearn.theory.drift import generic_drift, generic_error
-from optlearn.theory.expectation import AbstractRule
-from optlearn.theory.model import LearningModel
-from optlearn.theory.order import OrderParameters
+from optlearn._theory.drift import generic_drift, generic_error
+from optlearn._theory.expectation import AbstractRule
+from optlearn._theory.model import LearningModel
+from optlearn._theory.order import OrderParameters
 
 # The tests compile many functions to run each once: compiling fast matters more than running fast.
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})

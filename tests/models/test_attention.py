@@ -7,16 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from optlearn._dynamics.integrate import integrate
+from optlearn._dynamics.on_steps import OnSteps
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn._simulate.run import simulate
+from optlearn._theory.expectation import QuasiMonteCarlo
+from optlearn._theory.fields import Fields
+from optlearn._theory.reads import fields_read
 from optlearn.models import attention
-from optlearn.models.attention import token_rotation
-from optlearn.simulate.run import simulate
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.expectation import QuasiMonteCarlo
-from optlearn.theory.fields import Fields
-from optlearn.theory.integrate import integrate
-from optlearn.theory.on_steps import OnSteps
-from optlearn.theory.reads import fields_read
-from optlearn.theory.schedule import Schedule
+from optlearn.models._attention import token_rotation
 
 # About 80 comparisons of means below, each |z| < 4.5 with probability 1 − 7e-6 (for the many seeds of a
 # simulation): a correct program fails with probability 6e-4, once for all, since the seeds are fixed.

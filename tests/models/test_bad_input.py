@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from optlearn._errors import SpecificationError
 from optlearn.models import autoencoder, committee, curriculum, optimal_skip
-from optlearn.theory.errors import SpecificationError
 
 BAD = [
     (curriculum, {"Delta": (0.0, -2.0)}, r"curriculum\(Delta=.*-2.*at least 0"),

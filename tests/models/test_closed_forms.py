@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
+from optlearn._theory.expectation import GaussHermite, QuasiMonteCarlo
 from optlearn.models import autoencoder, committee, curriculum
-from optlearn.theory.expectation import GaussHermite, QuasiMonteCarlo
 
 POLYNOMIAL = GaussHermite(3, 2)
 MIXTURE = {"sigma": (0.3, 0.5), "cluster_probabilities": (0.3, 0.7), "test_noise": 0.2}

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
+from optlearn._errors import SpecificationError
+from optlearn._theory.expectation import GaussHermite
 from optlearn.models import committee, continual
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.expectation import GaussHermite
 
 SIMILARITY = 0.3
 

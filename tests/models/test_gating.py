@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from optlearn._casadi.trace import trace
+from optlearn._dynamics.on_casadi import pack
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn._simulate.run import simulate
+from optlearn._theory.expectation import GaussHermite
+from optlearn._theory.fields import Fields
 from optlearn.models import gating
-from optlearn.simulate.run import simulate
-from optlearn.theory.casadi_trace import trace
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.expectation import GaussHermite
-from optlearn.theory.fields import Fields
-from optlearn.theory.on_casadi import pack
-from optlearn.theory.schedule import Schedule
 
 # Soft gates and small fields, for which Gauss-Hermite in all fields is accurate; label noise enters squared.
 SMALL = {"T": [[0.3, 0.0], [0.0, 0.5]], "teacher_gain": 0.8, "teacher_threshold": 0.3, "sigma_n": 0.2}

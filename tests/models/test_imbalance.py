@@ -6,13 +6,13 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 
+from optlearn._casadi.trace import trace
+from optlearn._dynamics.on_casadi import pack
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn._simulate.run import simulate
+from optlearn._theory.expectation import GaussHermite
 from optlearn.models import imbalance
-from optlearn.simulate.run import simulate
-from optlearn.theory.casadi_trace import trace
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.expectation import GaussHermite
-from optlearn.theory.on_casadi import pack
-from optlearn.theory.schedule import Schedule
 
 UNEQUAL = {
     "share": 0.3,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from optlearn._theory.order import OrderParameters
 from optlearn.models import FIG3_START, autoencoder, committee, curriculum
-from optlearn.models.committee import _distinct_students, _multiplicity, _pair_number, _unordered
-from optlearn.theory.order import OrderParameters
+from optlearn.models._committee import _distinct_students, _multiplicity, _pair_number, _unordered
 
 SEEDS = st.integers(0, 2**32 - 1)
 SHARES = st.floats(0.0, 1.0)

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from optlearn._theory.expectation import GaussHermite
 from optlearn.models import FIG3_OMEGA, autoencoder, committee, curriculum
-from optlearn.theory.expectation import GaussHermite
 
 SOFT = committee(2, 1, T=0.15, sigma_n=0.3, dropout=True, activation_probability=0.7)
 RELU = committee(1, 1, activation="relu")

@@ -9,7 +9,7 @@ import pytest
 import xarray
 
 from optlearn import paper
-from optlearn.control.solution import NotConvergedWarning
+from optlearn._control.solution import NotConvergedWarning
 from optlearn.paper import fig1, fig2, fig3, figS_curriculum, figS_sims
 from optlearn.paper.claims import Claim
 

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from optlearn._errors import SpecificationError
 from optlearn.paper import cifar_training as training
 from optlearn.paper import figS_cifar as figure
 from optlearn.paper.cifar_training import Images, Settings
 from optlearn.practice.datasets import ENVIRONMENT, ImageSet, MissingDataError
-from optlearn.theory.errors import SpecificationError
 
 FAST = Settings(learning_rate=3e-3)
 

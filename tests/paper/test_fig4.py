@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from optlearn.io import load_dataset, save_dataset
+from optlearn._io import load_dataset, save_dataset
 from optlearn.paper import fig4
 from optlearn.practice import datasets
 

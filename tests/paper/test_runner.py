@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 import optlearn
-from optlearn.cli import app
-from optlearn.io import load_dataset
+from optlearn._cli import app
+from optlearn._errors import SpecificationError
+from optlearn._io import load_dataset
 from optlearn.paper import list_figures, runner
-from optlearn.theory.errors import SpecificationError
 
 
 class MissingDataError(ValueError):
@@ -185,7 +185,7 @@ def test_help_lists_the_figures_and_loads_nothing_heavy():
     code = (
         "import sys\n"
         "sys.argv = ['optlearn', 'reproduce', '--help']\n"
-        "from optlearn.cli import main\n"
+        "from optlearn._cli import main\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
         "heavy = ('jax', 'casadi', 'scipy', 'matplotlib', 'xarray', 'numpy')\n"
@@ -200,7 +200,7 @@ def test_figures_in_processes_of_their_own(tmp_path):
     """A real run with two processes: one figure works, the other one is told to fail."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "optlearn.cli", "reproduce", "fig2", "figS_sims", "--jobs", "2"),
+            *(sys.executable, "-m", "optlearn._cli", "reproduce", "fig2", "figS_sims", "--jobs", "2"),
             *("--json", "--out", str(tmp_path), "--quick", "--set", "sigmas=(0.3,)", "--set", "intervals=20"),
             *("--set", "dimensions=(1, 1, 1)"),  # too small to simulate
         ],

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import optlearn as ol
+from optlearn._errors import SpecificationError
 from optlearn.practice import denoise
 from optlearn.practice.fit import gaussian_mixture
-from optlearn.theory.errors import SpecificationError
 
 
 def constant(noise, alpha_F=1.0):

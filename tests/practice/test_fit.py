@@ -3,8 +3,8 @@ import warnings
 import numpy as np
 import pytest
 
+from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn.practice.fit import AnisotropyWarning, gaussian_mixture
-from optlearn.theory.errors import SpecificationError, UnphysicalStateError
 
 
 def mixture(n=3000, N=60, sigma=(0.3, 0.1), p=0.3, seed=0):

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
 from optlearn.practice import AttributeScheduler
 from optlearn.practice.steps import step_table
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.schedule import Schedule
 
 RATES = Schedule.piecewise([0, 1, 3, 4], {"learning_rate": [0.1, 0.2, 0.05], "noise": [0.0, 0.5, 1.0]})
 MIXED = Schedule.mixed([0, 1, 2], {"difficulty": {0.0: [0.25, 1.0], 2.0: [0.75, 0.0]}}, {"noise": [0.1, 0.2]})

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.schedule import Schedule
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
 
 torch = pytest.importorskip("torch", reason="pip install 'optlearn[torch]'")
 

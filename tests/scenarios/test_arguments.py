@@ -9,7 +9,7 @@ import pytest
 
 import optlearn as ol
 from optlearn import scenarios
-from optlearn.theory.errors import SpecificationError
+from optlearn._errors import SpecificationError
 
 
 def test_every_scenario_is_listed_and_is_a_function():
@@ -25,7 +25,7 @@ def test_every_scenario_is_listed_and_is_a_function():
 
 def test_a_scenario_is_a_function_even_if_its_module_was_imported_first():
     code = (
-        "import optlearn.scenarios.denoising_batch, optlearn as ol\n"
+        "import optlearn.scenarios._denoising_batch, optlearn as ol\n"
         "print(callable(ol.scenarios.denoising), callable(ol.scenarios.denoising_batch))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,14 +8,14 @@ from scipy.optimize import minimize
 
 import optlearn as ol
 from optlearn import scenarios
-from optlearn.control.direct import solve_direct
-from optlearn.control.dynamics import dynamics
-from optlearn.control.indirect import solve_indirect
-from optlearn.control.starts import neutral
-from optlearn.control.sweep import Sweeper
-from optlearn.control.wide import WideFunctions
-from optlearn.theory.errors import SpecificationError, UnphysicalStateError
-from optlearn.theory.expectation import AutoRule
+from optlearn._control.program.build import dynamics
+from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.xla import WideFunctions
+from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.solvers.indirect import solve_indirect
+from optlearn._control.solvers.starts import neutral
+from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._theory.expectation import AutoRule
 
 INTERVALS = 8
 
@@ -102,7 +102,7 @@ def test_direct_and_indirect_agree(ready):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::optlearn.theory.errors.AccuracyWarning")  # few points: a smaller problem
+@pytest.mark.filterwarnings("ignore::optlearn._errors.AccuracyWarning")  # few points: a smaller problem
 @pytest.mark.parametrize("control", ["token_mask", "head_mask"])
 def test_the_best_order_of_masked_samples_is_that_of_all_orders(control):
     problem = scenarios.attention(control=control, points=512)

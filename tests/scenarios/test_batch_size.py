@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import optlearn as ol
+from optlearn._errors import SpecificationError
 from optlearn.scenarios import batch_size, learning_rate
-from optlearn.theory.errors import SpecificationError
 
 # One node under strong noise: no plateau, so that all there is to do is to average the noise out.
 ONE_NODE = {"K": 1, "M": 1, "sigma_n": 0.5, "alpha_F": 20.0}
@@ -102,7 +102,7 @@ def test_sgd_follows_the_theory(z_of_sgd):
 @pytest.mark.parametrize("growth", [-8.0, 0.0, 2.0, 8.0])
 @pytest.mark.parametrize("mean", [1.5, 4.0, 19.0])
 def test_exponential_growth_has_the_right_mean(growth, mean):
-    from optlearn.scenarios.batches import batch_alone, exponential_growth
+    from optlearn.scenarios._batches import batch_alone, exponential_growth
 
     problem = batch_size(K=1, M=1, mean_batch=mean)
     batch = batch_alone(problem, 30, exponential_growth(problem, 30, growth))["batch"]

@@ -7,7 +7,7 @@ import pytest
 
 import optlearn as ol
 from optlearn import scenarios
-from optlearn.theory.errors import SpecificationError
+from optlearn._errors import SpecificationError
 
 INTERVALS = 24
 
@@ -72,7 +72,7 @@ def test_shown_as_text_html_and_json(comparison):
 
 def test_a_foreign_value_of_a_discrete_control_is_a_note():
     problem = scenarios.curriculum()
-    from optlearn.control.compare import broken_limits
+    from optlearn._control.compare import broken_limits
 
     schedule = ol.Schedule.piecewise([0, 6, 12], {"difficulty": [0.0, 1.5]})
     assert broken_limits(problem, schedule) == ["difficulty = 1.5 is not among its values 0, 2"]
@@ -81,7 +81,7 @@ def test_a_foreign_value_of_a_discrete_control_is_a_note():
 
 
 def test_a_schedule_that_runs_away_is_a_row_without_a_value(problem, solution):
-    from optlearn.control.compare import _row
+    from optlearn._control.compare import _row
 
     unstable = scenarios.denoising_batch(eta=500.0)
     row = _row(unstable, "mine", ol.Schedule.constant(1.2, {"batch": 1.0}), solution.objective)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn.theory.errors import SpecificationError
+from optlearn._errors import SpecificationError
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn.control.compare import broken_limits
-from optlearn.theory.errors import SpecificationError
+from optlearn._control.compare import broken_limits
+from optlearn._errors import SpecificationError
 
 
 def solved(**arguments):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import optlearn as ol
+from optlearn._errors import SpecificationError
 from optlearn.scenarios import learning_rate
-from optlearn.theory.errors import SpecificationError
 
 HALF_PLATEAU = 0.006  # half the error of a committee that stays on the symmetric plateau
 

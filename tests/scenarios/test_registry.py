@@ -11,9 +11,9 @@ import pytest
 
 import optlearn as ol
 from optlearn import scenarios
-from optlearn.control.compare import broken_limits
-from optlearn.sweep.finite_size import problem_at
-from optlearn.theory.errors import SpecificationError
+from optlearn._control.compare import broken_limits
+from optlearn._errors import SpecificationError
+from optlearn.sweeps.finite_size import problem_at
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import optlearn as ol
+from optlearn._errors import SpecificationError
 from optlearn.scenarios import task_order
-from optlearn.theory.errors import SpecificationError
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """Ready learning models: the loss, the data and the closed forms of each; nothing about solving."""
 
-from optlearn.models.activations import ACTIVATIONS, Activation
-from optlearn.models.attention import Attention, attention
-from optlearn.models.autoencoder import (
+from optlearn.models._activations import ACTIVATIONS, Activation
+from optlearn.models._attention import Attention, attention
+from optlearn.models._autoencoder import (
     FIG3_OMEGA,
     FIG3_START,
     FIGS_OMEGA,
@@ -11,11 +11,11 @@ from optlearn.models.autoencoder import (
     autoencoder,
     optimal_skip,
 )
-from optlearn.models.committee import Committee, committee
-from optlearn.models.continual import Continual, continual
-from optlearn.models.curriculum import Curriculum, curriculum
-from optlearn.models.gating import Gating, gating
-from optlearn.models.imbalance import Imbalance, imbalance
+from optlearn.models._committee import Committee, committee
+from optlearn.models._continual import Continual, continual
+from optlearn.models._curriculum import Curriculum, curriculum
+from optlearn.models._gating import Gating, gating
+from optlearn.models._imbalance import Imbalance, imbalance
 
 __all__ = [
     "ACTIVATIONS",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from optlearn.io import atomic
+from optlearn._io import atomic
 
 
 @dataclass(frozen=True)

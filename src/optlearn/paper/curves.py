@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from optlearn.theory.schedule import Schedule
-from optlearn.theory.trajectory import Trajectory
+from optlearn._schedule import Schedule
+from optlearn._trajectory import Trajectory
 
 Progress = Callable[[str], None]
 

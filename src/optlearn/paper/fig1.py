@@ -13,14 +13,14 @@ import xarray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from optlearn.control.compare import baselines
-from optlearn.control.evaluate import evaluate
-from optlearn.control.solution import Solution
-from optlearn.control.solve import solve
+from optlearn._control.compare import baselines
+from optlearn._control.evaluate import evaluate
+from optlearn._control.solution import Solution
+from optlearn._control.solve import solve
 from optlearn.paper.claims import Claim, all_certified
 from optlearn.paper.curves import Progress, Steps, common_grid, stack
 from optlearn.paper.style import BLACK, BLUE, GREEN, GREY, ORANGE, OURS, PURPLE, TIME, panels, styled
-from optlearn.scenarios.curriculum import curriculum
+from optlearn.scenarios._curriculum import curriculum
 
 TITLE = "Optimal curricula compared to benchmarks"
 NEEDS_DATA: str | None = None

@@ -10,14 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
-from optlearn.control.evaluate import evaluate
-from optlearn.control.solution import Solution
-from optlearn.control.solve import solve
+from optlearn._control.evaluate import evaluate
+from optlearn._control.solution import Solution
+from optlearn._control.solve import solve
+from optlearn._schedule import Schedule
 from optlearn.paper.claims import Claim, all_certified
 from optlearn.paper.curves import Progress, Steps, crossing, stack
 from optlearn.paper.style import BLACK, BLUE, GREY, ORANGE, TIME, VERMILION, panels, shades, styled
-from optlearn.scenarios.dropout import dropout
-from optlearn.theory.schedule import Schedule
+from optlearn.scenarios._dropout import dropout
 
 TITLE = "Optimal dropout schedules"
 NEEDS_DATA: str | None = None

@@ -9,16 +9,16 @@ import xarray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from optlearn.control.compare import baselines
-from optlearn.control.evaluate import evaluate
-from optlearn.control.problem import Problem
-from optlearn.control.solve import solve
-from optlearn.models.autoencoder import optimal_skip
+from optlearn._control.compare import baselines
+from optlearn._control.evaluate import evaluate
+from optlearn._control.problem import Problem
+from optlearn._control.solve import solve
+from optlearn.models._autoencoder import optimal_skip
 from optlearn.paper.claims import Claim, all_certified
 from optlearn.paper.curves import Progress, Steps, crossing, improvement
 from optlearn.paper.style import BLACK, BLUE, GREY, ORANGE, TIME, panels, shades, styled
-from optlearn.scenarios.denoising import denoising
-from optlearn.scenarios.denoising_batch import denoising_batch
+from optlearn.scenarios._denoising import denoising
+from optlearn.scenarios._denoising_batch import denoising_batch
 
 TITLE = "Optimal schedules for denoising autoencoders"
 NEEDS_DATA: str | None = None

@@ -9,16 +9,16 @@ import xarray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from optlearn.control.compare import baselines
-from optlearn.control.evaluate import evaluate
-from optlearn.control.solve import solve
+from optlearn._control.compare import baselines
+from optlearn._control.evaluate import evaluate
+from optlearn._control.solve import solve
+from optlearn._schedule import Schedule
 from optlearn.paper.claims import Claim, all_certified
 from optlearn.paper.curves import Progress, Steps, improvement
 from optlearn.paper.style import BLACK, GREY, TIME, WIDTH, shades, styled
 from optlearn.practice import denoise
 from optlearn.practice.datasets import mnist
 from optlearn.practice.fit import AnisotropyWarning, MixtureFit, gaussian_mixture
-from optlearn.theory.schedule import Schedule
 
 TITLE = "Optimal denoising schedules for zeros and ones of MNIST"
 NEEDS_DATA: str | None = "mnist"

@@ -18,13 +18,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from scipy import stats
 
+from optlearn._errors import SpecificationError
 from optlearn.paper import cifar_training as training
 from optlearn.paper.claims import Claim
 from optlearn.paper.curves import Progress
 from optlearn.paper.style import BLACK, BLUE, GREY, OURS, VERMILION, WIDTH, styled
 from optlearn.practice.datasets import CIFAR10, ImageSet, cifar10
 from optlearn.practice.denoise import mean_interval
-from optlearn.theory.errors import SpecificationError
 
 TITLE = "Easy-hard-easy training on Cluttered CIFAR-10"
 NEEDS_DATA: str | None = None

@@ -5,7 +5,7 @@ from pathlib import Path
 import xarray
 from matplotlib.figure import Figure
 
-from optlearn.control.evaluate import evaluate
+from optlearn._control.evaluate import evaluate
 from optlearn.paper.claims import Claim, all_certified
 from optlearn.paper.curves import Progress, Steps
 from optlearn.paper.fig1 import add_zoom, draw_courses, joint_solution, order_at_zero

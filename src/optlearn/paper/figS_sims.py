@@ -13,17 +13,17 @@ import numpy as np
 import xarray
 from matplotlib.figure import Figure
 
-from optlearn.models.autoencoder import FIGS_OMEGA, FIGS_START, autoencoder, optimal_skip
-from optlearn.models.committee import committee
-from optlearn.models.curriculum import curriculum
+from optlearn._dynamics.integrate import integrate
+from optlearn._schedule import Schedule
+from optlearn._simulate.run import simulate
+from optlearn._theory.model import LearningModel
+from optlearn._theory.order import OrderParameters
+from optlearn.models._autoencoder import FIGS_OMEGA, FIGS_START, autoencoder, optimal_skip
+from optlearn.models._committee import committee
+from optlearn.models._curriculum import curriculum
 from optlearn.paper.claims import Claim
 from optlearn.paper.curves import Progress, Steps
 from optlearn.paper.style import BLUE, SKY, TIME, VERMILION, panels, styled
-from optlearn.simulate import simulate
-from optlearn.theory.integrate import integrate
-from optlearn.theory.model import LearningModel
-from optlearn.theory.order import OrderParameters
-from optlearn.theory.schedule import Schedule
 
 TITLE = "Theory against simulation"
 NEEDS_DATA: str | None = None

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from optlearn._processes import Ended, Send, run_tasks
 from optlearn.paper.runner import Progress, Result, Status, Task, run_task
-from optlearn.processes import Ended, Send, run_tasks
 
 
 def run_all(tasks: Sequence[Task], jobs: int, progress: Progress) -> list[Result]:

@@ -18,11 +18,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from optlearn.io import load_dataset, save_dataset
-from optlearn.io.provenance import code_digest
+from optlearn._errors import SpecificationError
+from optlearn._io import load_dataset, save_dataset
+from optlearn._io.provenance import code_digest
 from optlearn.paper import list_figures
 from optlearn.paper.claims import Claim, load_claims, save_claims
-from optlearn.theory.errors import SpecificationError
 
 Progress = Callable[[str, str], None]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
+from optlearn._errors import SpecificationError
+from optlearn._trajectory import Trajectory
 from optlearn.plotting.look import TIME, own_axes, shades, styled
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.trajectory import Trajectory
 
 MANY = 7  # so many courses have colours of their own; more are shaded from dark to light
 

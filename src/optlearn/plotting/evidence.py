@@ -2,9 +2,9 @@
 
 from matplotlib.axes import Axes
 
-from optlearn.control.certificate import limits
-from optlearn.control.compare import OPTIMUM, Comparison
-from optlearn.control.solution import Solution
+from optlearn._control.certificate import limits
+from optlearn._control.compare import OPTIMUM, Comparison
+from optlearn._control.solution import Solution
 from optlearn.plotting.look import BLUE, GREY, VERMILION, own_axes, styled
 
 WORDS = {

@@ -11,17 +11,17 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from optlearn.control.compare import Comparison, compare
-from optlearn.control.evaluate import evaluate
-from optlearn.control.solution import Solution
-from optlearn.control.summary import certificate_words
-from optlearn.io import atomic, provenance
+from optlearn._control.compare import Comparison, compare
+from optlearn._control.evaluate import evaluate
+from optlearn._control.solution import Solution
+from optlearn._control.summary import certificate_words
+from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._io import atomic, provenance
+from optlearn._trajectory import Trajectory
 from optlearn.plotting.courses import plot_error, plot_order_parameters
 from optlearn.plotting.evidence import plot_certificate, plot_compare
 from optlearn.plotting.look import style
 from optlearn.plotting.schedules import plot_schedule
-from optlearn.theory.errors import SpecificationError, UnphysicalStateError
-from optlearn.theory.trajectory import Trajectory
 
 # Wide enough to read, narrow enough for two beside each other and for one on a phone.
 SIZE = (4.4, 2.9)

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Mixture, Schedule
 from optlearn.plotting.look import BLUE, GREEN, ORANGE, TIME, VERMILION, own_axes, shades, styled
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.schedule import Mixture, Schedule
 
 FEW = 4  # so many different values, all of them whole steps apart, are ticks of their own
 

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from optlearn.control.solution import Solution
+from optlearn._control.solution import Solution
 from optlearn.plotting.courses import plot_error, plot_order_parameters
 from optlearn.plotting.evidence import plot_certificate
 from optlearn.plotting.look import ShownFigure, styled

@@ -3,9 +3,9 @@
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
 from optlearn.practice.steps import step_table
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.schedule import Schedule
 
 
 class AttributeScheduler:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.schedule import Schedule
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
 
 TOLERANCE = 1e-9
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from optlearn._arrays import Array
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
 from optlearn.practice.steps import step_table
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.order import Array
-from optlearn.theory.schedule import Schedule
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import numpy as np
 from scipy.cluster.vq import ClusterError, kmeans2
 
 from optlearn import scenarios
-from optlearn.control.problem import Problem
+from optlearn._arrays import Array
+from optlearn._control.problem import Problem
+from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn.practice.isotropy import AnisotropyWarning as AnisotropyWarning
 from optlearn.practice.isotropy import Isotropy as Isotropy
-from optlearn.theory.errors import SpecificationError, UnphysicalStateError
-from optlearn.theory.order import Array
 
 KMEANS_STARTS = 5
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.schedule import Schedule
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
 
 
 @dataclass(frozen=True)

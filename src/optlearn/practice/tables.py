@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from optlearn.io import atomic
+from optlearn._errors import SpecificationError
+from optlearn._io import atomic
+from optlearn._schedule import Schedule
 from optlearn.practice.steps import total_steps
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.schedule import Schedule
 
 # Keys of a schedule in JSON that are not names of controls.
 RESERVED = ("grid", "mixtures", "parameters")

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from optlearn._schedule import Schedule
 from optlearn.practice.extras import missing
 from optlearn.practice.steps import step_table
-from optlearn.theory.schedule import Schedule
 
 try:
     import keras

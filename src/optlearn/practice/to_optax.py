@@ -6,8 +6,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._schedule import Schedule
 from optlearn.practice.steps import step_table
-from optlearn.theory.schedule import Schedule
 
 
 def step_function(

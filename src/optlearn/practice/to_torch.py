@@ -6,11 +6,11 @@ from zlib import crc32
 
 import numpy as np
 
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
 from optlearn.practice.curriculum_order import curriculum_order
 from optlearn.practice.extras import missing
 from optlearn.practice.steps import StepTable, is_whole, step_table
-from optlearn.theory.errors import SpecificationError
-from optlearn.theory.schedule import Schedule
 
 try:
     import torch

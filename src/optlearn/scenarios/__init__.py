@@ -5,26 +5,22 @@ without loading JAX, so that the command line can list scenarios at once; a func
 imported when it is first used. A new scenario is one file and one line in this table.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from optlearn.control.origin import remembers_origin
-
 if TYPE_CHECKING:
-    from optlearn.scenarios.attention import attention as attention
-    from optlearn.scenarios.batch_size import batch_size as batch_size
-    from optlearn.scenarios.curriculum import curriculum as curriculum
-    from optlearn.scenarios.denoising import denoising as denoising
-    from optlearn.scenarios.denoising_batch import denoising_batch as denoising_batch
-    from optlearn.scenarios.dropout import dropout as dropout
-    from optlearn.scenarios.gating import gating as gating
-    from optlearn.scenarios.imbalance import imbalance as imbalance
-    from optlearn.scenarios.learning_rate import learning_rate as learning_rate
-    from optlearn.scenarios.task_order import task_order as task_order
+    from optlearn.scenarios._attention import attention as attention
+    from optlearn.scenarios._batch_size import batch_size as batch_size
+    from optlearn.scenarios._curriculum import curriculum as curriculum
+    from optlearn.scenarios._denoising import denoising as denoising
+    from optlearn.scenarios._denoising_batch import denoising_batch as denoising_batch
+    from optlearn.scenarios._dropout import dropout as dropout
+    from optlearn.scenarios._gating import gating as gating
+    from optlearn.scenarios._imbalance import imbalance as imbalance
+    from optlearn.scenarios._learning_rate import learning_rate as learning_rate
+    from optlearn.scenarios._task_order import task_order as task_order
 
-# Scenario → what is optimised, in one line. Function and module have the name of the scenario.
+# Scenario → what is optimised, in one line. Its module has the same name behind an underscore.
 _SCENARIOS = {
     "attention": "inverse temperature, context or heads (control=…) of dot-product attention",
     "batch_size": "batch size of a committee under label noise, at a fixed number of samples",
@@ -61,24 +57,8 @@ def list_scenarios() -> dict[str, str]:
 def __getattr__(name: str) -> Any:
     if name not in _SCENARIOS:
         raise AttributeError(f"no scenario {name!r}; there are {', '.join(_SCENARIOS)} (see list_scenarios)")
-    return getattr(import_module(f"{__name__}.{name}"), name)
+    return getattr(import_module(f"{__name__}._{name}"), name)
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Scenarios(ModuleType):
-    """A package whose scenarios are functions, although their modules have the same names."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # Importing a scenario's module, here or anywhere, sets it as an attribute of the package.
-        if name in _SCENARIOS and isinstance(value, ModuleType):
-            made = remembers_origin(name, getattr(value, name))
-            # In its module too: there is one function of that name, which pickle relies on.
-            setattr(value, name, made)
-            value = made
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Scenarios

@@ -1,0 +1,280 @@
+"""The page: what is on it, and what happens when something is touched."""
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any
+
+import panel as pn
+
+from optlearn._app import words
+from optlearn._app.downloads import FILES
+from optlearn._app.figures import FADED, Chart, Line, course, stairs
+from optlearn._app.form import Form, Scheme, Status, button, choice, field, html
+from optlearn._app.messages import Compared, Found, Progress, Solve
+from optlearn._app.parameters import Value, arguments, defaults, parameters
+from optlearn._app.simulation import SimulationPanel
+from optlearn._app.worker import Worker
+from optlearn._app.worker_process import Done, Failed
+from optlearn._control.compare import OPTIMUM
+from optlearn._errors import SpecificationError
+from optlearn.scenarios import list_scenarios
+
+OPTIMAL, MIXED = "optimal", "mixed, sample by sample"
+WIDE, TALL = 1.25, 320
+CURVES = {"trajectory": "Order parameters", "costates": "Costates: what a small change is worth"}
+
+
+class Page:
+    """One visitor's page.
+
+    Args:
+        solver: the process that solves.
+        simulator: the process that simulates.
+        scenario: shown at first.
+        texts: name of a parameter → what to begin with, as it would be typed.
+        deliver: calls a function in the page's own thread.
+    """
+
+    def __init__(
+        self,
+        solver: Worker,
+        simulator: Worker,
+        scenario: str,
+        texts: Mapping[str, str] | None = None,
+        deliver: Callable[[Callable[[], None]], None] = lambda call: call(),
+    ) -> None:
+        self._solver, self._deliver = solver, deliver
+        self.simulation = SimulationPanel(simulator, deliver)
+        self.scenario = scenario
+        self.values: dict[str, Value] = {}
+        self.found: Found | None = None
+        self.compared: Compared | None = None
+        # Scenario and arguments that ``found`` and ``compared`` belong to.
+        self._solved: tuple[str, dict[str, Any]] = (scenario, {})
+        self._compared = self._solved
+        self.changed: Callable[[str, dict[str, Value]], None] = lambda scenario, values: None
+        self._build()
+        self._enter(scenario, texts or {})
+
+    # --- parts ---------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        names = {name: name.replace("_", " ") for name in list_scenarios()}
+        self.scenario_form = Form(self._choose, fields=[choice("scenario", "Scenario", names)])
+        self.about = html("")
+        self.parameter_form = Form(self._move)
+        self.action_form = Form(
+            self._act,
+            fields=[
+                button("full", "Solve at full accuracy", "The scenario's own grid, three starts", main=True),
+                button("reset", "Reset", "Back to the paper's values"),
+                button("stop", "Stop", "Give up what is being solved"),
+            ],
+            values={"stop": "disabled"},
+            layout="below",
+        )
+        self.status, self.headline = Status(), html("")
+        self.schedule = pn.Column(sizing_mode="stretch_width")
+        self.schedule_charts: dict[str, Chart] = {}
+        self.schedule_words = html("")
+        self.error, self.table = Chart("error"), html("")
+        self.order, self.order_legend = Chart("order parameters", TALL), html("")
+        self.order_form = Form(
+            self._show_courses,
+            fields=[choice("curves", "Show", CURVES)],
+            values={"curves": "trajectory"},
+            layout="compact",
+        )
+        self.certificate = html("")
+        self.download_form = Form(
+            self._download,
+            fields=[
+                button("json", "JSON", main=True), button("csv", "CSV"),
+                button("torch", "PyTorch code"), button("optax", "optax code"),
+            ],
+        )  # fmt: skip
+        self.scheme = Scheme()
+        self.scheme.param.watch(lambda event: self._darken(event.new), "dark")
+
+    def template(self) -> pn.Template:
+        """The page as Panel serves it."""
+        room = files("optlearn._app")
+        made = pn.Template((room / "page.html").read_text(encoding="utf-8"), location=True)
+        made.add_variable("style", (room / "page.css").read_text(encoding="utf-8"))
+        parts = {
+            "scenario": self.scenario_form, "about": self.about, "parameters": self.parameter_form,
+            "actions": self.action_form, "status": self.status, "headline": self.headline,
+            "schedule": self.schedule, "schedule_words": self.schedule_words, "error": self.error.pane,
+            "table": self.table, "order_form": self.order_form, "order": self.order.pane,
+            "order_legend": self.order_legend, "simulation_form": self.simulation.form,
+            "simulation_status": self.simulation.status, "simulation": self.simulation.chart.pane,
+            "simulation_words": self.simulation.words, "certificate": self.certificate,
+            "downloads": self.download_form, "scheme": self.scheme,
+        }  # fmt: skip
+        for name, part in parts.items():
+            made.add_panel(name, part)
+        return made
+
+    @property
+    def charts(self) -> list[Chart]:
+        """All of them."""
+        return [*self.schedule_charts.values(), self.error, self.order, self.simulation.chart]
+
+    def _darken(self, dark: bool) -> None:
+        for chart in self.charts:
+            chart.darken(dark)
+
+    def close(self) -> None:
+        """The visitor has left."""
+        self._solver.cancel(self)
+        self.simulation.cancel()
+
+    # --- what the user does --------------------------------------------------------------------------
+
+    def _choose(self, name: str, text: str) -> None:
+        self._enter(text, {})
+
+    def _enter(self, scenario: str, texts: Mapping[str, str]) -> None:
+        """Show a scenario, at its defaults but for what ``texts`` says."""
+        self.scenario, self.values = scenario, defaults(scenario)
+        self.scenario_form.values = {"scenario": scenario}
+        about = list_scenarios()[scenario]
+        self.about.object = f'<p class="words">{about[:1].upper()}{about[1:]}.</p>'
+        known = {parameter.name: parameter for parameter in parameters(scenario)}
+        errors = {}
+        for name in known.keys() & texts.keys():
+            try:
+                self.values[name] = known[name].read(texts[name])
+            except SpecificationError as error:
+                errors[name] = str(error)
+        self.parameter_form.param.update(
+            fields=[field(parameter) for parameter in known.values()], values=dict(self.values), errors=errors
+        )
+        self._solve()
+
+    def _move(self, name: str, text: str) -> None:
+        (parameter,) = [p for p in parameters(self.scenario) if p.name == name]
+        form = self.parameter_form
+        others = {key: error for key, error in form.errors.items() if key != name}
+        try:
+            value = parameter.read(text)
+        except SpecificationError as error:
+            form.errors = {**others, name: str(error)}
+            return
+        before = self.values.get(name)
+        self.values = {**self.values, name: value}
+        form.param.update(values=dict(self.values), errors={})
+        if value != before or others or self.found is None:
+            self._solve()
+
+    def _act(self, name: str, text: str) -> None:
+        if name == "full":
+            self._solve(full=True)
+        elif name == "reset":
+            self._enter(self.scenario, {})
+        else:
+            self._solver.cancel(self)
+            self._idle("Stopped; what is shown belongs to earlier values.", "warning")
+
+    def _download(self, name: str, text: str) -> None:
+        if self.found is not None:
+            self.download_form.download(*FILES[name](*self._solved, self.found))
+
+    # --- solving -------------------------------------------------------------------------------------
+
+    def _solve(self, full: bool = False) -> None:
+        asked = (self.scenario, arguments(self.scenario, self.values))
+        self.changed(self.scenario, self.values)
+        self.simulation.cancel()
+        self._busy(f"Solving {self.scenario} …")
+
+        def heard(event: Any) -> None:
+            self._deliver(lambda: self._receive(asked, event))
+
+        self._solver.ask(self, Solve(*asked, full), heard)
+
+    def _receive(self, asked: tuple[str, dict[str, Any]], event: Any) -> None:
+        """An event of the newest solve, in the page's thread."""
+        if asked != (self.scenario, arguments(self.scenario, self.values)):
+            return  # it was on its way when something else was asked for
+        if isinstance(event, Progress):
+            self._busy(f"Solving {self.scenario}: {event.text} …")
+        elif isinstance(event, Found):
+            if asked[0] != self._solved[0]:
+                self.compared = None  # of another scenario
+            self.found, self._solved = event, asked
+            self._show_found()
+        elif isinstance(event, Compared):
+            self.compared, self._compared = event, asked
+            self._show_compared()
+        elif isinstance(event, Done):
+            if self.found is not None:
+                self._idle(*words.told(self.found))
+            self.simulation.settled()
+        elif isinstance(event, Failed):
+            self._fail(event)
+
+    def _fail(self, event: Failed) -> None:
+        """Say what is wrong, at the control if it is one's fault; the last result stays."""
+        at_fault = [name for name in self.values if f"({name.partition('[')[0]}=" in event.reason]
+        self.parameter_form.errors = dict.fromkeys(at_fault, event.reason)
+        kept = "" if self.found is None else " What is shown belongs to earlier values."
+        self._idle(f"Not solved: {event.reason}.{kept}", "bad")
+
+    def _busy(self, text: str) -> None:
+        self.status.param.update(text=text, busy=True)
+        self.action_form.values = {"stop": ""}
+
+    def _idle(self, text: str, tone: str) -> None:
+        self.status.param.update(text=text, busy=False, tone=tone)
+        self.action_form.values = {"stop": "disabled"}
+
+    # --- results -------------------------------------------------------------------------------------
+
+    def _show_found(self) -> None:
+        found = self.found
+        assert found is not None
+        if list(self.schedule_charts) != list(found.schedule.controls):
+            self.schedule_charts = {name: Chart(name.replace("_", " ")) for name in found.schedule.controls}
+            for chart in self.schedule_charts.values():
+                chart.darken(self.scheme.dark)
+            self.schedule.objects = [chart.pane for chart in self.schedule_charts.values()]
+        for name, chart in self.schedule_charts.items():
+            lines = [Line(OPTIMAL, *stairs(found.schedule, name), look=0)]
+            if found.mixed is not None and name in found.mixed.mixtures:
+                lines.insert(0, Line(MIXED, *stairs(found.mixed, name), look=2, width=3 * WIDE, solid=True))
+            chart.show(lines)
+        several = [line for chart in self.schedule_charts.values() for line in chart.lines]
+        key = words.legend(reversed(several)) if len(several) > len(self.schedule_charts) else ""
+        self.schedule_words.object = key + words.schedule_words(found.schedule)
+        self.certificate.object = words.certificate(found)
+        self._show_courses("curves", self.order_form.values["curves"])
+        self._show_compared()
+        self.simulation.show(*self._solved, found)
+
+    def _show_compared(self) -> None:
+        """Error and table; baselines that are still those of earlier values are faded."""
+        found, compared = self.found, self.compared
+        stale = self._compared != self._solved
+        assert found is not None
+        usual = () if compared is None else compared.usual
+        looks = {OPTIMUM: 0} | {name: 1 + i for i, name in enumerate(sorted(one.name for one in usual))}
+        lines = [
+            course(one.trajectory, "error", looks[one.name], label=one.name, alpha=FADED if stale else 1.0)
+            for one in usual
+            if one.trajectory is not None
+        ]
+        self.error.show([*lines, course(found.trajectory, "error", 0, label=OPTIMUM, width=2 * WIDE)])
+        made = words.table(found, usual, looks)
+        self.table.object = f'<div class="{"stale" if stale else ""}">{made}</div>'
+        self.headline.object = words.headline(found, None if stale else compared)
+
+    def _show_courses(self, name: str, text: str) -> None:
+        self.order_form.values = {"curves": text}
+        if self.found is None:
+            return
+        trajectory = self.found.trajectory if text == "trajectory" else self.found.costates
+        lines = [course(trajectory, n, look) for look, n in enumerate(trajectory.order_parameters)]
+        self.order.label = text if text == "costates" else "order parameters"
+        self.order.show(lines)
+        self.order_legend.object = words.legend(lines)

@@ -1,0 +1,115 @@
+"""The part of the page that holds theory against a simulation of the schedule that is shown."""
+
+from collections.abc import Callable
+from typing import Any
+
+from optlearn._app import words
+from optlearn._app.figures import Chart, course
+from optlearn._app.form import Form, Status, button, choice, html
+from optlearn._app.messages import Found, Progress, Simulate, Simulated
+from optlearn._app.worker import Worker
+from optlearn._app.worker_process import Failed
+
+DIMENSIONS, SEEDS = ("100", "300", "1000", "3000", "10000"), ("10", "20", "50", "100", "200")
+AGAIN = {"once": "when asked", "always": "whenever the schedule changes"}
+
+
+class SimulationPanel:
+    """A form, a chart and what it says; the simulation runs in a process of its own.
+
+    Args:
+        simulator: that process.
+        deliver: calls a function in the page's own thread.
+    """
+
+    def __init__(self, simulator: Worker, deliver: Callable[[Callable[[], None]], None]) -> None:
+        self._simulator, self._deliver = simulator, deliver
+        self._shown: tuple[str, dict[str, Any], Found] | None = None
+        self.result: Simulated | None = None
+        self.choices = {"quantity": "error", "N": "1000", "seeds": "50", "again": "once"}
+        self._names = ["error"]
+        self.form = Form(self._set, fields=self._fields(), values=dict(self.choices), layout="compact")
+        self.status = Status(text="Not run yet.")
+        self.chart, self.words = Chart("error"), html()
+
+    def show(self, scenario: str, arguments: dict[str, Any], found: Found) -> None:
+        """Another schedule is shown now: its theory, and no simulation yet."""
+        self._shown, self.result = (scenario, arguments, found), None
+        names = list(found.trajectory.values)
+        if self.choices["quantity"] not in names:
+            self.choices["quantity"] = "error"
+        if names != self._names:
+            self._names = names
+            self.form.fields = self._fields()
+        self.form.values = dict(self.choices)
+        self.status.param.update(text="Not run for this schedule yet.", busy=False, tone="")
+        self._draw()
+
+    def _fields(self) -> list[dict[str, Any]]:
+        return [
+            choice("quantity", "Quantity", {name: name for name in self._names}),
+            choice("N", "Input dimension N", {n: f"{int(n):,}" for n in DIMENSIONS}),
+            choice("seeds", "Seeds", {n: n for n in SEEDS}),
+            choice("again", "Run", AGAIN),
+            button("run", "Run the simulation", main=True),
+        ]
+
+    def settled(self) -> None:
+        """The schedule will not change by itself any more."""
+        if self.choices["again"] == "always":
+            self._run()
+
+    def cancel(self) -> None:
+        """Nobody waits for a simulation any more."""
+        self._simulator.cancel(self)
+
+    def _set(self, name: str, text: str) -> None:
+        if name == "run":
+            self._run()
+            return
+        self.choices = {**self.choices, name: text}
+        self.form.values = dict(self.choices)
+        if name == "quantity":
+            self._draw()
+
+    def _run(self) -> None:
+        if self._shown is None:
+            return
+        scenario, arguments, found = self._shown
+        N, seeds = int(self.choices["N"]), int(self.choices["seeds"])
+
+        def heard(event: Any) -> None:
+            self._deliver(lambda: self._receive(found, event))
+
+        self.status.param.update(text="Simulating …", busy=True)
+        self._simulator.ask(self, Simulate(scenario, arguments, found.schedule, N, seeds), heard)
+
+    def _receive(self, found: Found, event: Any) -> None:
+        """An event of the newest simulation, in the page's thread."""
+        if self._shown is None or found is not self._shown[2]:
+            return  # it was on its way when the schedule changed
+        if isinstance(event, Progress):
+            self.status.param.update(text=f"{event.text[:1].upper()}{event.text[1:]} …", busy=True)
+        elif isinstance(event, Simulated):
+            self.result = event
+            self._draw()
+        elif isinstance(event, Failed):
+            self.status.param.update(text=f"Not simulated: {event.reason}", busy=False, tone="bad")
+        else:
+            self.status.param.update(text="Simulated.", busy=False, tone="good")
+
+    def _draw(self) -> None:
+        """Theory, and over it mean and band of the simulation, if there is one of this schedule."""
+        if self._shown is None:
+            return
+        quantity, result = self.choices["quantity"], self.result
+        self.chart.label = quantity
+        if result is None:
+            lines = [course(self._shown[2].trajectory, quantity, 0, label="theory")]
+            self.chart.show(lines)
+            self.words.object = words.legend(lines)
+            return
+        mean = course(result.simulated, quantity, 1, label="simulation, mean and 95 % band")
+        lines = [course(result.theory, quantity, 0, label="theory"), mean]
+        self.chart.show(lines, (mean.x, *result.simulated.band(quantity)))
+        self.words.object = words.legend(lines) + words.simulation(result)

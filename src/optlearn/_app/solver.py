@@ -1,0 +1,224 @@
+"""What the page asks for: the optimum of a scenario, the usual schedules beside it, a simulation of it.
+
+This runs in the process of a ``Worker``. Moving a slider solves on a
+coarser grid, from the solution before; ``full`` is what ``optlearn.solve`` does by default.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+# Imported here although only functions below need them: an import must not be interrupted.
+import scipy.integrate
+import scipy.optimize
+import scipy.stats
+
+from optlearn import scenarios
+from optlearn._app.messages import Compared, Found, Progress, Simulate, Simulated, Solve, Usual
+from optlearn._app.worker_process import Send
+from optlearn._control.certificate import Certificate
+from optlearn._control.compare import broken_limits
+from optlearn._control.evaluate import evaluate
+from optlearn._control.problem import Problem
+from optlearn._control.solution import NotConvergedWarning, Solution
+from optlearn._control.solve import solve
+from optlearn._control.summary import certificate_words
+from optlearn._dynamics import on_casadi, on_xla
+from optlearn._dynamics.integrate import integrate
+from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._schedule import Mixture, Schedule
+from optlearn._simulate.run import simulate
+from optlearn._trajectory import Trajectory
+
+del scipy, on_casadi, on_xla
+
+QUICK = 120  # intervals at most while a slider is moved
+RECORD = 101  # training times of a simulation and of the baselines
+BATCHES = 5  # a simulation is shown as it grows, in so many parts
+# A baseline that is better by more than this share shows that a solve ended in a local optimum. By less, it
+# may be better because it switches between the points of the grid.
+BETTER = 1e-4
+
+
+# Scenario → where the last solve ended, from which the next one starts.
+_LAST: dict[str, Schedule] = {}
+
+
+def work(request: Solve | Simulate, send: Send) -> None:
+    """Answer a request; runs in the worker's process."""
+    send(Progress("setting up the problem"))
+    if isinstance(request, Simulate):
+        _simulate(request, send)
+    else:
+        _solve(request, send)
+
+
+def _solve(request: Solve, send: Send) -> None:
+    began = time.perf_counter()
+    problem = _problem(request.scenario, request.arguments)
+    quick: dict[str, Any] = {"method": "indirect", "intervals": quick_intervals(problem)}
+    last = _LAST.get(request.scenario)
+    warm = None if request.full or last is None else carried_over(last, problem)
+
+    def tell(text: str) -> None:
+        send(Progress(text))
+
+    def attempt(**options: Any) -> Solution:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            solution = solve(problem, progress=tell, **options)
+        mixed = solution.relaxed
+        _LAST[request.scenario] = solution.schedule if mixed is None else mixed.schedule
+        send(_found(solution, request.full, time.perf_counter() - began, _remarks(caught)))
+        return solution
+
+    if request.full:
+        solution = attempt()
+    else:
+        solution = attempt(**quick, **({} if warm is None else {"warm_start": warm, "starts": 1}))
+    compared = Compared(_usual(problem, solution.schedule.intervals, tell))
+    send(compared)
+    if request.full:
+        return
+    objectives = [one.objective for one in compared.usual if one.objective is not None]
+    if warm is not None and _worse(solution.objective, min(objectives, default=np.inf)):
+        tell("a usual schedule is better: solving from several starts")
+        attempt(**quick)
+    elif _unfinished(solution.certificate):
+        attempt(intervals=quick["intervals"], warm_start=solution, starts=1)
+
+
+def _usual(problem: Problem, intervals: int, tell: Callable[[str], None]) -> tuple[Usual, ...]:
+    found = []
+    for name, make in problem.baselines.items():
+        tell(f"comparing with {name!r}")
+        schedule = make(problem, intervals)
+        note = "; ".join(broken_limits(problem, schedule))
+        try:
+            trajectory = evaluate(problem, schedule, record=RECORD)
+        except UnphysicalStateError as error:
+            found.append(Usual(name, None, None, str(error)))
+        else:
+            found.append(Usual(name, trajectory.objective, _plain(trajectory), note))
+    return tuple(sorted(found, key=lambda one: np.inf if one.objective is None else one.objective))
+
+
+def _unfinished(certificate: Certificate) -> bool:
+    """Is there something that a better solve on the same grid can mend?"""
+    of_the_grid = ("relaxation_gap", "integration_error")
+    return not all(reason.startswith(of_the_grid) for reason in certificate.reasons)
+
+
+def _problem(scenario: str, arguments: Mapping[str, Any]) -> Problem:
+    try:
+        problem: Problem = getattr(scenarios, scenario)(**arguments)
+    except TypeError as error:  # a value that no check foresaw is still bad input
+        raise SpecificationError(str(error)) from error
+    return problem
+
+
+def quick_intervals(problem: Problem) -> int:
+    """A coarser grid, on which the shares that fit the problem's own grid still fit."""
+    count = problem.intervals
+    return count if count <= QUICK else max(n for n in range(1, QUICK + 1) if count % n == 0)
+
+
+def carried_over(schedule: Schedule, problem: Problem) -> Schedule | None:
+    """A neighbouring problem's schedule as a first guess for this one; None if it has other controls.
+
+    It is stretched to the horizon, and takes the values of this problem's discrete controls.
+    """
+    if set(schedule.controls) != set(problem.controls):
+        return None
+    values, mixtures = dict(schedule.values), dict(schedule.mixtures)
+    for name, control in problem.discrete.items():
+        admissible = np.array(control.values)
+        if name in mixtures:
+            if len(mixtures[name].values) != len(admissible):
+                return None
+            mixtures[name] = Mixture(admissible, mixtures[name].shares)
+        else:
+            before, ranks = np.unique(values[name], return_inverse=True)
+            if len(before) == len(admissible):
+                values[name] = np.sort(admissible)[ranks]
+            elif not np.isin(before, admissible).all():
+                return None
+    parameters = {name: value for name, value in schedule.parameters.items() if name in problem.free}
+    return Schedule(schedule.grid * (problem.horizon / schedule.horizon), values, mixtures, parameters)
+
+
+def _worse(objective: float, best: float) -> bool:
+    return objective - best > BETTER * max(abs(best), 1e-3)
+
+
+def _remarks(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
+    """Warnings, less what the certificate says anyway."""
+    texts = [str(w.message) for w in caught if not issubclass(w.category, NotConvergedWarning)]
+    return tuple(dict.fromkeys(texts))
+
+
+def _found(solution: Solution, full: bool, seconds: float, remarks: tuple[str, ...]) -> Found:
+    return Found(
+        schedule=solution.schedule,
+        mixed=None if solution.relaxed is None else solution.relaxed.schedule,
+        objective=solution.objective,
+        trajectory=_plain(solution.trajectory),
+        costates=_plain(solution.costates),
+        certificate=solution.certificate,
+        words=tuple(certificate_words(solution)),
+        full=full,
+        method=solution.method,
+        seconds=seconds,
+        remarks=remarks,
+    )
+
+
+def _plain(trajectory: Trajectory) -> Trajectory:
+    """Without the integrator, which cannot be sent."""
+    return replace(trajectory, info={}, _dense=None)
+
+
+def _simulate(request: Simulate, send: Send) -> None:
+    """Seeds in several parts, so that the page sees the mean settle."""
+    began = time.perf_counter()
+    arguments = dict(request.arguments)
+    if "N" in arguments:
+        arguments["N"] = request.N  # the theory's error depends on it too
+    problem = _problem(request.scenario, arguments)
+    free = evaluate(problem, request.schedule, record=2).info["parameters"]
+    theory: Trajectory | None = None
+    parts: list[Trajectory] = []
+    for part in range(BATCHES):
+        done = part * request.seeds // BATCHES
+        send(Progress(f"simulating SGD at N = {request.N}: {done} of {request.seeds} seeds"))
+        parts.append(
+            simulate(
+                problem,
+                request.schedule,
+                N=request.N,
+                seeds=request.seeds // BATCHES,
+                seed=part,
+                parameters=free,
+                record=RECORD,
+            )
+        )
+        if theory is None:
+            theory = integrate(
+                problem.model,
+                request.schedule,
+                start=problem.start,
+                parameters={**problem.parameters, **free},
+                record=parts[0].alpha.clip(max=request.schedule.horizon),
+                rule=problem.rule,
+            )
+        send(Simulated(_plain(theory), _joined(parts), request.seeds, request.N, time.perf_counter() - began))
+
+
+def _joined(parts: list[Trajectory]) -> Trajectory:
+    first = parts[0]
+    values = {name: np.concatenate([part[name] for part in parts]) for name in first.values}
+    return Trajectory(first.alpha, values, first.order_parameters)

@@ -1,0 +1,139 @@
+"""What the page says: results in sentences, tables and legends, as HTML."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+import numpy as np
+
+from optlearn._app.figures import COLOURS, DARK_COLOURS, Line
+from optlearn._app.messages import Compared, Found, Simulated, Usual
+from optlearn._control.compare import OPTIMUM
+from optlearn._schedule import Schedule
+
+FEW = 6  # phases that are told one by one
+
+
+def headline(found: Found, compared: Compared | None) -> str:
+    """The error that is reached, and how much better that is than what people would try."""
+    number = f'<p class="number">{found.objective:.6g}</p>'
+    return f'<div class="headline">{number}<p>{_verdict(found, compared)}</p></div>'
+
+
+def _verdict(found: Found, compared: Compared | None) -> str:
+    about = "final error of the optimal schedule"
+    if compared is None:
+        return f"{about}; comparing with the usual schedules …"
+    best = next((one for one in compared.usual if one.objective is not None), None)
+    if best is None or best.objective is None:
+        return f"{about}."
+    gain = best.objective - found.objective
+    name = f"<b>{escape(best.name)}</b> ({best.objective:.6g}), the best of the usual schedules"
+    if gain <= 0:
+        return f"{about}, {-gain:.1e} above {name}: it may switch between the points of this grid."
+    return f"{about}, {100 * gain / abs(best.objective):.2g} % below {name}."
+
+
+def told(found: Found) -> tuple[str, str]:
+    """Status line and its tone."""
+    c = found.certificate
+    starts = "1 start" if c.starts.tried == 1 else f"{c.starts.tried} starts"
+    how = f"in {found.seconds:.2f} s ({found.schedule.intervals} intervals, {starts})"
+    if c.converged:
+        return f"Solved {how}: converged.", "good"
+    return f"Not converged {how}: {'; '.join(c.reasons)}.", "warning"
+
+
+def schedule_words(schedule: Schedule) -> str:
+    """Every control in a sentence, and the free parameters."""
+    sentences = [f"<b>{escape(_plain(name))}</b> {_course(schedule, name)}." for name in schedule.controls]
+    sentences += [f"<b>{escape(_plain(n))}</b> = {v:.4g}." for n, v in schedule.parameters.items()]
+    return f'<p class="words">{" ".join(sentences)}</p>'
+
+
+def _course(schedule: Schedule, name: str) -> str:
+    only = Schedule(schedule.grid, {name: schedule[name]}).merged()
+    values, edges = only[name], only.grid
+    if len(values) == 1:
+        return f"is {values[0]:.4g} throughout"
+    if len(values) <= FEW:
+        phases = [f"{v:.4g} until α = {edge:.3g}" for v, edge in zip(values[:-1], edges[1:-1], strict=True)]
+        return f"is {', then '.join([*phases, f'{values[-1]:.4g} to the end'])}"
+    if len(np.unique(values)) <= 2:
+        return (
+            f"is {values[0]:.4g} until α = {edges[1]:.3g}, changes {len(values) - 1} times in all, and is "
+            f"{values[-1]:.4g} from α = {edges[-2]:.3g} on"
+        )
+    low, high = int(np.argmin(values)), int(np.argmax(values))
+    return (
+        f"goes from {values[0]:.4g} to {values[-1]:.4g}; it is lowest, {values[low]:.4g}, at α = "
+        f"{edges[low]:.3g} and highest, {values[high]:.4g}, at α = {edges[high]:.3g}"
+    )
+
+
+def table(found: Found, usual: Sequence[Usual], looks: Mapping[str, int]) -> str:
+    """The schedules from the best to the worst; it is the legend of the chart too."""
+    rows = [(OPTIMUM, found.objective), *((one.name, one.objective) for one in usual)]
+    rows.sort(key=lambda row: np.inf if row[1] is None else row[1])
+    body = "".join(
+        f"<tr{' class=best' if name == OPTIMUM else ''}>"
+        f"<th scope=row>{_swatch(Line(name, look=looks.get(name, 0)))}{escape(name)}</th>"
+        f"<td>{'–' if error is None else f'{error:.6g}'}</td>"
+        f"<td>{'–' if error is None or name == OPTIMUM else _excess(error, found.objective)}</td></tr>"
+        for name, error in rows
+    )
+    notes = "".join(f"<p class=words>{escape(f'{one.name}: {one.note}')}</p>" for one in usual if one.note)
+    head = "<tr><th scope=col>schedule</th><th scope=col>final error</th><th scope=col>excess</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{notes}"
+
+
+def _excess(error: float, best: float) -> str:
+    percent = 100 * (error - best) / abs(best) if best else np.inf
+    return f"{percent:+.0f} %" if abs(percent) >= 100 else f"{percent:+.2g} %"
+
+
+def certificate(found: Found) -> str:
+    """Questions and answers, and how it was solved."""
+    c = found.certificate
+    verdict = "converged" if c.converged else "not converged"
+    pairs = "".join(
+        f"<div><dt>{escape(question)}</dt><dd>{escape(answer)}</dd></div>" for question, answer in found.words
+    )
+    how = f"{found.method}, {found.schedule.intervals} intervals, {found.seconds:.2f} s"
+    more = "" if found.full else " “Solve at full accuracy” takes the scenario's own grid and three starts."
+    remarks = "".join(f"<p class=words>{escape(remark)}</p>" for remark in found.remarks)
+    return (
+        f'<p class="verdict {"good" if c.converged else "warning"}">{verdict}</p>'
+        f"<dl>{pairs}</dl><p class=words>{escape(how)}.{more}</p>{remarks}"
+    )
+
+
+def simulation(result: Simulated) -> str:
+    """How far theory and simulation are apart."""
+    z, name, alpha = result.largest_z()
+    return (
+        f'<p class="words"><b>{result.simulated.seeds} of {result.seeds} seeds</b> at N = {result.N:,}, '
+        f"{result.seconds:.1f} s. Largest deviation of a mean from the theory: a z-score of {z:.1f} "
+        f"({escape(name)} at α = {alpha:.3g}). The theory is that of N → ∞: at finite N deviations of "
+        "order 1/N remain, and many seeds resolve them.</p>"
+    )
+
+
+def legend(lines: Iterable[Line]) -> str:
+    """Colour and name of every line."""
+    entries = "".join(f"<li>{_swatch(line)}{escape(line.name)}</li>" for line in lines)
+    return f'<ul class="legend">{entries}</ul>'
+
+
+def _swatch(line: Line) -> str:
+    """A short piece of a line, as it is drawn."""
+    light, dark = (colours[line.look % len(colours)] for colours in (COLOURS, DARK_COLOURS))
+    colours = f"--light: {light}; --dark: {dark}"
+    dash = line.dash.replace("solid", "none")
+    return (
+        f'<svg class="swatch" width="26" height="8" aria-hidden="true" style="{colours}">'
+        f'<line x1="1" x2="25" y1="4" y2="4" stroke-dasharray="{dash}"/></svg>'
+    )
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", " ").capitalize()

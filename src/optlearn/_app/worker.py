@@ -1,0 +1,167 @@
+"""One process that works for the page, so that the page never waits.
+
+A client has one request at a time: a newer one supersedes it. A superseded request that has not begun is
+dropped; one that is being worked on is interrupted where the libraries allow it, and its process is ended if
+that takes too long. The process lives on from request to request, since what it has traced and compiled
+makes the next one quick.
+"""
+
+import multiprocessing
+import threading
+import time
+import traceback
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from itertools import count
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+from optlearn._app.worker_process import Failed, serve
+
+
+@dataclass
+class _Job:
+    client: Hashable
+    request: Any
+    heard: Callable[[Any], None]
+    number: int = field(default_factory=count().__next__)
+    cancelled: float | None = None  # when, by the monotonic clock
+
+
+class Worker:
+    """The process, seen from the page.
+
+    Args:
+        work: "module:function", which runs in the process as ``work(request, send)``; it is imported only
+            there. ``send(event)`` reaches the client, and ends the work if it has been superseded. A
+            ValueError that it raises is bad input.
+        patience: seconds after which a superseded request that does not end is ended with its process.
+    """
+
+    def __init__(self, work: str, patience: float = 10.0) -> None:
+        self._work, self._patience = work, patience
+        self._lock = threading.RLock()
+        self._waiting: dict[Hashable, _Job] = {}
+        self._current: _Job | None = None
+        self._process: SpawnProcess | None = None
+        self._pipe: Connection | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start the process ahead of the first request."""
+        with self._lock:
+            if self._process is not None or self._stopped:
+                return
+            context = multiprocessing.get_context("spawn")
+            ours, theirs = context.Pipe()
+            self._process = context.Process(target=serve, args=(self._work, theirs), daemon=True)
+            self._process.start()
+            theirs.close()  # so that the end of the process is the end of the pipe
+            self._pipe = ours
+            listener = threading.Thread(target=self._listen, args=(self._process, ours), daemon=True)
+            listener.start()
+
+    def ask(self, client: Hashable, request: Any, heard: Callable[[Any], None]) -> None:
+        """Work on a request in place of this client's earlier one.
+
+        Args:
+            client: who asks.
+            request: for ``work``; it is pickled.
+            heard: called with every event, the last of which is ``Done`` or ``Failed``, in another thread.
+                Not called any more once the request is superseded.
+        """
+        with self._lock:
+            self.cancel(client)
+            self._waiting[client] = _Job(client, request, heard)
+            self.start()
+            self._hand_out()
+
+    def cancel(self, client: Hashable) -> None:
+        """Drop or interrupt this client's request."""
+        with self._lock:
+            self._waiting.pop(client, None)
+            job = self._current
+            if job is not None and job.client == client and job.cancelled is None:
+                job.cancelled = time.monotonic()
+                self._send(("cancel", job.number))
+
+    def stop(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._stopped = True
+            self._waiting.clear()
+            if self._process is not None:
+                self._process.terminate()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, if there is one."""
+        process = self._process
+        return None if process is None else process.pid
+
+    def _hand_out(self) -> None:
+        if self._current is None and self._waiting:
+            job = self._current = self._waiting.pop(next(iter(self._waiting)))
+            self._send(("work", job.number, job.request))
+
+    def _send(self, message: tuple[Any, ...]) -> None:
+        try:
+            if self._pipe is not None:
+                self._pipe.send(message)
+        except (BrokenPipeError, ConnectionResetError, OSError):
+            pass  # it is dead, which the listener will find
+
+    def _listen(self, process: SpawnProcess, pipe: Connection) -> None:
+        """Pass on what the process sends, until it ends."""
+        while True:
+            try:
+                if not pipe.poll(0.25):
+                    self._end_if_too_long(process)
+                    continue
+                kind, number, event = pipe.recv()
+            except (EOFError, OSError):
+                break
+            self._pass_on(kind, number, event)
+        process.join()
+        self._mourn(process)
+
+    def _pass_on(self, kind: str, number: int, event: Any) -> None:
+        with self._lock:
+            job = self._current
+            if job is None or job.number != number:
+                return
+            if kind == "end":
+                self._current = None
+            if job.cancelled is None:
+                _tell(job, event)
+            self._hand_out()
+
+    def _end_if_too_long(self, process: SpawnProcess) -> None:
+        with self._lock:
+            job = self._current
+            if job is None or job.cancelled is None:
+                return
+            if time.monotonic() - job.cancelled > self._patience:
+                process.kill()
+
+    def _mourn(self, process: SpawnProcess) -> None:
+        """A process has ended: say so if it was not asked to, and go on with a new one."""
+        with self._lock:
+            self._process = self._pipe = None
+            job, self._current = self._current, None
+            if self._stopped:
+                return
+            if job is not None and job.cancelled is None:
+                _tell(job, Failed(f"the process that solves ended unexpectedly (code {process.exitcode})"))
+            if self._waiting:
+                self.start()
+                self._hand_out()
+
+
+def _tell(job: _Job, event: Any) -> None:
+    """A fault of one listener must not end the thread that all others hear from."""
+    try:
+        job.heard(event)
+    except Exception:
+        traceback.print_exc()

@@ -1,0 +1,1 @@
+"""Trace JAX functions into CasADi expressions."""

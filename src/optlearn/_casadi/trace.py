@@ -1,0 +1,305 @@
+"""Run a JAX function over CasADi expressions, without any XLA compilation.
+
+`trace` records a function written in `jax.numpy` as a jaxpr; the result interprets that jaxpr over
+CasADi `SX` symbols, so that one model definition also serves IPOPT and CasADi's integrators.
+`dependencies` asks which entries of an argument a function reads, `evaluate` runs it on numbers.
+
+Inside the interpreter a value is either a plain NumPy array (no symbol has touched it) or a
+`Symbolic`: one dense `SX` column with the entries in C order, and the shape. A whole column costs
+one call into CasADi where an array of scalar `SX` objects would cost one call (about 20 µs) per
+entry. Entries that only move (indexing, transposing, padding, ...) are never computed with: each
+such primitive is run in NumPy on the positions of the entries, and the column is indexed once.
+The rules for the primitives are in `optlearn._casadi.operations`.
+
+What differs from JAX:
+
+* Derivatives that CasADi takes are those of the arithmetic: custom derivative rules and
+  `stop_gradient` are not seen. Trace `jax.grad(fn)` where those rules matter.
+* In `where` and `cond` with a symbolic condition both sides are built, but the side not taken
+  cannot spoil value or derivative with NaN or inf (CasADi's conditional is not a product).
+* `SX` simplifies on the spot: `0 * x` is 0, `x - x` is 0 and `x != x` is False even where x would
+  be NaN. `maximum` and `minimum` ignore a NaN operand, as C's `fmax` does.
+* All symbolic arithmetic is in double precision, whatever the declared dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import prod
+from typing import Any, TypeAlias
+
+import casadi
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Literal
+
+from optlearn._casadi.operations import elementwise, indexing, linalg, loops, moving, reductions
+from optlearn._casadi.operations.numeric import in_jax, on_numbers, plain
+from optlearn._casadi.operations.unknown import Unknown
+from optlearn._casadi.operations.values import (
+    Array,
+    Rule,
+    Symbolic,
+    UnsupportedPrimitive,
+    Value,
+    is_real,
+    sx_array,
+    sx_vector,
+    to_value,
+    unsupported,
+)
+
+__all__ = [
+    "TracedFunction",
+    "UnsupportedPrimitive",
+    "dependencies",
+    "evaluate",
+    "sx_array",
+    "sx_vector",
+    "trace",
+]
+
+_FOR_ALL: dict[str, Rule] = {**moving.RULES, **indexing.RULES}
+_FOR_SYMBOLS: dict[str, Rule] = {**elementwise.RULES, **reductions.RULES, **linalg.RULES}
+
+# What to do with an equation that raises UnsupportedPrimitive; None lets the error pass.
+_Fallback: TypeAlias = Callable[[Any, list[Value]], list[Value]] | None
+
+
+# --- the interpreter ------------------------------------------------------------------------------
+
+
+def _evaluate(eqn: Any, values: list[Value], run: loops.Run) -> list[Value]:
+    name = eqn.primitive.name
+    numeric = [value for value in values if not isinstance(value, Symbolic)]
+    if name in loops.CALLS:
+        return loops.CALLS[name](run, eqn, *values)
+    if not is_real(eqn):
+        if len(numeric) == len(values):
+            return in_jax(eqn, numeric)
+        raise unsupported(eqn, "it works on complex numbers or random keys")
+    if name in loops.RULES:
+        return loops.RULES[name](run, eqn, *values)
+    if name in _FOR_ALL:
+        return _FOR_ALL[name](eqn, *values)
+    if len(numeric) == len(values):
+        return on_numbers(eqn, numeric)
+    if all(prod(var.aval.shape) == 0 for var in eqn.outvars):
+        return [np.zeros(var.aval.shape, var.aval.dtype) for var in eqn.outvars]
+    if name in _FOR_SYMBOLS:
+        return _FOR_SYMBOLS[name](eqn, *values)
+    raise unsupported(eqn, "it has no rule here")
+
+
+def _live_equations(jaxpr: Any) -> list[Any]:
+    """Equations that the outputs need: jax.grad leaves the unused forward result in the jaxpr."""
+    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
+    live = []
+    for eqn in reversed(jaxpr.eqns):
+        if not needed.isdisjoint(eqn.outvars):
+            live.append(eqn)
+            needed.update(var for var in eqn.invars if not isinstance(var, Literal))
+    return live[::-1]
+
+
+def _run(jaxpr: Any, values: Sequence[Value], fallback: _Fallback = None) -> list[Value]:
+    """Interpret a (closed) jaxpr on flat values."""
+    consts: Sequence[Any] = ()
+    if isinstance(jaxpr, ClosedJaxpr):
+        jaxpr, consts = jaxpr.jaxpr, [plain(const) for const in jaxpr.consts]
+    known: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
+    known.update(zip(jaxpr.invars, values, strict=True))
+
+    def read(var: Any) -> Value:
+        dtype = var.aval.dtype
+        return np.asarray(var.val, dtype) if isinstance(var, Literal) else known[var]
+
+    for eqn in _live_equations(jaxpr):
+        inputs = [read(var) for var in eqn.invars]
+        try:
+            results = _evaluate(eqn, inputs, partial(_run, fallback=fallback))
+        except UnsupportedPrimitive:
+            if fallback is None:
+                raise
+            results = fallback(eqn, inputs)
+        known.update(zip(eqn.outvars, results, strict=True))
+    return [read(var) for var in jaxpr.outvars]
+
+
+def _inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
+    for value in params.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            inner = item.jaxpr if isinstance(item, ClosedJaxpr) else item
+            if hasattr(inner, "eqns"):
+                yield inner
+
+
+def _count(jaxpr: Any) -> int:
+    """Estimated scalar operations of an (open) jaxpr."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        work = sum(prod(var.aval.shape) for var in eqn.outvars)
+        inner = 0 if "update_jaxpr" in eqn.params else sum(map(_count, _inner_jaxprs(eqn.params)))
+        if eqn.primitive.name == "dot_general":
+            shape = eqn.invars[0].aval.shape
+            work *= prod(shape[d] for d in eqn.params["dimension_numbers"][0][0])
+        elif eqn.primitive.name in ("cholesky", "triangular_solve"):
+            work *= eqn.invars[0].aval.shape[-1]
+        total += inner * eqn.params.get("length", 1) if inner else work
+    return total
+
+
+# --- the public object ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TracedFunction:
+    """A JAX function recorded for fixed shapes; make one with `trace`.
+
+    `inputs` holds one pytree of `jax.ShapeDtypeStruct` per argument, `outputs` that of the result.
+    """
+
+    jaxpr: ClosedJaxpr
+    inputs: tuple[Any, ...]
+    outputs: Any
+
+    @cached_property
+    def size(self) -> int:
+        """Estimated number of scalar operations, found without CasADi.
+
+        Elements of all results (a dot product counts each multiplication, a scan each step); a
+        `while` loop counts as one step.
+        """
+        return _count(self.jaxpr.jaxpr)
+
+    def expressions(self, *args: Any) -> Any:
+        """Interpret the function on symbols.
+
+        Each argument has the structure of its example; a leaf is a NumPy object array of SX
+        scalars of the example's shape (or an SX column for a leaf of one dimension or none), or a
+        numeric array, which is then a constant. The result has the structure of the function's
+        result, with object arrays (0-d for scalars). A result that no symbol reaches stays a
+        numeric array. Only numeric leaves can serve as indices.
+        """
+        arrays = [
+            sx_array(result.entries, result.shape) if isinstance(result, Symbolic) else result
+            for result in _interpret(self, args)
+        ]
+        return jax.tree.unflatten(jax.tree.structure(self.outputs), arrays)
+
+    def function(self, name: str = "f", options: dict[str, Any] | None = None) -> Any:
+        """`casadi.Function` with one column per argument and one column per output.
+
+        An argument's column (n, 1) holds its leaves, in pytree order, each raveled in C order; an
+        argument without leaves is a (0, 1) input. A function that returns a plain tuple has one
+        output per item of it, any other function has one. `options` go to `casadi.Function`.
+        """
+        columns = [
+            casadi.SX.sym(f"x{number}", _total_size(example), 1) for number, example in enumerate(self.inputs)
+        ]
+        pairs = zip(columns, self.inputs, strict=True)
+        result = self.expressions(*[_unpack(column, example) for column, example in pairs])
+        items = result if type(result) is tuple else (result,)
+        outputs = [_pack(item) for item in items]
+        return casadi.Function(name, columns, casadi.cse(outputs) if outputs else [], options or {})
+
+
+def _interpret(traced: TracedFunction, args: Sequence[Any], fallback: _Fallback = None) -> list[Value]:
+    """The flat results for arguments as in `TracedFunction.expressions`."""
+    if len(args) != len(traced.inputs):
+        raise ValueError(f"expected {len(traced.inputs)} arguments, got {len(args)}")
+    values: list[Value] = []
+    for number, (arg, example) in enumerate(zip(args, traced.inputs, strict=True)):
+        expected: Any = jax.tree.structure(example)
+        if expected != jax.tree.structure(arg):
+            raise ValueError(f"argument {number}: expected the structure {expected}")
+        for leaf, spec in zip(jax.tree.leaves(arg), jax.tree.leaves(example), strict=True):
+            values.append(to_value(leaf, spec.shape, spec.dtype))
+    # NumPy must stay as silent on 1/0 and log(0) of constants as JAX is.
+    with np.errstate(all="ignore"):
+        return _run(traced.jaxpr, values, fallback)
+
+
+def _total_size(tree: Any) -> int:
+    return sum(prod(leaf.shape) for leaf in jax.tree.leaves(tree))
+
+
+def _unpack(column: Any, example: Any) -> Any:
+    """Cut a column into the pytree of object arrays that `example` describes."""
+    leaves, structure = jax.tree.flatten(example)
+    stops = np.cumsum([0, *(prod(leaf.shape) for leaf in leaves)]).tolist()
+    arrays = [
+        sx_array(column[start:stop], leaf.shape)
+        for leaf, start, stop in zip(leaves, stops[:-1], stops[1:], strict=True)
+    ]
+    return jax.tree.unflatten(structure, arrays)
+
+
+def _pack(tree: Any) -> Any:
+    return casadi.vertcat(casadi.SX(0, 1), *[sx_vector(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def _specification(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an example leaf; all floating-point numbers count as float64."""
+    dtype = np.dtype(leaf.dtype) if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+    shape = tuple(leaf.shape) if hasattr(leaf, "shape") else np.shape(leaf)
+    return jax.ShapeDtypeStruct(shape, np.float64 if np.issubdtype(dtype, np.floating) else dtype)
+
+
+def trace(fn: Callable[..., Any], *examples: Any) -> TracedFunction:
+    """Record `fn` for arguments shaped like `examples`.
+
+    Examples are pytrees of arrays, `jax.ShapeDtypeStruct`s or Python numbers; only shape and dtype
+    are used, and floating-point leaves are taken as float64.
+    """
+    with jax.enable_x64(True):
+        inputs = tuple(jax.tree.map(_specification, example) for example in examples)
+        jaxpr, outputs = jax.make_jaxpr(fn, return_shape=True)(*inputs)
+    return TracedFunction(jaxpr, inputs, outputs)
+
+
+def evaluate(fn: Callable[..., Any], *args: Any) -> Any:
+    """The result of `fn` for pytrees of numbers, in NumPy arrays and double precision.
+
+    The function is traced but not compiled: JAX, which would compile it, evaluates only primitives
+    that NumPy does not know, one by one.
+    """
+    return trace(fn, *args).expressions(*args)
+
+
+def dependencies(fn: Callable[..., Any], *examples: Any) -> Any:
+    """Which entries of the first argument the result of `fn` depends on.
+
+    Returns a pytree of boolean arrays with the structure and shapes of the first argument. The
+    answer is structural: an entry counts if it appears in the simplified expression, whatever its
+    derivative (`sign(x)` depends on x, `0 * x` does not). It is never too small: the result of an
+    operation that has no form as an expression (a sort, an entry at an unknown index) depends on
+    everything that enters it. Integer and boolean examples given by value in the other arguments
+    count as constants, so that they may be indices.
+    """
+    traced = trace(fn, *examples)
+
+    def symbols(spec: jax.ShapeDtypeStruct, example: Any = None) -> Array:
+        if isinstance(example, (int, np.ndarray, np.generic, jax.Array)) and not np.issubdtype(
+            spec.dtype, np.floating
+        ):
+            return np.asarray(example)
+        return sx_array(casadi.SX.sym("x", prod(spec.shape), 1), spec.shape)
+
+    first = jax.tree.map(symbols, traced.inputs[0])
+    others = [
+        jax.tree.map(symbols, inputs, example)
+        for inputs, example in zip(traced.inputs[1:], examples[1:], strict=True)
+    ]
+    unknown = Unknown()
+    results = _interpret(traced, (first, *others), fallback=unknown)
+    # Symbols, since Jacobian sparsity would not see a dependence through a step function.
+    used = set[int]().union(*map(unknown.origins, results))
+
+    def appears(array: Array) -> Array:
+        flags = [symbol.element_hash() in used for symbol in array.ravel()]
+        return np.array(flags, bool).reshape(array.shape)
+
+    return jax.tree.map(appears, first)

@@ -1,0 +1,5 @@
+"""``python -m optlearn._cli``."""
+
+from optlearn._cli import main
+
+main()

@@ -1,0 +1,158 @@
+"""``optlearn fit``: the schedule for one's own data."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optlearn._cli.inputs import given, scenario_arguments
+from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
+from optlearn._errors import SpecificationError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from optlearn._control.solution import Solution
+    from optlearn.practice.fit import MixtureFit
+
+FILES = ("solution.nc", "schedule.csv", "schedule.json", "report.html")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("fit")(fit)
+
+
+def fit(
+    file: Annotated[
+        Path, typer.Argument(metavar="DATA.npz", help="NumPy's arrays: samples and, maybe, labels.")
+    ],
+    scenario: Annotated[
+        str, typer.Option(help="What to optimise: denoising or denoising_batch.")
+    ] = "denoising",
+    x_key: Annotated[str, typer.Option(help="Name of the samples, (n, N) or (n, …), in the file.")] = "X",
+    labels_key: Annotated[
+        str | None, typer.Option(help="Name of the labels, (n,) (default: y, if the file has it).")
+    ] = None,
+    weights_key: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the network's initial weights, (K, N) (default: random ones, see --nodes)."
+        ),
+    ] = None,
+    clusters: Annotated[
+        int | None, typer.Option(min=1, help="Find so many clusters by k-means instead of using labels.")
+    ] = None,
+    scale: Annotated[
+        float, typer.Option(help="Divide the samples by this; noise has variance 1 after it.")
+    ] = 1.0,
+    nodes: Annotated[int, typer.Option(min=1, help="Hidden nodes of the network, with random weights.")] = 2,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="An argument of the scenario, such as Delta_F=0.2."),
+    ] = None,
+    intervals: Annotated[int | None, typer.Option(min=1, help="Control intervals.")] = None,
+    starts: Annotated[int | None, typer.Option(min=1, help="First guesses to optimise.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help=f"Folder for {', '.join(FILES)}.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+) -> None:
+    """Fit the theory's model of inputs to data, and find the optimal schedule for them.
+
+    The model is a mixture of Gaussian clusters, each spread alike in all directions. Real data are not: a
+    warning says, with numbers, how far they are from it.
+    """
+    arguments = scenario_arguments(scenario, settings, None)
+    if out is not None and out.exists() and not out.is_dir():
+        bad_input(f"--out {out}: this is a file; a folder is needed")
+    options = given(starts=starts)
+    with reporting(quiet) as tell:
+        from optlearn._control.solve import solve
+        from optlearn.practice.fit import gaussian_mixture
+
+        tell("reading the data")
+        samples, labels, weights = _read(file, x_key, labels_key, weights_key, clusters)
+        tell("fitting the clusters")
+        found = gaussian_mixture(samples / scale, labels, clusters, seed)
+        try:
+            problem = found.problem(scenario, weights, nodes=nodes, seed=seed, **arguments)
+        except TypeError as error:
+            raise SpecificationError(f"--set: {error}") from error
+        solution = solve(problem, intervals, seed=seed, progress=tell, **options)
+        if out is not None:
+            tell("writing")
+            _write(solution, out)
+    result = {"scenario": scenario, "arguments": arguments, "fit": found.to_dict(), **solution.to_dict()}
+    deliver(result, None, as_json, lambda: _show(found, solution, out))
+    raise typer.Exit(exit_code(solution))
+
+
+def _read(
+    file: Path, x_key: str, labels_key: str | None, weights_key: str | None, clusters: int | None
+) -> "tuple[np.ndarray, np.ndarray | None, np.ndarray | None]":
+    """Samples, labels and weights of an ``.npz`` file, without ever unpickling."""
+    import zipfile
+
+    import numpy as np
+
+    if not file.is_file():
+        raise SpecificationError(f"{file}: there is no such file")
+    if not zipfile.is_zipfile(file):
+        raise SpecificationError(f"{file} is not an .npz file; write one by numpy.savez(file, X=…, y=…)")
+    try:
+        with np.load(file, allow_pickle=False) as data:
+            arrays: dict[str, Any] = {name: data[name] for name in data.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise SpecificationError(f"{file} cannot be read: {error}") from error
+
+    def pick(option: str, key: str) -> Any:
+        if key not in arrays:
+            raise SpecificationError(f"{option} {key}: {file} has no such array; it has {', '.join(arrays)}")
+        return arrays[key]
+
+    samples = pick("--x-key", x_key)
+    if not np.issubdtype(samples.dtype, np.number):
+        raise SpecificationError(f"--x-key {x_key}: numbers are needed, this array has {samples.dtype}")
+    labels = None
+    if labels_key is not None:
+        labels = pick("--labels-key", labels_key)
+    elif clusters is None:
+        labels = arrays.get("y")
+        if labels is None:
+            raise SpecificationError(
+                f"{file} has no labels y; name them by --labels-key, or give --clusters to find clusters"
+            )
+    return samples, labels, None if weights_key is None else pick("--weights-key", weights_key)
+
+
+def _write(solution: "Solution", out: Path) -> None:
+    try:
+        solution.save(out / FILES[0])
+        solution.schedule.to_csv(out / FILES[1])
+        solution.schedule.to_json(out / FILES[2])
+        solution.report(out / FILES[3])
+    except OSError as error:
+        bad_input(f"--out {out}: {error.strerror or error}")
+
+
+def _show(found: "MixtureFit", solution: "Solution", out: Path | None) -> None:
+    from rich.table import Table
+
+    screen = console()
+    table = Table(title=f"{len(found.assignment)} samples in {found.N} dimensions")
+    for heading in ("cluster", "share", "σ", "|μ|²/N", "directions", "if isotropic"):
+        table.add_column(heading, justify="left" if heading == "cluster" else "right")
+    for c, label in enumerate(found.classes):
+        table.add_row(
+            str(label),
+            f"{found.probabilities[c]:.4f}",
+            f"{found.sigma[c]:.5g}",
+            f"{found.Omega[c, c]:.5g}",
+            f"{found.isotropy.participation[c]:.1f}",
+            f"{found.isotropy.expected[c]:.0f}",
+        )
+    screen.print(table)
+    screen.print(solution)
+    if out is not None:
+        screen.print(f"{out}: {', '.join(FILES)}", style="dim")

@@ -1,0 +1,125 @@
+"""From what is typed to problems, schedules and solutions."""
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optlearn._cli.output import bad_input
+from optlearn._errors import SpecificationError
+from optlearn.scenarios import list_scenarios
+
+if TYPE_CHECKING:
+    from optlearn._control.problem import Problem
+    from optlearn._schedule import Schedule
+
+OPTIMAL = "optimal"
+
+
+def scenario_arguments(scenario: str, settings: list[str] | None, out: Path | None) -> dict[str, Any]:
+    """Arguments of the scenario, after the checks that need no import."""
+    if scenario not in list_scenarios():
+        bad_input(f"no scenario {scenario!r}; there are {', '.join(list_scenarios())}")
+    if out is not None:
+        if out.is_dir():
+            bad_input(f"--out {out}: this is a directory")
+        if not out.absolute().parent.is_dir():
+            bad_input(f"--out {out}: there is no directory {out.absolute().parent}")
+    arguments: dict[str, Any] = {}
+    for item in settings or []:
+        name, equals, text = item.partition("=")
+        name = name.strip()
+        if not (equals and name and text.strip()):
+            bad_input(f"--set {item!r}: write NAME=VALUE, such as eta=2")
+        if name in arguments:
+            bad_input(f"--set {name}: given twice")
+        arguments[name] = literal(text.strip())
+    return arguments
+
+
+def literal(text: str) -> Any:
+    """A Python literal; a bare word is text, so that start=fig3 needs no quotes."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+
+
+def allowed_arguments(scenario: str) -> dict[str, inspect.Parameter]:
+    """Parameters of a scenario's function."""
+    from optlearn import scenarios
+
+    return dict(inspect.signature(getattr(scenarios, scenario)).parameters)
+
+
+def make_problem(scenario: str, arguments: Mapping[str, Any], tell: Callable[[str], None]) -> "Problem":
+    """The scenario's problem."""
+    allowed = allowed_arguments(scenario)
+    for name in arguments:
+        if name not in allowed:
+            shown = ", ".join(f"{p.name}={p.default!r}" for p in allowed.values())
+            raise SpecificationError(f"--set {name}: {scenario} has no such argument; it has {shown}")
+    from optlearn import scenarios
+    from optlearn._control import solve
+
+    del solve  # imported with all that it needs while an interruption waits
+    tell("setting up the problem")
+    try:
+        problem: Problem = getattr(scenarios, scenario)(**arguments)
+    except (TypeError, ValueError) as error:  # a value that no check foresaw is still bad input
+        raise SpecificationError(str(error)) from error
+    return problem
+
+
+def with_dimension(scenario: str, arguments: dict[str, Any], N: int) -> dict[str, Any]:
+    """The arguments with the simulation's N, where the scenario's error depends on it."""
+    if "N" not in allowed_arguments(scenario):
+        return arguments
+    if arguments.setdefault("N", N) != N:
+        raise SpecificationError(
+            f"--set N={arguments['N']} and --N {N}: the theory and the simulation need the same N"
+        )
+    return arguments
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def baseline_or_file(problem: "Problem", name: str, intervals: int | None) -> "Schedule":
+    """The baseline of that name, or the schedule in the file of that name."""
+    if name in problem.baselines:
+        count = problem.intervals if intervals is None else intervals
+        return problem.baselines[name](problem, count)
+    path = Path(name)
+    if not path.is_file():
+        known = ", ".join(repr(n) for n in (OPTIMAL, *problem.baselines))
+        raise SpecificationError(f"--schedule {name!r}: {known}, or a file; there is no such file")
+    return read_schedule(path)
+
+
+def read_schedules(files: Sequence[str]) -> "dict[str, Schedule]":
+    """Name of each file, without its ending → its schedule."""
+    schedules = {Path(file).stem: read_schedule(Path(file)) for file in files}
+    if len(schedules) < len(files):
+        raise SpecificationError("--schedule: two files have the same name")
+    return schedules
+
+
+def read_schedule(path: Path) -> "Schedule":
+    """A schedule from a file: JSON of ``optlearn solve`` or ``schedule.to_json``, or a saved solution."""
+    from optlearn._schedule import Schedule
+
+    if path.suffix != ".nc":
+        return Schedule.from_json(path)
+    from optlearn._io.solutions import load
+
+    try:
+        return load(path).schedule
+    except OSError as error:
+        raise SpecificationError(str(error)) from error

@@ -1,0 +1,241 @@
+"""What commands print: results on stdout; progress, warnings and errors on stderr."""
+
+import json
+import math
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+import typer
+
+from optlearn._errors import SpecificationError, UnphysicalStateError
+
+if TYPE_CHECKING:
+    from optlearn._control.solution import Solution
+
+# Columns of tables in files and pipes, which have no width of their own.
+FILE_WIDTH = 120
+
+BAD_INPUT, NOT_CONVERGED, STOPPED = 2, 3, 130
+
+
+def console(stderr: bool = False) -> Any:
+    """A console on stdout or stderr."""
+    from rich.console import Console
+
+    screen = Console(stderr=stderr, highlight=False, soft_wrap=stderr)
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = FILE_WIDTH
+    return screen
+
+
+def exit_code(solution: "Solution") -> int:
+    """0, 3 if the solution is not converged, 130 if it was stopped."""
+    if solution.outcome.name == "INTERRUPTED":
+        return STOPPED
+    if solution.certificate.converged or solution.method == "greedy":
+        return 0
+    return NOT_CONVERGED
+
+
+def show_scenarios(scenarios: Mapping[str, str]) -> None:
+    """Names and one line each."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, line in scenarios.items():
+        table.add_row(f"[bold]{name}[/bold]", line)
+    console().print(table)
+
+
+def show_solution(scenario: str, solution: "Solution") -> None:
+    """A summary with the shape of the schedule."""
+    screen = console()
+    screen.print(solution)
+    screen.print(f"Beside the usual schedules: optlearn compare {scenario}", style="dim")
+
+
+def show_simulation(result: Mapping[str, Any]) -> None:
+    """A table of the error, and of the quantity that is farthest off."""
+    from rich.table import Table
+
+    runs = "1 run" if result["seeds"] == 1 else f"{result['seeds']} runs"
+    title = f"{result['scenario']}: theory and {runs} at N = {result['N']}"
+    table = Table(title=f"{title}, {result['mode']}, {result['schedule']}")
+    for heading in (
+        "α",
+        "error, theory",
+        "error, simulation",
+        "standard error",
+        "z",
+        "largest |z|",
+    ):
+        table.add_column(heading, justify="right")
+    result = plain(result)
+    z = result.get("z", {})
+    errors = result.get("standard_error", {}).get("error")
+    for i, alpha in enumerate(result["alpha"]):
+        all_z = {name: abs(scores[i]) for name, scores in z.items() if scores[i] is not None}
+        worst = max(all_z, key=lambda name: all_z[name], default=None)
+        table.add_row(
+            f"{alpha:.4g}",
+            f"{result['theory']['error'][i]:.6g}",
+            f"{result['mean']['error'][i]:.6g}",
+            "–" if errors is None else f"{errors[i]:.2g}",
+            "–" if not z or z["error"][i] is None else f"{z['error'][i]:+.1f}",
+            "–" if worst is None else f"{all_z[worst]:.1f} ({worst})",
+        )
+    console().print(table)
+
+
+def plain(value: Any) -> Any:
+    """The same with JSON's types only; a number that is not finite is null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):  # NumPy's and JAX's arrays and numbers
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def deliver(
+    result: Mapping[str, Any],
+    out: Path | None,
+    as_json: bool,
+    show: Callable[[], None],
+    save: Callable[[Path], object] | None = None,
+) -> None:
+    """Write the result to ``out``, and print it: as one line of JSON, or with ``show``.
+
+    Where ``save`` is given, it writes files whose name ends in .nc.
+    """
+    text = json.dumps(plain(result), allow_nan=False)
+    failure = None
+    if out is not None and save is not None and out.suffix == ".nc":
+        try:
+            save(out)
+        except OSError as error:
+            failure = error.strerror or str(error)
+    elif out is not None:
+        failure = _write(out, text)
+    if as_json:
+        typer.echo(text)
+    else:
+        show()
+    if failure is not None:  # said last: a file that cannot be written must not cost the result
+        bad_input(f"--out {out}: {failure}")
+
+
+def _write(out: Path, text: str) -> str | None:
+    """Write so that the file is never seen half written; what went wrong, if anything."""
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text + "\n", encoding="utf-8")
+        temporary.replace(out)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        return error.strerror or str(error)
+    return None
+
+
+def bad_input(message: str, *notes: str) -> NoReturn:
+    """A sentence on stderr, notes below it, and exit code 2."""
+    screen = console(stderr=True)
+    screen.print(f"Error: {message}", style="red", markup=False)
+    for note in notes:
+        screen.print(note, style="dim", markup=False)
+    raise typer.Exit(BAD_INPUT)
+
+
+class _Interrupt:
+    """Ctrl-C: at once in Python, at the next stage where a library has swallowed it.
+
+    While libraries are loaded it waits: an import of a compiled module that is cut short may crash.
+    """
+
+    def __init__(self) -> None:
+        self.asked, self.loading = False, True
+
+    def __call__(self, signum: int, frame: object) -> None:
+        self.asked = True
+        if not self.loading:
+            raise KeyboardInterrupt
+
+    def next_stage(self) -> None:
+        self.loading = False
+        if self.asked:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():  # only that one has signals
+            yield
+            return
+        before = signal.signal(signal.SIGINT, self)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def reporting(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Progress and warnings on stderr; errors in the input become a sentence and an exit code.
+
+    Yields a function to be called at every stage; the first call says that libraries are loaded.
+    """
+    screen, interrupt = console(stderr=True), _Interrupt()
+
+    def show_warning(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        screen.print(f"Warning: {message}", style="yellow", markup=False)
+
+    try:
+        with interrupt.installed(), warnings.catch_warnings(), _progress(screen, quiet) as show:
+            warnings.simplefilter("default")
+            warnings.showwarning = show_warning
+
+            def tell(text: str) -> None:
+                interrupt.next_stage()
+                show(text)
+
+            yield tell
+    except (SpecificationError, UnphysicalStateError) as error:
+        bad_input(str(error), *getattr(error, "__notes__", ()))
+    except KeyboardInterrupt:
+        screen.print("stopped", style="yellow")
+        raise typer.Exit(STOPPED) from None
+
+
+@contextmanager
+def _progress(screen: Any, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A spinner in a terminal, one line for each stage in a log file, or nothing."""
+    if quiet:
+        yield lambda text: None
+    elif screen.is_terminal:
+        with screen.status("loading") as status:
+            yield status.update
+    else:
+
+        def show(text: str) -> None:
+            screen.print(f"optlearn: {text}", markup=False)
+
+        show("loading")
+        yield show

@@ -1,0 +1,144 @@
+"""Any schedule under a problem, re-integrated to full accuracy."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from optlearn._control.problem import Problem
+from optlearn._control.program.build import Dynamics, dynamics
+from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.xla import WideFunctions
+from optlearn._dynamics.integrate import integrate
+from optlearn._errors import SpecificationError
+from optlearn._precision import float64
+from optlearn._schedule import Schedule
+from optlearn._trajectory import Trajectory
+
+
+@float64
+def evaluate(
+    problem: Problem,
+    schedule: Schedule,
+    parameters: Mapping[str, float] | None = None,
+    *,
+    record: int = 201,
+) -> Trajectory:
+    """Train under ``schedule``; the trajectory's ``objective`` is the problem's.
+
+    Args:
+        problem: the problem.
+        schedule: values of all its controls up to its horizon. Budgets are not enforced.
+        parameters: values of model parameters, free ones included. A free parameter named neither
+            here nor in ``schedule.parameters`` is optimised for this schedule.
+        record: how many equally spaced training times to record.
+    """
+    check_schedule(problem, schedule)
+    given = {**schedule.parameters, **(parameters or {})}
+    unknown = sorted(set(given) - set(problem.settings))
+    if unknown:
+        raise SpecificationError(
+            f"unknown parameter {unknown[0]!r}; the model has {', '.join(sorted(problem.settings))}"
+        )
+    fixed = {name: value for name, value in given.items() if name not in problem.free}
+    ready = dynamics(problem.with_parameters(**fixed))
+    free = best_free(ready, schedule, {n: v for n, v in given.items() if n in problem.free})
+    trajectory = integrate(
+        problem.model,
+        schedule,
+        start=problem.start,
+        parameters={**problem.parameters, **fixed, **free},
+        record=record,
+        rule=problem.rule,
+        **_wide_options(ready),
+    )
+    objective = _objective(ready, schedule, np.array(list(free.values())), trajectory)
+    info = {**trajectory.info, "objective": objective, "parameters": free}
+    return replace(trajectory, info=info)
+
+
+def _wide_options(ready: Dynamics) -> dict[str, Any]:
+    """How to integrate a wide quadrature: steps from Python, which compile the drift alone.
+
+    Steps far finer than the quadrature is accurate: schedules are compared under one rule.
+    """
+    if not isinstance(ready.functions, WideFunctions):
+        return {}
+    from optlearn._dynamics.on_steps import OnSteps
+
+    return {"backend": OnSteps(), "rtol": 1e-10 if ready.system.rule is None else 1e-8}
+
+
+def check_schedule(problem: Problem, schedule: Schedule) -> None:
+    """Raise unless the schedule has all controls and the problem's horizon."""
+    if abs(schedule.horizon - problem.horizon) > 1e-9 * problem.horizon:
+        raise SpecificationError(
+            f"the schedule ends at α = {schedule.horizon:g}, the problem at {problem.horizon:g}"
+        )
+    for name in problem.controls:
+        if name not in schedule.controls:
+            raise SpecificationError(
+                f"the schedule lacks the control {name!r}; it has {list(schedule.controls)}"
+            )
+
+
+def best_free(ready: Dynamics, schedule: Schedule, given: Mapping[str, float]) -> dict[str, float]:
+    """All free parameters in the problem's order: the ``given`` ones, the best of the others."""
+    from scipy.optimize import minimize
+
+    free = ready.problem.free
+    missing = [i for i, name in enumerate(free) if name not in given]
+    theta = np.array([float(given.get(name, f.start)) for name, f in free.items()])
+    if missing:
+        w, sweeper = _on_fine_grid(ready, schedule)
+
+        def cost(values: np.ndarray) -> tuple[float, np.ndarray]:
+            theta[missing] = values
+            swept = sweeper.run(w, theta)
+            return swept.objective, swept.free_gradient[missing]
+
+        limits = list(free.values())
+        found = minimize(
+            cost,
+            theta[missing],
+            jac=True,
+            bounds=[(limits[i].lower, limits[i].upper) for i in missing],
+            method="L-BFGS-B",
+            options={"ftol": 1e-16, "gtol": 1e-11},
+        )
+        theta[missing] = found.x
+    return dict(zip(free, map(float, theta), strict=True))
+
+
+def _on_fine_grid(ready: Dynamics, schedule: Schedule) -> tuple[np.ndarray, Sweeper]:
+    """The schedule's relaxed controls and a sweeper on its own edges, refined."""
+    merged = schedule.merged()
+    longest = ready.problem.horizon / 200
+    pieces = np.maximum(1, np.ceil(np.diff(merged.grid) / longest).astype(int))
+    edges = [
+        np.linspace(left, right, count, endpoint=False)
+        for left, right, count in zip(merged.grid[:-1], merged.grid[1:], pieces, strict=True)
+    ]
+    grid = np.concatenate([*edges, merged.grid[-1:]])
+    w = np.repeat(ready.relaxation.own_vectors(merged), pieces, axis=0)
+    return w, Sweeper(ready, grid, 2)
+
+
+def _objective(ready: Dynamics, schedule: Schedule, theta: np.ndarray, trajectory: Trajectory) -> float:
+    functions, constants = ready.functions, ready.constants
+    total = float(functions.final(constants, trajectory.states[-1], theta))
+    if not ready.problem.objective.has_running:
+        return total
+    # Gauss-Legendre on every piece of constant control, on the dense output.
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+    edges = np.unique(np.concatenate([schedule.merged().grid, np.linspace(0, schedule.horizon, 65)]))
+    left, right = edges[:-1, None], edges[1:, None]
+    times = ((left + right) / 2 + (right - left) / 2 * nodes[None, :]).ravel()
+    lengths = ((right - left) / 2 * weights[None, :]).ravel()
+    states = np.stack(list(trajectory.at(times).values()), axis=1)
+    interval = np.searchsorted(schedule.grid, times, side="right") - 1
+    w = ready.relaxation.own_vectors(schedule)[interval]
+    columns = [np.tile(v[:, None], len(times)) for v in (constants, theta)]
+    _, cost = functions.rate(columns[0], states.T, w.T, columns[1])
+    return total + float(lengths @ np.array(cost).ravel())

@@ -1,0 +1,161 @@
+"""An optimal-control problem on the order parameters."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import jax
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._control.controls import Budget, Continuous, Control, Discrete, Free, check_together
+from optlearn._control.scenario_call import Origin
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn._theory.checks import check_start
+from optlearn._theory.expectation import AbstractRule, AutoRule
+from optlearn._theory.model import LearningModel
+from optlearn._theory.order import OrderParameters
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: a function of the final state, plus integrals over training.
+
+    Args:
+        final: weight of the generalisation error at the end.
+        average: weight of the generalisation error averaged over training.
+        terminal: further function of the final state, ``terminal(x, u) → scalar``.
+        cost: running cost, ``cost(x, u) → scalar``, averaged over training. ``x`` are the order
+            parameters and ``u`` the settings at that time.
+    """
+
+    final: float = 1.0
+    average: float = 0.0
+    terminal: Callable[[OrderParameters, Settings], Array] | None = None
+    cost: Callable[[OrderParameters, Settings], Array] | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.final or self.average or self.terminal or self.cost):
+            raise SpecificationError("Objective: nothing to minimise")
+
+    @property
+    def has_running(self) -> bool:
+        """Is there an integral over training?"""
+        return bool(self.average) or self.cost is not None
+
+
+Baseline = Callable[["Problem", int], Schedule]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Model, start, horizon, controls, budgets and objective.
+
+    Args:
+        model: the learning model.
+        start: order parameters at α = 0.
+        horizon: α_F, final training time (steps divided by N).
+        controls: name of a model parameter → ``Continuous`` or ``Discrete``.
+        budgets: constraints on means or shares over training.
+        free: name of a model parameter → ``Free``: optimised once.
+        objective: what is minimised; the final generalisation error by default.
+        parameters: values that replace the model's defaults.
+        intervals: default number of equal control intervals.
+        baselines: name → function of (problem, intervals) that gives a schedule to compare with.
+        rule: quadrature for models without closed forms.
+        name: shown in tables.
+
+    Attributes:
+        origin: the scenario and arguments that it was made of, if it was; None once it is changed.
+    """
+
+    model: LearningModel
+    start: OrderParameters
+    horizon: float
+    controls: Mapping[str, Control]
+    budgets: tuple[Budget, ...] = ()
+    free: Mapping[str, Free] = field(default_factory=dict)
+    objective: Objective = field(default_factory=Objective)
+    parameters: Mapping[str, Array] = field(default_factory=dict)
+    intervals: int = 100
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    rule: AbstractRule | AutoRule | None = None
+    name: str = "problem"
+    # Not an argument, so that ``dataclasses.replace`` does not carry it over to another problem.
+    origin: Origin | None = field(default=None, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.horizon) and self.horizon > 0):
+            raise SpecificationError(f"horizon={self.horizon!r}: a finite training time above 0")
+        object.__setattr__(self, "horizon", float(self.horizon))
+        if not self.controls:
+            raise SpecificationError("controls: name at least one parameter to be controlled")
+        object.__setattr__(self, "start", check_start(self.model, self.start))
+        settings = self.model.settings(self.parameters)
+        for kind, names in (("control", self.controls), ("free parameter", self.free)):
+            for name in names:
+                if name not in settings:
+                    raise SpecificationError(
+                        f"unknown {kind} {name!r}: {type(self.model).__name__} has "
+                        f"{', '.join(sorted(settings))}"
+                    )
+                if np.shape(settings[name]) != ():
+                    raise SpecificationError(
+                        f"{kind} {name!r} has shape {np.shape(settings[name])}: only single "
+                        "numbers can be optimised"
+                    )
+        both = sorted(set(self.controls) & set(self.free))
+        if both:
+            raise SpecificationError(f"{both[0]!r} is both a control and a free parameter")
+        for budget in self.budgets:
+            if budget.control not in self.controls:
+                raise SpecificationError(
+                    f"budget on unknown control {budget.control!r}; controls are {', '.join(self.controls)}"
+                )
+            budget.check(self.controls[budget.control])
+        for name, control in self.controls.items():
+            check_together(name, control, [b for b in self.budgets if b.control == name])
+
+    @property
+    def continuous(self) -> dict[str, Continuous]:
+        """Controls with bounds."""
+        return {n: c for n, c in self.controls.items() if isinstance(c, Continuous)}
+
+    @property
+    def discrete(self) -> dict[str, Discrete]:
+        """Controls with a few values."""
+        return {n: c for n, c in self.controls.items() if isinstance(c, Discrete)}
+
+    @property
+    def settings(self) -> dict[str, Array]:
+        """Values of all parameters; those of controls and free parameters are placeholders."""
+        guesses = {name: free.start for name, free in self.free.items()}
+        return self.model.settings({**self.parameters, **guesses})
+
+    def with_parameters(self, **values: Array) -> "Problem":
+        """The same problem with other parameter values."""
+        return replace(self, parameters={**self.parameters, **values})
+
+    # --- the objective on order parameters -------------------------------------------------------
+
+    def terminal(
+        self, model: LearningModel, x: OrderParameters, u: Settings, rule: AbstractRule | None
+    ) -> Array:
+        """Part of the objective that reads the final state."""
+        total = jax.numpy.zeros(())
+        if self.objective.final:
+            total = total + self.objective.final * model.error(x, u, rule)
+        if self.objective.terminal is not None:
+            total = total + self.objective.terminal(x, u)
+        return total
+
+    def running(
+        self, model: LearningModel, x: OrderParameters, u: Settings, rule: AbstractRule | None
+    ) -> Array:
+        """Integrand of the rest, before division by the horizon."""
+        total = jax.numpy.zeros(())
+        if self.objective.average:
+            total = total + self.objective.average * model.error(x, u, rule)
+        if self.objective.cost is not None:
+            total = total + self.objective.cost(x, u)
+        return total

@@ -1,0 +1,1 @@
+"""A problem as functions of vectors, under CasADi or XLA."""

@@ -1,0 +1,1 @@
+"""Admissible values from relaxed ones."""

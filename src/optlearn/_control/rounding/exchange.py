@@ -1,0 +1,136 @@
+"""Local search among schedules that keep a budget: exchanges judged by the exact objective.
+
+The adjoint gives the first-order effect of giving any interval another value, so the promising
+exchanges are found without trying them all; each is then tried.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from optlearn._control.program.rollout import Sweeper
+
+Admissible = Callable[[np.ndarray], bool]
+
+# Exchanges tried before a search gives up, and the least gain that counts.
+TRIES = 48
+GAIN = 1e-13
+
+
+def exchange(
+    sweeper: Sweeper,
+    w: np.ndarray,
+    theta: np.ndarray,
+    levels: np.ndarray,
+    write: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    slopes: Callable[[np.ndarray], np.ndarray],
+    *,
+    keep_counts: bool,
+    admissible: Admissible = lambda levels: True,
+    rounds: int = 400,
+) -> tuple[np.ndarray, float]:
+    """Improve the levels (I,) of one control until no tried exchange helps.
+
+    Args:
+        sweeper: evaluates the objective.
+        w: (I, m) relaxed controls, of which this control's columns are rewritten.
+        theta: (k,) free parameters.
+        levels: (I,) whole numbers: the number of the value of a discrete control in each interval.
+        write: (w, levels) → w with this control's columns.
+        slopes: gradient (I, m) → (I, n) first-order cost of each level in each interval.
+        keep_counts: only swap intervals (true), or also change single ones.
+        admissible: whether levels respect limits on switches and dwell.
+        rounds: improvements at most.
+
+    Returns:
+        The levels and their objective.
+    """
+    best = sweeper.objective(write(w, levels), theta)
+    for _ in range(rounds):
+        cost = slopes(sweeper.run(write(w, levels), theta).gradient)
+        for trial in _candidates(levels, cost, keep_counts):
+            if not admissible(trial):
+                continue
+            value = sweeper.objective(write(w, trial), theta)
+            if value < best - GAIN:
+                levels, best = trial, value
+                break
+        else:
+            break
+    return levels, best
+
+
+def _candidates(levels: np.ndarray, cost: np.ndarray, keep_counts: bool) -> Iterator[np.ndarray]:
+    """The most promising neighbours, best first-order change first."""
+    now = np.take_along_axis(cost, levels[:, None], axis=1)[:, 0]
+    change = cost - now[:, None]
+    found: list[tuple[float, tuple[int, ...], tuple[int, ...]]] = []
+    n = cost.shape[1]
+    width = 10
+    for a in range(n):
+        for b in range(a + 1, n):
+            # Intervals at a that would gain most by b, and the reverse.
+            ups = _lowest(np.where(levels == a, change[:, b], np.inf), width)
+            downs = _lowest(np.where(levels == b, change[:, a], np.inf), width)
+            found += [(change[i, b] + change[j, a], (i, j), (b, a)) for i in ups for j in downs]
+            found += _edge_swaps(levels, change, a, b)
+    if not keep_counts:
+        for i in range(len(levels)):
+            b = int(np.argmin(np.where(np.arange(n) == levels[i], np.inf, change[i])))
+            found.append((change[i, b], (i,), (b,)))
+    found.sort(key=lambda item: item[0])
+    for _, places, values in found[:TRIES]:
+        trial = levels.copy()
+        trial[list(places)] = values
+        yield trial
+
+
+def _edge_swaps(
+    levels: np.ndarray, change: np.ndarray, a: int, b: int
+) -> list[tuple[float, tuple[int, ...], tuple[int, ...]]]:
+    """Swaps of intervals next to a phase's edge: they move two switching times at once."""
+    edges = np.flatnonzero(np.diff(levels))
+    beside = np.unique(np.concatenate([edges, edges + 1])) if len(edges) else edges
+    ups = [int(i) for i in beside if levels[i] == a]
+    downs = [int(i) for i in beside if levels[i] == b]
+    return [(change[i, b] + change[j, a], (i, j), (b, a)) for i in ups for j in downs]
+
+
+def _lowest(values: np.ndarray, count: int) -> list[int]:
+    order = np.argsort(values)[:count]
+    return [int(i) for i in order if np.isfinite(values[i])]
+
+
+def shift(
+    sweeper: Sweeper,
+    w: np.ndarray,
+    theta: np.ndarray,
+    column: int,
+    bounds: tuple[float, float],
+    *,
+    keep_sum: bool,
+    rounds: int = 400,
+) -> tuple[np.ndarray, float]:
+    """Improve whole numbers in one column of w (I, m) by steps of one, in pairs to keep the sum."""
+    best = sweeper.objective(w, theta)
+    for _ in range(rounds):
+        slope = sweeper.run(w, theta).gradient[:, column]
+        ups = _lowest(np.where(w[:, column] < bounds[1], slope, np.inf), 8)
+        downs = _lowest(np.where(w[:, column] > bounds[0], -slope, np.inf), 8)
+        moves: list[tuple[float, list[tuple[int, float]]]] = [
+            (slope[i] - slope[j], [(i, 1.0), (j, -1.0)]) for i in ups for j in downs if i != j
+        ]
+        if not keep_sum:
+            moves += [(slope[i], [(i, 1.0)]) for i in ups]
+            moves += [(-slope[j], [(j, -1.0)]) for j in downs]
+        for _, changes in sorted(moves, key=lambda move: move[0])[:TRIES]:
+            trial = w.copy()
+            for place, amount in changes:
+                trial[place, column] += amount
+            value = sweeper.objective(trial, theta)
+            if value < best - GAIN:
+                w, best = trial, value
+                break
+        else:
+            break
+    return w, best

@@ -1,0 +1,144 @@
+"""What a solver hands back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optlearn._control.certificate import Certificate
+from optlearn._control.problem import Problem
+from optlearn._control.solvers.outcome import Outcome
+from optlearn._control.summary import summary
+from optlearn._schedule import Schedule
+from optlearn._trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.text import Text
+
+
+class NotConvergedWarning(UserWarning):
+    """A solution's certificate does not say converged; ``certificate.reasons`` says why."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Another schedule for the same problem, and its re-integrated objective."""
+
+    schedule: Schedule
+    objective: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The best schedule found, and the evidence.
+
+    Attributes:
+        problem: what was solved.
+        schedule: controls on the grid of training time.
+        objective: re-integrated to full accuracy, never the solver's own grid value.
+        parameters: free parameters.
+        trajectory: order parameters and error under the schedule.
+        costates: derivative of the objective with respect to each order parameter, along training.
+        certificate: how optimal it is.
+        relaxed: with discrete controls, the best schedule that may mix values sample by sample.
+        whole: for controls with ``whole=True``, the best schedule of whole numbers.
+        method: what was used.
+        outcome: how the solver ended, with advice.
+        seconds: wall-clock time.
+        notes: what was done, step by step.
+        options: of ``solve`` that it was found with, the seed among them.
+        provenance: of a solution from a file: when it was saved, versions, git revision.
+    """
+
+    problem: Problem
+    schedule: Schedule
+    objective: float
+    parameters: Mapping[str, float]
+    trajectory: Trajectory
+    costates: Trajectory
+    certificate: Certificate
+    method: str
+    outcome: Outcome
+    seconds: float
+    relaxed: Variant | None = None
+    whole: Variant | None = None
+    notes: tuple[str, ...] = field(default_factory=tuple)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+    def summary(self) -> str:
+        """Objective, certificate and the shape of the schedule, in a few lines of text."""
+        return summary(self)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write everything to a NetCDF file, with provenance; ``ol.load`` reads it.
+
+        The file appears under its name only when it is complete.
+        """
+        from optlearn._io.solutions import save_solution
+
+        return save_solution(self, path)
+
+    def plot(self) -> "Figure":
+        """A figure of the schedule, the error, the order parameters and the certificate."""
+        from optlearn.plotting import plot_solution
+
+        return plot_solution(self)
+
+    def report(self, path: str | PathLike[str], *, baselines: bool = False) -> Path:
+        """Write a page of HTML that needs nothing else: summary, plots, certificate, provenance.
+
+        Args:
+            path: where to.
+            baselines: compare with the problem's baseline schedules, which takes a few seconds.
+        """
+        from optlearn.plotting.report import write_report
+
+        return write_report(self, path, baselines=baselines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and lists, for JSON."""
+        made: dict[str, Any] = {
+            "problem": self.problem.name,
+            "objective": self.objective,
+            "schedule": schedule_dict(self.schedule),
+            "parameters": dict(self.parameters),
+            "certificate": self.certificate.to_dict(),
+            "method": self.method,
+            "outcome": self.outcome.name.lower(),
+            "seconds": self.seconds,
+            "notes": list(self.notes),
+        }
+        for name in ("relaxed", "whole"):
+            variant = getattr(self, name)
+            if variant is not None:
+                made[name] = {
+                    "objective": variant.objective,
+                    "schedule": schedule_dict(variant.schedule),
+                }
+        return made
+
+    def __repr__(self) -> str:
+        return f"<Solution {self.summary()}>"
+
+    def __rich__(self) -> "Text":
+        from rich.text import Text
+
+        first, verdict, *rest = self.summary().split("\n")
+        colour = "green" if self.certificate.converged else "red bold"
+        return Text.assemble((first + "\n", "bold"), (verdict + "\n", colour), "\n".join(rest))
+
+    def _repr_html_(self) -> str:
+        from optlearn.plotting.report import fragment
+
+        return fragment(self)
+
+
+def schedule_dict(schedule: Schedule) -> dict[str, list[float]]:
+    """Grid and values (the mean of a mixed control), as lists."""
+    return {
+        "grid": schedule.grid.tolist(),
+        **{name: schedule[name].tolist() for name in schedule.controls},
+    }

@@ -1,0 +1,121 @@
+"""The set of controls and free parameters that meet bounds, shares and budgets."""
+
+import numpy as np
+
+from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier, multiplier_on_box
+from optlearn._control.program.build import Dynamics
+from optlearn._control.program.rollout import Swept
+
+
+class FeasibleSet:
+    """Controls and free parameters as one vector v of numbers in [0, 1], and projection on its set.
+
+    v holds (w − lower)/(upper − lower) of all intervals, then the free parameters, scaled likewise and
+    by √I: so that the Euclidean norm is, up to a factor, the mean over training of the squared controls
+    plus the squared parameters, whatever the number of intervals.
+    """
+
+    def __init__(self, dynamics: Dynamics, intervals: int) -> None:
+        relaxation, free = dynamics.relaxation, dynamics.problem.free.values()
+        self.shape = (intervals, relaxation.size)
+        low, high = relaxation.bounds
+        self._size = intervals * relaxation.size
+        self.offset = np.concatenate([np.tile(low, intervals), [f.lower for f in free]])
+        self.scale = np.concatenate(
+            [np.tile(high - low, intervals), [(f.upper - f.lower) / intervals**0.5 for f in free]]
+        )
+        self._top = np.concatenate([np.ones(self._size), np.full(len(free), intervals**0.5)])
+        rows, targets, self._equal = relaxation.budget_rows
+        self._rows = rows * (high - low)
+        self._targets = targets - rows @ low
+        self._blocks = [
+            relaxation.blocks[name]
+            for name, control in relaxation.problem.discrete.items()
+            if len(control.values) > 2
+        ]
+        mixed = np.zeros(relaxation.size, dtype=bool)
+        for block in self._blocks:
+            mixed[block] = True
+        # Budgets on controls that have nothing but bounds.
+        self._on_box = ~(rows[:, mixed] != 0).any(axis=1)
+        self._last = np.zeros(len(targets))
+
+    def join(self, w: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """The vector v of controls (I, m) and free parameters (k,)."""
+        return np.asarray((np.concatenate([w.ravel(), theta]) - self.offset) / self.scale)
+
+    def split(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Controls (I, m) and free parameters (k,) of v."""
+        values = self.offset + self.scale * v
+        return values[: self._size].reshape(self.shape), values[self._size :]
+
+    def gradient(self, swept: Swept) -> np.ndarray:
+        """Derivative of the objective with respect to v."""
+        return np.asarray(np.concatenate([swept.gradient.ravel(), swept.free_gradient]) * self.scale)
+
+    def project(self, v: np.ndarray) -> np.ndarray:
+        """The nearest point that meets bounds, sums of shares and budgets.
+
+        The multipliers of the budgets maximise a smooth concave function: one after the other, until
+        all budgets are met. Budgets on different controls do not interact.
+        """
+        if len(self._targets) == 0:
+            return self._project_intervals(v, np.zeros(self.shape[1]))
+        found, nu = v, self._last.copy()
+        for _ in range(100 if len(nu) > 1 else 1):
+            for b in range(len(nu)):
+                found, nu[b] = self._meet_budget(v, nu, b)
+            means = self._rows @ self._means(found) - self._targets
+            if np.all(np.where(self._equal, np.abs(means), means) <= 1e-12):
+                break
+        self._last = nu
+        return found
+
+    def _meet_budget(self, v: np.ndarray, nu: np.ndarray, b: int) -> tuple[np.ndarray, float]:
+        if self._on_box[b]:
+            others = nu @ self._rows - nu[b] * self._rows[b]
+            y = v[: self._size].reshape(self.shape) - others
+            multiplier = multiplier_on_box(y, self._rows[b], float(self._targets[b]))
+            multiplier = multiplier if self._equal[b] else max(multiplier, 0.0)
+            return self._project_intervals(v, others + multiplier * self._rows[b]), multiplier
+
+        def attempt(multiplier: float) -> tuple[float, np.ndarray]:
+            shifted = nu.copy()
+            shifted[b] = multiplier
+            found = self._project_intervals(v, shifted @ self._rows)
+            return float(self._rows[b] @ self._means(found) - self._targets[b]), found
+
+        low, high = bracket_multiplier(
+            attempt,
+            start=float(nu[b]),
+            step=0.01 * (1 + abs(float(nu[b]))),
+            tolerance=1e-12,
+            at_most=not self._equal[b],
+        )
+        return blend(low, high)
+
+    def _means(self, v: np.ndarray) -> np.ndarray:
+        return np.asarray(v[: self._size].reshape(self.shape).mean(axis=0))
+
+    def _project_intervals(self, v: np.ndarray, shift: np.ndarray) -> np.ndarray:
+        """Nearest point to v − shift on each interval by itself, shift (m,)."""
+        moved = v.copy()
+        moved[: self._size].reshape(self.shape)[...] -= shift
+        found: np.ndarray = np.clip(moved, 0.0, self._top)
+        for block in self._blocks:
+            shares = moved[: self._size].reshape(self.shape)[:, block]
+            found[: self._size].reshape(self.shape)[:, block] = _project_shares(shares)
+        return found
+
+
+def _project_shares(y: np.ndarray) -> np.ndarray:
+    """Nearest rows (I, s) with entries ≥ 0 that add up to at most 1."""
+    inside: np.ndarray = np.clip(y, 0.0, None)
+    over = inside.sum(axis=1) > 1
+    if np.any(over):
+        ordered = -np.sort(-y[over], axis=1)
+        excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, y.shape[1] + 1)
+        kept = (ordered > excess).sum(axis=1)
+        level = excess[np.arange(len(kept)), kept - 1]
+        inside[over] = np.clip(y[over] - level[:, None], 0.0, None)
+    return inside

@@ -1,0 +1,177 @@
+"""Greedy schedules: at every moment the control that lowers the final cost fastest.
+
+This is the locally optimal schedule of the literature: the costate is replaced by the gradient of the final
+cost at the present state, so nothing is known of the future but, through one multiplier, the budgets.
+It is a baseline, and a start for the other methods.
+
+References:
+    D. Saad and M. Rattray, *Globally optimal parameters for on-line learning in multilayer neural
+    networks*, Phys. Rev. Lett. 79, 2578 (1997), compare locally and globally optimal schedules.
+"""
+
+import numpy as np
+
+from optlearn._control.controls import Continuous
+from optlearn._control.hamiltonian.interval import IntervalHamiltonian
+from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
+from optlearn._control.hamiltonian.multipliers import Trial, bracket_multiplier
+from optlearn._control.program.build import Dynamics
+from optlearn._control.solvers.feasible import FeasibleSet
+
+_CYCLES = 2  # over the multipliers of several budgets
+_PASSES = 40  # forward passes for one multiplier
+_INSISTENT = 1e6  # a multiplier, relative to the Hamiltonian, at which only the budget counts
+
+
+def greedy_controls(dynamics: Dynamics, intervals: int, theta: np.ndarray, *, steps: int = 1) -> np.ndarray:
+    """Locally optimal relaxed controls.
+
+    Each interval takes the control w that minimises ∇φ(x)·f(x, w) + running cost + ν·a·w at the state x
+    where it begins. Where that does not depend on the control, as at a state where the final cost has
+    no slope, the control before is kept. Budgets are met by their multipliers ν, up to what no
+    multiplier can settle (steps of discrete controls); this rest is made up for where otherwise the
+    budget would get out of reach.
+
+    Args:
+        dynamics: the problem.
+        intervals: I.
+        theta: (k,) free parameters.
+        steps: Runge-Kutta steps in each interval.
+
+    Returns:
+        (I, m) relaxed controls that meet the budgets. Shares are 0 or 1, but for at most a few
+        intervals if a budget does not fit the grid.
+    """
+    passage = _Passage(dynamics, intervals, theta, steps)
+    rows, targets, equal = dynamics.relaxation.budget_rows
+    nu = np.zeros(len(targets))
+    for _ in range(_CYCLES if len(nu) > 1 else 1):
+        before = nu.copy()
+        for b in range(len(nu)):
+            nu[b] = _multiplier(passage, rows, nu, b, float(targets[b]), bool(equal[b]))
+        if np.allclose(nu, before, rtol=1e-3, atol=0.0):
+            break
+    w = passage.run(nu, guarded=True)
+    missed = rows @ w.mean(axis=0) - targets
+    if np.any(np.where(equal, np.abs(missed), missed) > 1e-9):
+        # Several budgets on one control can still get in each other's way.
+        feasible = FeasibleSet(dynamics, intervals)
+        w, _ = feasible.split(feasible.project(feasible.join(w, theta)))
+    return w
+
+
+def _multiplier(
+    passage: "_Passage", rows: np.ndarray, nu: np.ndarray, b: int, target: float, equal: bool
+) -> float:
+    """The multiplier under which budget b is met most nearly, the others given."""
+
+    def attempt(multiplier: float) -> tuple[float, None]:
+        trial = nu.copy()
+        trial[b] = multiplier
+        return float((passage.run(trial) @ rows[b]).mean() - target), None
+
+    reach = np.ptp(passage.corners @ rows[b])
+    ends: tuple[Trial[None], Trial[None]] = bracket_multiplier(
+        attempt,
+        start=float(nu[b]),
+        step=passage.scale(rows[b]),
+        tolerance=1e-7 * reach,
+        narrow=1e-4,
+        at_most=not equal,
+        evaluations=_PASSES,
+    )
+    return min(ends, key=lambda trial: abs(trial.excess)).multiplier
+
+
+class _Passage:
+    """Forward through training, choosing controls on the way."""
+
+    def __init__(self, dynamics: Dynamics, intervals: int, theta: np.ndarray, steps: int) -> None:
+        self.dynamics, self.intervals, self.theta, self.steps = dynamics, intervals, theta, steps
+        self.rows, self.targets, self.equal = dynamics.relaxation.budget_rows
+        blocks = dynamics.relaxation.blocks.values()
+        # (b, m) which entries of w belong to the control that a budget is about.
+        self._same_control = np.array(
+            [
+                [any(b.start <= e < b.stop and row[b].any() for b in blocks) for e in range(len(row))]
+                for row in self.rows
+            ]
+        )
+        self._first = self._minimiser(dynamics.start, _guess(dynamics))
+        self.corners = self._first.corners
+
+    def scale(self, row: np.ndarray) -> float:
+        """Size of a multiplier of row·w that matters at the start."""
+        return self._first.scale(row)
+
+    def run(self, nu: np.ndarray, *, guarded: bool = False) -> np.ndarray:
+        """(I, m) controls under multipliers ν; ``guarded``: budgets are kept within reach."""
+        x, before = self.dynamics.start, _guess(self.dynamics)
+        left = self.targets * self.intervals
+        chosen = []
+        for i in range(self.intervals):
+            minimise = self._minimiser(x, before) if i else self._first
+            w = minimise(nu @ self.rows)[0][0]
+            if guarded:
+                w = self._keep_in_reach(minimise, w, nu, left, self.intervals - 1 - i)
+                left = left - self.rows @ w
+            chosen.append(w)
+            before = w
+            x = self._advance(x, w)
+        return np.array(chosen)
+
+    def _minimiser(self, x: np.ndarray, before: np.ndarray) -> PointwiseMinimiser:
+        _, slope, _ = self.dynamics.functions.final_gradient(self.dynamics.constants, x, self.theta)
+        costate = np.array(slope).ravel()
+        hamiltonian = IntervalHamiltonian.at_point(self.dynamics, x, costate, self.theta)
+        return PointwiseMinimiser(hamiltonian, before[None])
+
+    def _advance(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        h = self.dynamics.problem.horizon / (self.intervals * self.steps)
+        for _ in range(self.steps):
+            end, _ = self.dynamics.functions.step(self.dynamics.constants, x, w, self.theta, h)
+            x = np.array(end).ravel()
+        return x
+
+    def _keep_in_reach(
+        self,
+        minimise: PointwiseMinimiser,
+        w: np.ndarray,
+        nu: np.ndarray,
+        left: np.ndarray,
+        rest: int,
+    ) -> np.ndarray:
+        """Change w as little as needed so that the remaining intervals can still meet the budgets.
+
+        Args:
+            minimise: of this interval.
+            w: (m,) the control it would take.
+            nu: (b,) multipliers.
+            left: (b,) budgets that are left for this interval and those after it.
+            rest: how many come after it.
+        """
+        for b, row in enumerate(self.rows):
+            values = self.corners @ row
+            least = left[b] - rest * values.max() if self.equal[b] else -np.inf
+            most = left[b] - rest * values.min()
+            used = float(row @ w)
+            needed = min(max(used, least), most)
+            if abs(needed - used) <= 1e-12 * np.ptp(values):
+                continue
+            # The best control among those with the most, or the least, of what is budgeted.
+            push = -np.sign(needed - used) * _INSISTENT * minimise.scale(row)
+            extreme = np.where(self._same_control[b], minimise(nu @ self.rows + push * row)[0][0], w)
+            distance = float(row @ extreme) - used
+            share = min(max((needed - used) / distance, 0.0), 1.0) if distance else 0.0
+            w = w + (1.0 if share > 1 - 1e-9 else share) * (extreme - w)
+        return w
+
+
+def _guess(dynamics: Dynamics) -> np.ndarray:
+    """(m,) controls to keep if nothing speaks for others: guesses, and equal shares."""
+    relaxation = dynamics.relaxation
+    w = np.zeros(relaxation.size)
+    for name, block in relaxation.blocks.items():
+        control = relaxation.problem.controls[name]
+        w[block] = control.start if isinstance(control, Continuous) else 1 / len(control.values)
+    return w

@@ -1,0 +1,296 @@
+"""Indirect method: Pontryagin's forward-backward sweep, with a quasi-Newton finish.
+
+One sweep integrates the states forward and the costates backward (by the exact adjoint of the Runge-Kutta
+steps), minimises the Hamiltonian pointwise, and moves the controls a part γ of the way to the minimiser;
+γ is found by a line search on the objective. Such damped sweeps go far in a few iterations, and then zigzag:
+on a singular arc, where the Hamiltonian does not decide between controls, u* jumps from one to the
+other (they are Frank-Wolfe steps, with an error like 1/k). So when sweeps win little, the same forward and
+backward passes feed a projected quasi-Newton method instead: the limited-memory BFGS matrix of the exact
+gradients, minimised over bounds, shares and budgets. It too is a first-order method that knows the problem
+by its states and costates only. Both phases alternate until the minimum principle holds: the Hamiltonian
+gap is below the tolerance.
+
+References:
+    M. Schmidt, E. van den Berg, M. Friedlander, K. Murphy, *Optimizing costly functions with simple
+    constraints: a limited-memory projected quasi-Newton algorithm*, AISTATS 2009.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optlearn._control.hamiltonian.gap import free_gap, minimise_hamiltonian
+from optlearn._control.hamiltonian.interval import IntervalHamiltonian
+from optlearn._control.program.build import Dynamics
+from optlearn._control.program.rollout import Sweeper, Swept
+from optlearn._control.solvers.feasible import FeasibleSet
+from optlearn._control.solvers.outcome import Outcome
+from optlearn._control.solvers.quasi_newton import ARMIJO, QuasiNewton
+from optlearn._errors import SpecificationError
+
+Callback = Callable[[int, float, float], None]
+
+_SWEEPS = 10  # at most so many damped sweeps in a row
+_LITTLE = 0.1  # a sweep that wins less than this part of the gap is a zigzag
+_DESCENTS = 150  # at most so many quasi-Newton steps in a row
+_CHECK_EVERY = 5  # steps between evaluations of the gap, once the model promises little
+_NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
+_SMALLEST_STEP = 1e-10
+_ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
+
+
+@dataclass(frozen=True)
+class IndirectResult:
+    """Where the sweeps ended.
+
+    Attributes:
+        w: (I, m) relaxed controls.
+        theta: (k,) free parameters.
+        objective: of the discretised problem.
+        costates: (I, n) at the ends of the intervals.
+        budget_multipliers: (b,) of the mean of a·w over training: the horizon times those of the
+            Hamiltonian.
+        outcome: how it ended.
+        iterations: forward-backward passes.
+        gap: what may be left to win, to first order: the Hamiltonian gap of the controls, and the same
+            for the free parameters inside their bounds.
+    """
+
+    w: np.ndarray
+    theta: np.ndarray
+    objective: float
+    costates: np.ndarray
+    budget_multipliers: np.ndarray
+    outcome: Outcome
+    iterations: int
+    gap: float
+
+
+def solve_indirect(
+    dynamics: Dynamics,
+    starts: Sequence[tuple[np.ndarray, np.ndarray]],
+    *,
+    steps: int = 1,
+    max_iterations: int = 2000,
+    tolerance: float = 1e-7,
+    callback: Callback | None = None,
+) -> list[IndirectResult]:
+    """Optimise from every start.
+
+    Args:
+        dynamics: the problem.
+        starts: relaxed controls w (I, m) and free parameters θ (k,); moved to the nearest controls
+            that meet bounds and budgets.
+        steps: Runge-Kutta steps in each interval.
+        max_iterations: forward-backward passes for each start.
+        tolerance: gap at which the minimum principle counts as met, relative to the objective where
+            that is above 1.
+        callback: called with iteration, objective and gap whenever the gap was evaluated.
+
+    Returns:
+        One result for each start, each the best found from there. A KeyboardInterrupt ends the work:
+        the last result is then the best so far from the start that was being worked on.
+
+    Raises:
+        SpecificationError: a start's objective is not finite.
+    """
+    results: list[IndirectResult] = []
+    for w, theta in starts:
+        descent = _Descent(dynamics, w, theta, steps, max_iterations, tolerance, callback)
+        results.append(descent.solve())
+        if results[-1].outcome is Outcome.INTERRUPTED:
+            break
+    return results
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Controls, free parameters, and the sweep under them."""
+
+    v: np.ndarray
+    swept: Swept
+
+    @property
+    def objective(self) -> float:
+        return self.swept.objective
+
+
+class _Descent:
+    """One descent from one start; every accepted step lowers the objective."""
+
+    def __init__(
+        self,
+        dynamics: Dynamics,
+        w: np.ndarray,
+        theta: np.ndarray,
+        steps: int,
+        max_iterations: int,
+        tolerance: float,
+        callback: Callback | None,
+    ) -> None:
+        self.dynamics, self.steps, self.max_iterations = dynamics, steps, max_iterations
+        self.relative_tolerance, self.callback = tolerance, callback
+        self.sweeper = Sweeper(dynamics, len(w), steps)
+        self.feasible = FeasibleSet(dynamics, len(w))
+        self.model = QuasiNewton(self.feasible)
+        self.iterations = 0
+        self.gap = np.inf
+        self.gains = np.zeros(len(w))
+        self.nu = np.zeros(len(dynamics.relaxation.budget_rows[1]))
+        self.point = self._sweep(self.feasible.project(self.feasible.join(w, theta)))
+        if not np.isfinite(self.point.objective):
+            raise SpecificationError(
+                f"the objective of the start is {self.point.objective}: start from a schedule under "
+                "which the dynamics stay physical, or take more intervals or steps"
+            )
+
+    @property
+    def tolerance(self) -> float:
+        """Absolute tolerance of the gap."""
+        return self.relative_tolerance * max(1.0, abs(self.point.objective))
+
+    def solve(self) -> IndirectResult:
+        """Alternate sweeps and quasi-Newton steps until the minimum principle holds."""
+        try:
+            outcome = self._alternate()
+        except KeyboardInterrupt:
+            outcome = Outcome.INTERRUPTED
+            self.callback = None  # it may be what interrupted
+            self._minimise_hamiltonian()  # the gap of what is returned
+        w, theta = self.feasible.split(self.point.v)
+        swept = self.point.swept
+        return IndirectResult(
+            w=w,
+            theta=theta,
+            objective=swept.objective,
+            costates=swept.costates[self.steps :: self.steps],
+            budget_multipliers=self.nu * self.dynamics.problem.horizon,
+            outcome=outcome,
+            iterations=self.iterations,
+            gap=self.gap,
+        )
+
+    def _alternate(self) -> Outcome:
+        while True:
+            before = self.point.objective
+            for phase in (self._damped_sweeps, self._quasi_newton):
+                outcome = phase()
+                if outcome is not None:
+                    return outcome
+            if before - self.point.objective <= 0.01 * self.tolerance:
+                self._minimise_hamiltonian()
+                if self.gap <= _ACCEPTABLE * self.tolerance:
+                    return Outcome.SOLVED if self.gap <= self.tolerance else Outcome.ACCEPTABLE
+                return Outcome.STALLED
+
+    # Forward-backward sweeps.
+
+    def _damped_sweeps(self) -> Outcome | None:
+        """Sweeps while they win a fair part of the gap; an outcome if they end the descent."""
+        damping = 1.0
+        for _ in range(_SWEEPS):
+            target = self._minimise_hamiltonian()
+            if self.gap <= self.tolerance:
+                return Outcome.SOLVED
+            if self.iterations >= self.max_iterations:
+                return Outcome.ITERATIONS
+            before = self.point.objective
+            damping = self._search(target - self.point.v, min(1.0, 4 * damping))
+            if damping == 0.0:
+                damping = self._switch(target)
+            if before - self.point.objective < _LITTLE * self.gap:
+                break
+        return None
+
+    def _switch(self, target: np.ndarray) -> float:
+        """Go all the way on the intervals that gain most; the share of them that was taken, or 0.
+
+        Where the Hamiltonian has several minima in the control, a way between two of them leads over a
+        hill: the objective falls along none of it, but may be lower at its end.
+        """
+        goal, _ = self.feasible.split(target)
+        order = np.argsort(-self.gains)
+        count = len(order)
+        while count > 0:
+            w, theta = self.feasible.split(self.point.v)
+            w[order[:count]] = goal[order[:count]]
+            trial = self.feasible.project(self.feasible.join(w, theta))
+            value = self.sweeper.objective(*self.feasible.split(trial))
+            if np.isfinite(value) and value < self.point.objective - ARMIJO * self.tolerance:
+                self.point = self._sweep(trial)
+                self.model.forget()
+                return count / len(order)
+            count //= 2
+        return 0.0
+
+    def _minimise_hamiltonian(self) -> np.ndarray:
+        """Where the minimum principle sends v; sets the gap."""
+        w, theta = self.feasible.split(self.point.v)
+        swept = self.point.swept
+        hamiltonian = IntervalHamiltonian.along(self.dynamics, swept, w, theta, self.steps)
+        gap, w_star, self.nu = minimise_hamiltonian(hamiltonian, w, self.nu)
+        every = np.arange(len(w))
+        slope = self.nu @ self.dynamics.relaxation.budget_rows[0]
+        self.gains = hamiltonian.value(w, every) - hamiltonian.value(w_star, every) + (w - w_star) @ slope
+        free, theta_star = free_gap(self.dynamics, swept, w, theta, self.steps)
+        self.gap = gap + free
+        if self.callback is not None:
+            self.callback(self.iterations, self.point.objective, self.gap)
+        return self.feasible.join(w_star, theta_star)
+
+    # Quasi-Newton steps.
+
+    def _quasi_newton(self) -> Outcome | None:
+        """Quasi-Newton steps while the model promises more; an outcome if they end the descent."""
+        fresh, checked = False, self.iterations
+        for _ in range(_DESCENTS):
+            gradient = self.feasible.gradient(self.point.swept)
+            negligible = _NEGLIGIBLE * self.tolerance
+            direction = self.model.direction(self.point.v, gradient, 0.01 * negligible)
+            promise = -float(gradient @ direction)
+            limit = self.iterations >= self.max_iterations
+            if limit or (promise < self.tolerance and self.iterations >= checked + _CHECK_EVERY):
+                self._minimise_hamiltonian()
+                checked = self.iterations
+                if self.gap <= self.tolerance:
+                    return Outcome.SOLVED
+                if limit:
+                    return Outcome.ITERATIONS
+            if promise <= negligible or self._search(direction, 1.0) == 0.0:
+                if fresh:
+                    break
+                # A model gone wrong looks like this too: ask a fresh one.
+                self.model.forget()
+                fresh = True
+            else:
+                fresh = False
+        return None
+
+    # Both.
+
+    def _search(self, direction: np.ndarray, share: float) -> float:
+        """Move a share of the direction that lowers the objective enough; 0 if there is none."""
+        start = self.point
+        gradient = self.feasible.gradient(start.swept)
+        slope = float(gradient @ direction)
+        if not slope < 0:
+            return 0.0
+        while share > _SMALLEST_STEP:
+            trial = start.v + share * direction
+            value = self.sweeper.objective(*self.feasible.split(trial))
+            rise = value - start.objective
+            if np.isfinite(value) and rise <= ARMIJO * share * slope:
+                self.point = self._sweep(trial)
+                change = self.feasible.gradient(self.point.swept) - gradient
+                self.model.learn(trial - start.v, change)
+                return share
+            # The minimum of the parabola through what is known, kept away from both ends.
+            bend = rise - share * slope
+            ideal = -slope * share / (2 * bend) if np.isfinite(value) and bend > 0 else 0.0
+            share *= float(np.clip(ideal, 0.1, 0.5))
+        return 0.0
+
+    def _sweep(self, v: np.ndarray) -> _Point:
+        self.iterations += 1
+        return _Point(v, self.sweeper.run(*self.feasible.split(v)))

@@ -1,0 +1,82 @@
+"""A limited-memory quadratic model of the objective, minimised over a feasible set."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from optlearn._control.solvers.feasible import FeasibleSet
+
+ARMIJO = 1e-4
+_MEMORY = 20  # pairs of steps and gradient changes
+_RECENT = 8  # values that a step of the inner method is compared with
+_MODEL_STEPS = 60  # of the projected gradient method that minimises the quadratic model
+
+
+@dataclass
+class QuasiNewton:
+    """Limited-memory BFGS matrix of the objective, and its minimum over a feasible set."""
+
+    feasible: FeasibleSet
+    moves: list[np.ndarray] = field(default_factory=list)
+    changes: list[np.ndarray] = field(default_factory=list)
+
+    def learn(self, move: np.ndarray, change: np.ndarray) -> None:
+        """Take in a step and the change of the gradient over it, if they show positive curvature."""
+        if move @ change > 1e-10 * np.linalg.norm(move) * np.linalg.norm(change):
+            self.moves, self.changes = (
+                [*kept[-_MEMORY + 1 :], new] for kept, new in ((self.moves, move), (self.changes, change))
+            )
+            self.__dict__.pop("_compact", None)
+
+    def forget(self) -> None:
+        """Start afresh."""
+        self.moves, self.changes = [], []
+        self.__dict__.pop("_compact", None)
+
+    @cached_property
+    def _compact(self) -> tuple[float, np.ndarray, np.ndarray]:
+        """B = σ − N M Nᵀ (Byrd, Nocedal and Schnabel 1994)."""
+        S, Y = np.array(self.moves).T, np.array(self.changes).T
+        sigma = float(Y[:, -1] @ Y[:, -1] / (S[:, -1] @ Y[:, -1]))
+        products = S.T @ Y
+        L = np.tril(products, -1)
+        inner = np.block([[sigma * (S.T @ S), L], [L.T, -np.diag(np.diag(products))]])
+        return sigma, np.hstack([sigma * S, Y]), np.linalg.pinv(inner)
+
+    def times(self, v: np.ndarray) -> np.ndarray:
+        """B v."""
+        sigma, N, M = self._compact
+        return np.asarray(sigma * v - N @ (M @ (N.T @ v)))
+
+    def direction(self, v: np.ndarray, gradient: np.ndarray, accuracy: float) -> np.ndarray:
+        """From v to the minimum of gradient·d + ½ d·B d over v + d in the feasible set.
+
+        Projected gradient steps of Barzilai and Borwein's length. These are fast because they may go
+        uphill for a while: a step is cut short only if it ends above all recent ones. They stop when
+        a step would win less than ``accuracy``.
+        """
+        if not self.moves:
+            # Without curvature: a step that changes the controls by a tenth of their range.
+            length = 0.1 / max(float(np.abs(gradient).max()), 1e-300)
+            return np.asarray(self.feasible.project(v - length * gradient) - v)
+        point, slope, value = v, gradient, 0.0
+        best, lowest, recent = point, value, [value]
+        length = 1 / self._compact[0]
+        for _ in range(_MODEL_STEPS):
+            step = self.feasible.project(point - length * slope) - point
+            fall = -float(slope @ step)
+            if fall <= accuracy:
+                break
+            bent = self.times(step)
+            curvature = float(step @ bent)
+            share = 1.0
+            if value - fall + curvature / 2 > max(recent) - ARMIJO * fall:
+                share = min(1.0, fall / curvature)
+            point, slope = point + share * step, slope + share * bent
+            value += -share * fall + share**2 * curvature / 2
+            recent = [*recent[-_RECENT + 1 :], value]
+            if value < lowest:
+                best, lowest = point, value
+            length = float(step @ step) / curvature if curvature > 0 else 2 * length
+        return np.asarray(best - v)

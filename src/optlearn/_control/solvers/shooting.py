@@ -1,0 +1,190 @@
+"""The nonlinear program of multiple shooting, with its derivatives assembled block by block.
+
+Variables z = (X, W, θ): states at the interval ends (n, I), relaxed controls (m, I), free parameters
+(k). Every interval sees only its own (x, w, θ), so Jacobian and Hessian are made of small dense
+blocks, each one call of a function that CasADi differentiated once. Handing IPOPT the assembled
+matrices is several times faster than letting CasADi find the structure of the whole program by
+colouring.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import casadi
+import numpy as np
+
+from optlearn._control.program.build import Dynamics
+from optlearn._control.program.callbacks import wide_calls
+from optlearn._control.program.interval_derivatives import interval_functions
+from optlearn._control.program.xla import WideFunctions
+
+# Constants, free parameters and step length are the same for all intervals.
+_SHARED = [0, 3, 4]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What ``casadi.nlpsol`` needs: the program and its derivative functions."""
+
+    nlp: dict[str, Any]
+    derivatives: dict[str, Any]
+
+
+def shooting_program(dynamics: Dynamics, intervals: int, steps: int) -> Program:
+    """The program for I intervals of ``steps`` Runge-Kutta steps each."""
+    n, m, k = dynamics.sizes
+    budgets = len(dynamics.relaxation.budget_rows[1])
+    sums = dynamics.relaxation.share_sums
+    z = casadi.MX.sym("z", (n + m) * intervals + k)
+    X = casadi.reshape(z[: n * intervals], n, intervals)
+    W = casadi.reshape(z[n * intervals : (n + m) * intervals], m, intervals)
+    theta = z[(n + m) * intervals :]
+    p = casadi.MX.sym("p", len(dynamics.constants) + n + 1 + m * budgets)
+    constants, start, horizon, rows = casadi.vertsplit(
+        p, np.cumsum([0, len(dynamics.constants), n, 1, m * budgets]).tolist()
+    )
+    rows = casadi.reshape(rows, m, budgets)
+    arguments = (
+        constants, casadi.horzcat(start, X[:, :-1]), W, theta, horizon / (intervals * steps),
+    )  # fmt: skip
+    blocks = _Blocks(dynamics, steps, intervals)
+    ends, costs = blocks.interval(*arguments)
+    # Signs such that the multipliers are the costates: L = objective + λ·(step − next state).
+    g = casadi.vertcat(
+        casadi.vec(ends - X),
+        casadi.mtimes(rows.T, casadi.sum2(W)) / intervals,
+        casadi.vec(casadi.mtimes(casadi.DM(sums), W)),
+    )
+    f = blocks.final(constants, X[:, -1], theta)
+    if dynamics.problem.objective.has_running:
+        f = f + casadi.sum2(costs)
+    jacobian = blocks.jacobian(arguments, rows, sums)
+    lam_f, lam_g = casadi.MX.sym("lam_f"), casadi.MX.sym("lam_g", g.shape[0])
+    hessian = blocks.hessian(arguments, X[:, -1], lam_f, lam_g)
+    derivatives = {
+        "jac_g": casadi.Function("jac_g", [z, p], [g, jacobian]),
+        "hess_lag": casadi.Function("hess_lag", [z, p, lam_f, lam_g], [hessian]),
+    }
+    if blocks.cost_slope is not None:
+        derivatives["grad_f"] = casadi.Function("grad_f", [z, p], [f, blocks.gradient(arguments, X[:, -1])])
+    return Program({"x": z, "p": p, "f": f, "g": g}, derivatives)
+
+
+class _Blocks:
+    """Functions of one interval, mapped over all, and their places in the large matrices."""
+
+    def __init__(self, dynamics: Dynamics, steps: int, intervals: int) -> None:
+        self.dynamics, self.intervals = dynamics, intervals
+        n, m, k = self.sizes = dynamics.sizes
+        functions = interval_functions(dynamics.functions, steps)
+        self.interval, self._slope, self._curvature = (
+            function.map(f"{name}_all", "serial", intervals, shared, [])
+            for name, function, shared in (
+                ("value", functions.value, _SHARED),
+                ("slope", functions.slope, _SHARED),
+                ("curvature", functions.curvature, [*_SHARED, 6]),
+            )
+        )
+        self.final: Any
+        self._final: Any
+        self.cost_slope: Any = None
+        if isinstance(dynamics.functions, WideFunctions):
+            calls = wide_calls(dynamics.functions)
+            self.final, self._final, self._final_gradient = (
+                calls.final, calls.final_hessian, calls.final_gradient
+            )  # fmt: skip
+            self.cost_slope = functions.cost_slope.map("cost_slope_all", "serial", intervals, _SHARED, [])
+        else:
+            self.final = dynamics.functions.final
+            c, x = casadi.SX.sym("c", len(dynamics.constants)), casadi.SX.sym("x", n)
+            theta = casadi.SX.sym("theta", k)
+            final, _ = casadi.hessian(self.final(c, x, theta), casadi.vertcat(x, theta))
+            self._final = casadi.Function("final", [c, x, theta], [casadi.densify(final)])
+        # Columns of z that an interval's (x, w, θ) stand for; its x is the state before it, which
+        # for the first interval is the fixed start.
+        i = np.arange(intervals)
+        self.own = np.concatenate(
+            [
+                (i[:, None] - 1) * n + np.arange(n)[None, :],
+                n * intervals + i[:, None] * m + np.arange(m)[None, :],
+                np.broadcast_to((n + m) * intervals + np.arange(k), (intervals, k)),
+            ],
+            axis=1,
+        )
+        self.own[0, :n] = -1
+
+    def gradient(self, arguments: tuple[Any, ...], last: Any) -> Any:
+        """Gradient of a wide problem's objective."""
+        n, m, k = self.sizes
+        _, by_x, by_theta = self._final_gradient(arguments[0], last, arguments[3])
+        own = casadi.MX(casadi.DM(n + m + k, self.intervals))
+        if self.dynamics.problem.objective.has_running:
+            own = self.cost_slope(*arguments)
+        return casadi.densify(
+            casadi.vertcat(
+                casadi.vec(own[:n, 1:]),
+                by_x,
+                casadi.vec(own[n : n + m, :]),
+                by_theta + casadi.sum2(own[n + m :, :]),
+            )
+        )
+
+    def jacobian(self, arguments: tuple[Any, ...], rows: Any, sums: np.ndarray) -> Any:
+        """Jacobian of all constraints."""
+        n, m, _ = self.sizes
+        I = self.intervals  # noqa: E741
+        steps = np.arange(n * I).reshape(I, n)
+        # Entry (r, c) of block i stands at i·n·q + c·n + r of the mapped output (column-major).
+        row = [np.repeat(steps[:, None, :], self.own.shape[1], axis=1).ravel(), steps.ravel()]
+        column = [np.repeat(self.own[:, :, None], n, axis=2).ravel(), steps.ravel()]
+        values = [casadi.vec(self._slope(*arguments)), -casadi.MX(casadi.DM.ones(n * I, 1))]
+        controls = n * I + np.arange(m * I).reshape(I, m)
+        budgets = rows.shape[1]
+        for b in range(budgets):
+            row.append(np.full(m * I, n * I + b))
+            column.append(controls.ravel())
+            values.append(casadi.repmat(rows[:, b], I, 1) / I)
+        for s, sum_row in enumerate(sums):
+            row.append(np.repeat(n * I + budgets + np.arange(I) * len(sums) + s, m))
+            column.append(controls.ravel())
+            values.append(casadi.MX(casadi.DM(np.tile(sum_row, I))))
+        shape = (n * I + budgets + len(sums) * I, sum(self.sizes[:2]) * I + self.sizes[2])
+        return _sparse(shape, np.concatenate(row), np.concatenate(column), values)
+
+    def hessian(self, arguments: tuple[Any, ...], last: Any, lam_f: Any, lam_g: Any) -> Any:
+        """Upper triangle of the Hessian of the Lagrangian."""
+        n, m, k = self.sizes
+        I, q = self.intervals, n + m + k  # noqa: E741
+        costates = casadi.reshape(lam_g[: n * I], n, I)
+        blocks = casadi.vec(self._curvature(*arguments, costates, lam_f))
+        final = casadi.vec(self._final(arguments[0], last, arguments[3])) * lam_f
+        first, second = (a.ravel() for a in np.meshgrid(np.arange(q), np.arange(q), indexing="ij"))
+        # Blocks of θ with itself overlap between intervals: they are summed.
+        upper = (first <= second) & (first < n + m)
+        first, second = first[upper], second[upper]
+        row, column = self.own[:, first].ravel(), self.own[:, second].ravel()
+        place = (np.arange(I)[:, None] * q * q + (second * q + first)[None, :]).ravel()
+        values = [blocks[place.tolist()]]
+        rows, columns = [row], [column]
+        size = n + k
+        ends = np.concatenate([(I - 1) * n + np.arange(n), (n + m) * I + np.arange(k)])
+        for a in range(size):
+            for b in range(a, size):
+                value = final[b * size + a]
+                if a >= n:
+                    inner = np.arange(I) * q * q + (b + m) * q + (a + m)
+                    value = value + casadi.sum1(blocks[inner.tolist()])
+                rows.append(ends[[a]])
+                columns.append(ends[[b]])
+                values.append(value)
+        total = (n + m) * I + k
+        return _sparse((total, total), np.concatenate(rows), np.concatenate(columns), values)
+
+
+def _sparse(shape: tuple[int, int], row: np.ndarray, column: np.ndarray, values: list[Any]) -> Any:
+    """Sparse MX from triplets without repetition; columns or rows of −1 are left out."""
+    kept = np.flatnonzero((row >= 0) & (column >= 0))
+    order = kept[np.lexsort((row[kept], column[kept]))]
+    starts = np.searchsorted(column[order], np.arange(shape[1] + 1))
+    pattern = casadi.Sparsity(*shape, starts.tolist(), row[order].tolist())
+    return casadi.MX(pattern, casadi.vertcat(*values)[order.tolist()])

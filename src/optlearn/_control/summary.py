@@ -1,0 +1,101 @@
+"""Solutions in words."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optlearn._schedule import Schedule
+
+if TYPE_CHECKING:
+    from optlearn._control.solution import Solution
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+WIDTH = 60  # blocks of a sparkline
+
+
+def summary(solution: "Solution") -> str:
+    """Objective, certificate and the shape of the schedule, in a few lines of text."""
+    c = solution.certificate
+    lines = [
+        f"{solution.problem.name}: objective {solution.objective:.10g} ({solution.method}, "
+        f"{solution.schedule.intervals} intervals, {solution.seconds:.1f} s)",
+        f"  {'converged' if c.converged else 'NOT CONVERGED: ' + '; '.join(c.reasons)}",
+        f"  hamiltonian gap {c.hamiltonian_gap:.1e}, "
+        f"integration error {c.integration_error:.1e}, budget error {c.budget_error:.1e}",
+        f"  starts: {c.starts.agreeing} of {c.starts.tried} within 1e-6 of the best",
+    ]
+    if solution.relaxed is not None:
+        lines.append(
+            f"  best mixed schedule {solution.relaxed.objective:.10g} (relaxation gap {c.relaxation_gap:.1e})"
+        )
+    if solution.whole is not None:
+        lines.append(f"  best whole-number schedule {solution.whole.objective:.10g}")
+    if solution.parameters:
+        lines.append("  " + ", ".join(f"{n} = {v:.6g}" for n, v in solution.parameters.items()))
+    return "\n".join(lines + course_lines(solution.schedule))
+
+
+def course_lines(schedule: Schedule) -> list[str]:
+    """Two lines for each control: its range, and its course as a line of blocks."""
+    lines = []
+    for name in schedule.controls:
+        values = schedule[name]
+        lines += [
+            f"  {name}, from {values.min():.4g} to {values.max():.4g}; {values[0]:.4g} at first, "
+            f"{values[-1]:.4g} at the end",
+            f"    {sparkline(values)}",
+        ]
+    return lines
+
+
+def sparkline(values: np.ndarray, width: int = WIDTH) -> str:
+    """Values as a line of blocks, lowest to highest."""
+    parts = [part.mean() for part in np.array_split(values, min(width, len(values)))]
+    low, high = min(values), max(values)
+    span = high - low
+    if span <= 1e-12 * max(1.0, abs(high)):
+        return BLOCKS[len(BLOCKS) // 2] * len(parts)
+    return "".join(BLOCKS[round((part - low) / span * (len(BLOCKS) - 1))] for part in parts)
+
+
+def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
+    """What the certificate says: (question, answer in a sentence with its number)."""
+    c, scale = solution.certificate, max(abs(solution.objective), 1e-300)
+    starts = "start" if c.starts.tried == 1 else "starts"
+    words = [
+        (
+            "Is it solved?",
+            "Yes: the solver converged and all gaps are small."
+            if c.converged
+            else f"Not to the tolerance: {'; '.join(c.reasons)}.",
+        ),
+        (
+            "How much could still be won?",
+            f"To first order {c.hamiltonian_gap:.1e}, {c.hamiltonian_gap / scale:.1e} of the objective "
+            "(Pontryagin's minimum principle along the trajectory).",
+        ),
+    ]
+    if c.relaxation_gap is not None:
+        words.append(
+            (
+                "What do whole intervals cost?",
+                f"{c.relaxation_gap:.1e} more than the best schedule that may mix values sample by sample.",
+            )
+        )
+    words += [
+        (
+            "Are the numbers right?",
+            "The objective is re-integrated adaptively to full accuracy; the solver's own value differs by "
+            f"{abs(c.integration_error):.1e}.",
+        ),
+        (
+            "Are budgets met?",
+            "Exactly." if c.budget_error == 0 else f"Up to {c.budget_error:.1e}.",
+        ),
+        (
+            "Is it the best of many optima?",
+            f"{c.starts.tried} {starts} tried: {c.starts.agreeing} ended within 1e-6 of the best, the worst "
+            f"{c.starts.spread:.1e} above it. This is evidence, not a proof.",
+        ),
+    ]
+    return words

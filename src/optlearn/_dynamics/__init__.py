@@ -1,0 +1,1 @@
+"""What can be controlled, and its integration over training."""

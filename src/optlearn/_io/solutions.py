@@ -1,0 +1,235 @@
+"""Solutions on disk: one NetCDF file with a group for each part, and never a pickle.
+
+Groups ``schedule``, ``trajectory``, ``costates`` and, where a solution has them, ``relaxed`` and
+``whole`` hold labelled arrays; everything else is in the attributes of the root, nested things as
+JSON. ``ncdump -h`` or xarray read such a file without optlearn.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray
+
+from optlearn._control.certificate import Certificate, Starts
+from optlearn._control.missing_problem import AbsentProblem
+from optlearn._control.problem import Problem
+from optlearn._control.scenario_call import plain
+from optlearn._control.solution import Solution, Variant
+from optlearn._control.solvers.outcome import Outcome
+from optlearn._io.files import DataFileError, atomic, read_checked
+from optlearn._io.parts import from_schedule, from_trajectory, to_schedule, to_trajectory
+from optlearn._io.provenance import provenance
+
+KIND = "optlearn solution"
+# Raised when a file of the new kind cannot be read by older code.
+FORMAT = 1
+# Attributes that are numbers or text, and those that are JSON.
+_PLAIN = ("objective", "method", "outcome", "seconds", "problem")
+_NESTED = ("parameters", "certificate", "options", "notes", "origin", "fingerprint")
+_PROVENANCE = ("created", "git_revision")  # and everything that ends in _version
+
+
+def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
+    """Write a solution; see ``Solution.save``."""
+    problem = solution.problem
+    record: dict[str, Any] = {
+        "objective": solution.objective,
+        "method": solution.method,
+        "outcome": solution.outcome.name,
+        "seconds": solution.seconds,
+        "problem": problem.name,
+        "parameters": dict(solution.parameters),
+        "certificate": solution.certificate.to_dict(),
+        "options": dict(solution.options),
+        "notes": list(solution.notes),
+        "origin": None,
+        "fingerprint": None,
+    }
+    if problem.origin is not None:
+        record |= {
+            "origin": {"scenario": problem.origin.scenario, "arguments": dict(problem.origin.arguments)},
+            "fingerprint": _fingerprint(problem),
+        }
+    parts = {
+        "schedule": from_schedule(solution.schedule),
+        "trajectory": from_trajectory(solution.trajectory),
+        "costates": from_trajectory(solution.costates),
+    }
+    for name in ("relaxed", "whole"):
+        variant: Variant | None = getattr(solution, name)
+        if variant is not None:
+            parts[name] = from_schedule(variant.schedule).assign_attrs(objective=variant.objective)
+    attributes = {
+        name: value if isinstance(value, str | float) else json.dumps(plain(value))
+        for name, value in record.items()
+    }
+    root = xarray.Dataset(
+        attrs={
+            "kind": KIND,
+            "format": FORMAT,
+            "digest": _digest(attributes, parts),
+            **attributes,
+            # Of the computation; saving a loaded solution again does not change it.
+            **provenance(),
+            **solution.provenance,
+        }
+    )
+    tree = xarray.DataTree.from_dict({"/": root, **{f"/{name}": part for name, part in parts.items()}})
+    with atomic(Path(path)) as temporary:
+        tree.to_netcdf(temporary, engine="h5netcdf")
+    return Path(path)
+
+
+def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
+    """A solution from a file that ``solution.save`` has written.
+
+    Its problem is made anew from the scenario and arguments in the file. A problem of your own is
+    not in the file: pass it here, else the loaded solution has everything but its problem, and says
+    so when that is used.
+
+    Args:
+        path: the file.
+        problem: what the solution solves, if it is not of ``ol.scenarios``.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        DataFileError: it is no solution, damaged, or of a newer optlearn.
+    """
+    tree = read_checked(Path(path), _read_tree)
+    root = {str(name): value for name, value in tree.attrs.items()}
+    _check_kind(path, root)
+    try:
+        attributes = {name: _python(root[name]) for name in (*_PLAIN, *_NESTED)}
+        parts = {name: node.to_dataset() for name, node in tree.children.items()}
+        if _digest(attributes, parts) != root["digest"]:
+            raise DataFileError("its content is not what was written (checksum)")
+        return _solution(attributes, parts, root, problem)
+    except (KeyError, ValueError, TypeError, AttributeError, OSError) as error:
+        what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise DataFileError(f"{path} is a broken solution file: {what}. Solve the problem again") from error
+
+
+def _read_tree(path: Path) -> xarray.DataTree:
+    with xarray.open_datatree(path, engine="h5netcdf") as tree:
+        return tree.load()
+
+
+def _check_kind(path: str | PathLike[str], root: Mapping[str, Any]) -> None:
+    if root.get("kind") != KIND:
+        raise DataFileError(
+            f"{path} is a NetCDF file, but not a solution that optlearn has saved (its attribute kind is "
+            f"{root.get('kind')!r})"
+        )
+    found = _python(root.get("format"))
+    if not isinstance(found, int) or found < 1:
+        raise DataFileError(
+            f"{path} is a broken solution file: its format is {found!r}, not a number from 1 on"
+        )
+    if found > FORMAT:
+        raise DataFileError(
+            f"{path} is of format {found}, written by optlearn {root.get('optlearn_version', '?')}; this "
+            f"optlearn reads formats up to {FORMAT}: install a newer one"
+        )
+
+
+def _solution(
+    attributes: Mapping[str, Any],
+    parts: Mapping[str, xarray.Dataset],
+    root: Mapping[str, Any],
+    problem: Problem | None,
+) -> Solution:
+    nested = {name: json.loads(attributes[name]) for name in _NESTED}
+    certificate = nested["certificate"]
+    certificate["starts"] = Starts(**certificate["starts"])
+    certificate["reasons"] = tuple(certificate["reasons"])
+    variants = {
+        name: Variant(to_schedule(parts[name]), float(parts[name].attrs["objective"]))
+        for name in ("relaxed", "whole")
+        if name in parts
+    }
+    own = {n: str(v) for n, v in root.items() if n in _PROVENANCE or n.endswith("_version")}
+    return Solution(
+        problem=problem or _made_again(attributes["problem"], nested["origin"], nested["fingerprint"]),
+        schedule=to_schedule(parts["schedule"]),
+        objective=float(attributes["objective"]),
+        parameters=nested["parameters"],
+        trajectory=to_trajectory(parts["trajectory"]),
+        costates=to_trajectory(parts["costates"]),
+        certificate=Certificate(**certificate),
+        method=attributes["method"],
+        outcome=Outcome[attributes["outcome"]],
+        seconds=float(attributes["seconds"]),
+        relaxed=variants.get("relaxed"),
+        whole=variants.get("whole"),
+        notes=tuple(nested["notes"]),
+        options=nested["options"],
+        provenance=own,
+    )
+
+
+# --- the problem ----------------------------------------------------------------------------------
+
+
+def _made_again(name: str, origin: Mapping[str, Any] | None, fingerprint: Any) -> Problem:
+    """The problem of a scenario, or what says that it is not there."""
+    if origin is None:
+        return AbsentProblem(name, "since it was not made by a scenario of optlearn")
+    # The one arrow of this room to the right: a file names a scenario, and only that can make it.
+    from optlearn import scenarios
+
+    scenario, arguments = origin["scenario"], origin["arguments"]
+    if scenario not in scenarios.list_scenarios():
+        return AbsentProblem(name, f"and this version of optlearn has no scenario {scenario!r}")
+    try:
+        problem: Problem = getattr(scenarios, scenario)(**arguments)
+    except (TypeError, ValueError) as error:
+        return AbsentProblem(name, f"and the scenario {scenario!r} now refuses its arguments ({error})")
+    if _fingerprint(problem) != fingerprint:
+        return AbsentProblem(name, f"and the scenario {scenario!r} of this version makes another one")
+    return problem
+
+
+def _fingerprint(problem: Problem) -> dict[str, Any]:
+    """The numbers and names of a problem, to 12 digits: enough to notice that a scenario has changed."""
+    start = problem.model.layout.flatten(problem.start)
+    values = {name: plain(np.asarray(value)) for name, value in sorted(problem.settings.items())}
+    return _rounded(
+        {
+            "horizon": problem.horizon,
+            "start": dict(zip(problem.model.layout.names, np.asarray(start).tolist(), strict=True)),
+            "settings": values,
+            "controls": {name: repr(control) for name, control in problem.controls.items()},
+            "free": {name: repr(free) for name, free in problem.free.items()},
+            "budgets": [repr(budget) for budget in problem.budgets],
+        }
+    )
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.12g}") if isinstance(value, float) else value
+
+
+def _digest(attributes: Mapping[str, Any], parts: Mapping[str, xarray.Dataset]) -> str:
+    """SHA-256 of everything that a solution is made of."""
+    found = hashlib.sha256()
+    for name in sorted(attributes):
+        found.update(f"{name}={attributes[name]!r}\n".encode())
+    for part in sorted(parts):
+        for label, variable in sorted(parts[part].variables.items(), key=lambda item: str(item[0])):
+            found.update(f"{part}/{label}{variable.shape}\n".encode())
+            found.update(np.ascontiguousarray(variable.values, dtype=np.float64).tobytes())
+    return found.hexdigest()
+
+
+def _python(value: Any) -> Any:
+    """An attribute as h5netcdf hands it back, in Python's types."""
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,299 @@
+"""Schedules: controls as piecewise-constant functions of training time α = steps / N."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optlearn._errors import SpecificationError
+
+if TYPE_CHECKING:
+    import keras
+    import torch
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A control drawn anew for every sample: ``values`` (n,) with ``shares`` (intervals, n)."""
+
+    values: np.ndarray
+    shares: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(intervals,) mean value of the control."""
+        return np.asarray(self.shares @ self.values)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Controls on a grid of training time.
+
+    Attributes:
+        grid: (intervals + 1,) edges in α, from 0 to the horizon.
+        values: control name → (intervals,) values.
+        mixtures: controls drawn at random sample by sample (relaxed discrete controls).
+        parameters: values of free parameters that belong to this schedule.
+    """
+
+    grid: np.ndarray
+    values: Mapping[str, np.ndarray]
+    mixtures: Mapping[str, Mixture] = field(default_factory=dict)
+    parameters: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def constant(cls, alpha_F: float, values: Mapping[str, float]) -> "Schedule":
+        """The same values from 0 to ``alpha_F``."""
+        return cls.piecewise([0.0, alpha_F], {name: [value] for name, value in values.items()})
+
+    @classmethod
+    def piecewise(
+        cls, edges: Sequence[float] | np.ndarray, values: Mapping[str, Sequence[float] | np.ndarray]
+    ) -> "Schedule":
+        """Piecewise constant: ``len(edges) == len(values[name]) + 1``."""
+        grid = _checked_grid(edges)
+        return cls(grid, {name: _checked_values(name, v, grid) for name, v in values.items()})
+
+    @classmethod
+    def from_function(
+        cls,
+        alpha_F: float,
+        functions: Mapping[str, Callable[[Any], Any]],
+        intervals: int = 200,
+    ) -> "Schedule":
+        """Sample functions of α at the midpoints of ``intervals`` equal intervals."""
+        grid = uniform_grid(alpha_F, intervals)
+        middles = (grid[1:] + grid[:-1]) / 2
+        return cls.piecewise(grid, {name: [float(f(a)) for a in middles] for name, f in functions.items()})
+
+    @classmethod
+    def mixed(
+        cls,
+        edges: Sequence[float] | np.ndarray,
+        mixtures: Mapping[str, Mapping[float, Sequence[float] | np.ndarray | float]],
+        values: Mapping[str, Sequence[float] | np.ndarray] | None = None,
+    ) -> "Schedule":
+        """Controls drawn at random: ``{"difficulty": {0.0: shares, 2.0: shares}}``.
+
+        Shares are numbers or (intervals,) arrays that add up to 1 in every interval.
+        """
+        grid = _checked_grid(edges)
+        intervals = len(grid) - 1
+        made = {name: _checked_mixture(name, t, intervals) for name, t in mixtures.items()}
+        plain = cls.piecewise(grid, values or {})
+        for name in made:
+            if name in plain.values:
+                raise SpecificationError(f"{name!r} is given both as a mixture and as plain values")
+        return cls(grid, plain.values, made)
+
+    @property
+    def horizon(self) -> float:
+        """Final training time α_F."""
+        return float(self.grid[-1])
+
+    @property
+    def intervals(self) -> int:
+        """Number of intervals of the grid."""
+        return len(self.grid) - 1
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """Names of all controls."""
+        return (*self.values, *self.mixtures)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """(intervals,) values of a control; the mean of a mixed one."""
+        if name in self.mixtures:
+            return self.mixtures[name].mean
+        if name not in self.values:
+            raise KeyError(f"no control {name!r} in this schedule; it has {list(self.controls)}")
+        return self.values[name]
+
+    def at(self, alpha: float | np.ndarray) -> dict[str, np.ndarray]:
+        """Values at training time ``alpha``; at an edge, of the interval that begins there."""
+        index = np.clip(np.searchsorted(self.grid, alpha, side="right") - 1, 0, self.intervals - 1)
+        return {name: np.asarray(self[name][index]) for name in self.controls}
+
+    def variants(self) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+        """All combinations of mixed values: (intervals,) shares and (intervals,) control values."""
+        options: list[tuple[np.ndarray, dict[str, np.ndarray]]] = [
+            (np.ones(self.intervals), dict(self.values))
+        ]
+        for name, mixture in self.mixtures.items():
+            options = [
+                (shares * mixture.shares[:, i], {**values, name: np.full(self.intervals, value)})
+                for shares, values in options
+                for i, value in enumerate(mixture.values)
+            ]
+        yield from options
+
+    def first_steps(self, N: float) -> np.ndarray:
+        """(intervals,) first step of each interval if step μ has the controls of α = μ/N.
+
+        An interval shorter than a step may have none; the next one then begins at the same step.
+        """
+        # An edge that is a whole number of steps up to round-off begins exactly there.
+        return np.ceil(self.grid[:-1] * N * (1 - 1e-12) - 1e-9).astype(np.int64)
+
+    def with_parameters(self, **parameters: float) -> "Schedule":
+        """The same schedule with values of free parameters attached."""
+        return replace(self, parameters={**self.parameters, **parameters})
+
+    def merged(self) -> "Schedule":
+        """The same schedule with neighbouring equal intervals joined."""
+        columns = [*self.values.values()]
+        columns += [m.shares[:, i] for m in self.mixtures.values() for i in range(len(m.values))]
+        keep = np.ones(self.intervals, dtype=bool)
+        for interval in range(1, self.intervals):
+            keep[interval] = any(c[interval] != c[interval - 1] for c in columns)
+        return Schedule(
+            np.append(self.grid[:-1][keep], self.grid[-1]),
+            {name: v[keep] for name, v in self.values.items()},
+            {name: Mixture(m.values, m.shares[keep]) for name, m in self.mixtures.items()},
+            self.parameters,
+        )
+
+    # --- to the user's own training loop: the work is done in ``practice`` -------------------------
+
+    def to_optax(
+        self, control: str, *, steps: int | None = None, N: float | None = None, scale: float = 1.0
+    ) -> Callable[[Any], Any]:
+        """A control as a plain function step → value, for optax or any JAX code; safe under ``jit``.
+
+        Args:
+            control: name of the control.
+            steps: optimisation steps of the whole training. Give this, or ``N``.
+            N: input dimension; training then takes N·α_F steps.
+            scale: factor from the theory's values to the optimiser's.
+        """
+        from optlearn.practice.to_optax import step_function
+
+        return step_function(self, control, steps=steps, N=N, scale=scale)
+
+    def to_torch(
+        self,
+        optimizer: "torch.optim.Optimizer",
+        control: str = "learning_rate",
+        *,
+        steps: int | None = None,
+        N: float | None = None,
+        scale: float | Sequence[float] = 1.0,
+    ) -> "torch.optim.lr_scheduler.LRScheduler":
+        """A learning-rate scheduler of PyTorch: call its ``step()`` after every optimiser step.
+
+        Args:
+            optimizer: whose learning rate is set; the one that it was made with is not used.
+            control: name of the control.
+            steps: optimisation steps of the whole training. Give this, or ``N``.
+            N: input dimension; training then takes N·α_F steps.
+            scale: factor from the theory's values to the optimiser's, one number or one for each
+                parameter group.
+        """
+        from optlearn.practice.to_torch import ScheduledLR
+
+        return ScheduledLR(optimizer, self, control, steps=steps, N=N, scale=scale)
+
+    def to_keras(
+        self,
+        control: str = "learning_rate",
+        *,
+        steps: int | None = None,
+        N: float | None = None,
+        scale: float = 1.0,
+    ) -> "keras.callbacks.Callback":
+        """A callback of Keras for ``model.fit`` that sets the learning rate before every batch.
+
+        Args:
+            control: name of the control.
+            steps: optimisation steps (batches) of the whole training. Give this, or ``N``.
+            N: input dimension; training then takes N·α_F steps.
+            scale: factor from the theory's values to the optimiser's.
+        """
+        from optlearn.practice.to_keras import ScheduledLearningRate
+
+        return ScheduledLearningRate(self, control, steps=steps, N=N, scale=scale)
+
+    def to_csv(self, path: str | PathLike[str], *, steps: int | None = None, N: float | None = None) -> Path:
+        """Write a table: a row for each interval, in α and, with ``steps`` or ``N``, in steps as well.
+
+        Args:
+            path: where to.
+            steps: optimisation steps of the whole training.
+            N: input dimension; training then takes N·α_F steps.
+        """
+        from optlearn.practice.tables import write_csv
+
+        return write_csv(self, path, steps=steps, N=N)
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """The schedule as JSON, also written to ``path`` if given; ``from_json`` reads it."""
+        from optlearn.practice.tables import write_json
+
+        return write_json(self, path)
+
+    @classmethod
+    def from_json(cls, source: str | PathLike[str]) -> "Schedule":
+        """The schedule in JSON text, in a file that ``to_json`` or ``optlearn solve`` has written."""
+        from optlearn.practice.tables import read_json
+
+        return read_json(source)
+
+
+def uniform_grid(alpha_F: float, intervals: int) -> np.ndarray:
+    """Edges of ``intervals`` equal intervals from 0 to ``alpha_F``."""
+    if int(intervals) != intervals or intervals < 1:
+        raise SpecificationError(f"intervals={intervals!r}: a whole number of at least 1")
+    if not (np.isfinite(alpha_F) and alpha_F > 0):
+        raise SpecificationError(f"alpha_F={alpha_F!r}: a finite training time above 0")
+    return np.linspace(0.0, alpha_F, int(intervals) + 1)
+
+
+def _checked_grid(edges: Sequence[float] | np.ndarray) -> np.ndarray:
+    grid = np.asarray(edges, dtype=float)
+    if grid.ndim != 1 or len(grid) < 2 or not np.all(np.isfinite(grid)):
+        raise SpecificationError(f"edges must be at least two finite numbers, got {edges!r}")
+    if grid[0] != 0 or np.any(np.diff(grid) <= 0):
+        raise SpecificationError(f"edges must start at 0 and increase, got {grid.tolist()}")
+    return grid
+
+
+def _checked_mixture(name: str, table: Mapping[float, Any], intervals: int) -> Mixture:
+    values = np.array(list(table), dtype=float)
+    if not len(values) or not np.all(np.isfinite(values)):
+        raise SpecificationError(
+            f"mixture of {name!r} has the values {values.tolist()}: at least one value, and "
+            "values must be finite"
+        )
+    columns = [np.asarray(share, dtype=float) for share in table.values()]
+    if any(column.shape not in ((), (intervals,)) for column in columns):
+        raise SpecificationError(
+            f"mixture of {name!r}: a number or one share for each of the {intervals} intervals, "
+            f"got shapes {[column.shape for column in columns]}"
+        )
+    shares = np.stack([np.broadcast_to(column, (intervals,)) for column in columns], axis=1)
+    sums = shares.sum(axis=1)
+    # Written so that a NaN is wrong too.
+    if not (np.all(shares >= -1e-12) and np.all(np.abs(sums - 1) <= 1e-9)):
+        raise SpecificationError(
+            f"mixture of {name!r}: shares must be at least 0 and add up to 1 in every "
+            f"interval; sums go from {sums.min():.6g} to {sums.max():.6g}"
+        )
+    return Mixture(values, shares)
+
+
+def _checked_values(name: str, values: Any, grid: np.ndarray) -> np.ndarray:
+    array = np.asarray(values, dtype=float)
+    if array.shape != (len(grid) - 1,):
+        raise SpecificationError(
+            f"schedule of {name!r} has shape {array.shape}; {len(grid)} edges need {len(grid) - 1} "
+            "values, one for each interval"
+        )
+    if not np.all(np.isfinite(array)):
+        where = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise SpecificationError(
+            f"schedule of {name!r} is {array[where]} in interval {where}: values must be finite"
+        )
+    return array

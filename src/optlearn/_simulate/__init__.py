@@ -1,0 +1,1 @@
+"""SGD at finite input dimension N: on the weights themselves, or on their overlaps alone."""

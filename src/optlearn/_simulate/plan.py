@@ -1,0 +1,119 @@
+"""What of a step is known before it runs: the structure that one compiled program is made for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Settings
+from optlearn._simulate.controls import Controls
+from optlearn._simulate.views import Views
+from optlearn._theory.fields import Fields
+from optlearn._theory.model import LearningModel
+from optlearn._theory.order import OrderParameters
+from optlearn._theory.reads import Reads, fields_read
+
+Flags = tuple[tuple[bool, ...], ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes and structural zeros of a step. Hashable: equal plans share a compiled program.
+
+    Attributes:
+        views: input vectors and who reads them.
+        student: (L, K) student fields that the loss reads; its gradient is zero in the others.
+        teacher: (L, M) teacher fields that the loss reads.
+        noise: whether the loss reads the label noise.
+        pulls_on_weights: whether the loss or the penalty reads Q, so that P is not zero.
+        latents: how many values the latent variables can take.
+        mixtures: how many controls are drawn at random.
+        fractional: whether the batch size is ever not a whole number.
+    """
+
+    views: Views
+    student: Flags
+    teacher: Flags
+    noise: bool
+    pulls_on_weights: bool
+    latents: int
+    mixtures: int
+    fractional: bool
+    vectors: int = field(default=0)
+
+    @cached_property
+    def student_read(self) -> np.ndarray:
+        """(inputs, K) student fields that need a value."""
+        return self.views.read(np.array(self.student, dtype=bool))
+
+    @cached_property
+    def teacher_read(self) -> np.ndarray:
+        """(inputs, M) teacher fields that need a value."""
+        flags = np.array(self.teacher, dtype=bool).reshape(self.views.slots, -1)
+        return self.views.read(flags)
+
+    @property
+    def noises(self) -> int:
+        """Label noises of a step."""
+        return self.views.samples if self.noise else 0
+
+    @property
+    def uniforms(self) -> int:
+        """Uniform numbers of a step: mixed controls, batch size, latents."""
+        return self.mixtures + self.fractional + self.views.samples * (self.latents > 1)
+
+
+def make_plan(
+    model: LearningModel,
+    start: OrderParameters,
+    settings: Settings,
+    controls: Controls,
+    views: Views,
+    fractional: bool,
+) -> Plan:
+    """Look at the model's functions without running them."""
+    reads = fields_read(model)
+    latents = jax.eval_shape(model.latents, dict(settings))
+    return Plan(
+        views=views,
+        student=_flags(reads.student),
+        teacher=_flags(reads.teacher),
+        noise=bool(reads.noise),
+        pulls_on_weights=_reads_Q(model, start, settings, reads),
+        latents=latents.probabilities.shape[0],
+        mixtures=len(controls.choices),
+        fractional=fractional,
+        vectors=sum(start.Q.shape[:1] + start.M.shape[1:] + start.R.shape[1:]),
+    )
+
+
+def _flags(table: np.ndarray) -> Flags:
+    return tuple(tuple(bool(flag) for flag in row) for row in table)
+
+
+def _reads_Q(model: LearningModel, start: OrderParameters, settings: Settings, reads: Reads) -> bool:
+    """Whether the loss or the penalty depends on Q (a false alarm costs time, never correctness)."""
+    fields = Fields(jnp.zeros(reads.student.shape), jnp.zeros(reads.teacher.shape), jnp.zeros(()))
+
+    def with_Q(function: Callable[..., Any]) -> Callable[[Any], Any]:
+        return lambda Q: function(OrderParameters(Q, start.M, start.R, start.v, start.extras))
+
+    def loss(x: OrderParameters) -> Any:
+        latent = {name: values[0] for name, values in model.latents(settings).values.items()}
+        return model.loss(fields, x, latent, settings)
+
+    def penalty(x: OrderParameters) -> Any:
+        return model.penalty(x, settings)
+
+    return any(_uses_its_argument(with_Q(f), jnp.asarray(start.Q)) for f in (loss, penalty))
+
+
+def _uses_its_argument(function: Callable[[Any], Any], argument: Any) -> bool:
+    jaxpr = jax.make_jaxpr(function)(argument).jaxpr
+    (variable,) = jaxpr.invars
+    used = any(variable is operand for equation in jaxpr.eqns for operand in equation.invars)
+    return used or any(variable is result for result in jaxpr.outvars)

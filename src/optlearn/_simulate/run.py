@@ -1,0 +1,248 @@
+"""The one entry point: simulate SGD at finite N."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from optlearn._arrays import Array
+from optlearn._errors import SpecificationError
+from optlearn._precision import float64
+from optlearn._schedule import Schedule
+from optlearn._simulate.controls import Controls, course, make_controls
+from optlearn._simulate.normals import make_keys
+from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
+from optlearn._simulate.plan import Plan, make_plan
+from optlearn._simulate.record import check_finite, evaluate, record_steps
+from optlearn._simulate.views import make_views
+from optlearn._simulate.weights import advance_weights, initial_weights, weight_overlaps
+from optlearn._theory.checks import check_problem
+from optlearn._theory.model import LearningModel
+from optlearn._theory.order import OrderParameters
+from optlearn._trajectory import Trajectory
+
+MODES = ("overlaps", "weights")
+DTYPES = {"overlaps": ("float64",), "weights": ("float32", "float64")}
+# A progress bar moves at least this many times.
+PROGRESS_STOPS = 200
+
+
+@float64
+def simulate(
+    model: LearningModel | Any,
+    schedule: Schedule,
+    *,
+    start: OrderParameters | None = None,
+    N: int,
+    seeds: int = 8,
+    mode: str = "overlaps",
+    seed: int = 0,
+    parameters: Mapping[str, Array] | None = None,
+    record: int | Sequence[float] | np.ndarray = 101,
+    progress: bool = False,
+    dtype: str | None = None,
+    error: bool = True,
+) -> Trajectory:
+    """Online SGD in input dimension N: ``round(α_F N)`` steps, each on fresh data.
+
+    Args:
+        model: a LearningModel, or a problem (anything with ``model``, ``start`` and ``parameters``).
+        schedule: controls; step μ has those of α = μ/N. A mixed control is drawn at every step, by every
+            seed on its own. A ``batch`` that is not a whole number is played by its two neighbours.
+        start: order parameters at the beginning; a problem's own if not given.
+        N: input dimension.
+        seeds: independent runs.
+        mode: "overlaps", the exact Markov chain of the order parameters (a step's cost does not depend on
+            N), or "weights", SGD on N-dimensional vectors. The two have the same distribution.
+        seed: of the random numbers; the same call gives the same numbers bit for bit.
+        parameters: settings that differ from the model's own.
+        record: how many times to record, equally spaced with both ends, or the training times α, which
+            are rounded to whole steps.
+        progress: show a progress bar on stderr.
+        dtype: of weights and inputs in mode "weights": "float32" (default; order parameters are
+            still computed and recorded in float64) or "float64". Mode "overlaps" is in float64.
+        error: False leaves out the generalisation error and the observables. Where the error has no closed
+            form it costs a quadrature for every seed and time, which may take longer than the simulation.
+
+    Returns:
+        A Trajectory with a seed axis: every order parameter, ``error`` and the model's observables, each
+        (seeds, T).
+
+    Raises:
+        SpecificationError: an argument, or a combination of them, makes no sense.
+        UnphysicalStateError: the simulation diverged.
+    """
+    began = time.perf_counter()
+    dtype = check_run(N, seeds, mode, seed, dtype)
+    model, start, settings, controls, plan = prepare(model, schedule, start, N, parameters)
+    stops = record_steps(record, schedule, N)
+    keys = make_keys(seed, seeds)
+
+    if mode == "weights":
+        learners: Any = initial_weights(model, start, N, seeds, seed, dtype)
+
+        def advance(state: Any, begin: int, end: int) -> Any:
+            return advance_weights(
+                plan, model, settings, controls, keys, state, np.int64(begin), np.int64(end)
+            )
+
+        def read(state: Any) -> OrderParameters:
+            return weight_overlaps(state, teachers=model.overlaps.T.shape[0])
+    else:
+        learners = initial_overlaps(start, seeds)
+
+        def advance(state: Any, begin: int, end: int) -> Any:
+            return advance_overlaps(
+                plan,
+                model,
+                settings,
+                controls,
+                keys,
+                np.float64(N),
+                state,
+                np.int64(begin),
+                np.int64(end),
+            )
+
+        def read(state: Any) -> OrderParameters:
+            return state
+
+    names = model.layout.names
+    courses = []
+    with _bar(progress, mode, int(stops[-1]), seeds) as update:
+        done = 0
+        for stop in stops:
+            for pause in _pauses(done, int(stop), int(stops[-1]), progress):
+                learners = jax.block_until_ready(advance(learners, done, pause))
+                done = pause
+                update(done)
+            states = np.asarray(model.layout.flatten(read(learners)))
+            check_finite(states, names, done / N)
+            courses.append(states)
+    states = np.stack(courses, axis=1)
+    alpha = stops / N
+    values = {name: states[:, :, i] for i, name in enumerate(names)}
+    if error:
+        values |= evaluate(model, settings, schedule, alpha, states)
+    info = {
+        "mode": mode,
+        "N": N,
+        "seeds": seeds,
+        "seed": seed,
+        "steps": int(stops[-1]),
+        "seconds": time.perf_counter() - began,
+        "dtype": dtype,
+    }
+    return Trajectory(alpha, values, names, info)
+
+
+class Prepared(NamedTuple):
+    """All that a run is made of, but its random numbers."""
+
+    model: LearningModel
+    start: OrderParameters
+    settings: dict[str, Array]
+    controls: Controls
+    plan: Plan
+
+
+def prepare(
+    model: LearningModel | Any,
+    schedule: Schedule,
+    start: OrderParameters | None,
+    N: int,
+    parameters: Mapping[str, Array] | None,
+) -> Prepared:
+    """Check the arguments of a run and bring them into the form that a compiled loop reads."""
+    model, start, parameters = _unpack(model, start, parameters)
+    start, settings = check_problem(model, start, schedule, parameters)
+    batches = course(schedule, settings, "batch")
+    batches = np.ones(1) if batches is None else batches
+    _check_batches(batches)
+    controls = make_controls(schedule, N)
+    fractional = bool(np.any(batches != np.round(batches)))
+    views = make_views(model, batches)
+    plan = make_plan(model, start, settings, controls, views, fractional)
+    _check_dimension(N, plan)
+    return Prepared(model, start, settings, controls, plan)
+
+
+def _unpack(
+    model: Any, start: OrderParameters | None, parameters: Mapping[str, Array] | None
+) -> tuple[LearningModel, OrderParameters, Mapping[str, Array] | None]:
+    """A model with start and parameters, from a model or a problem."""
+    if not isinstance(model, LearningModel) and hasattr(model, "model"):
+        problem = model
+        model = problem.model
+        start = problem.start if start is None else start
+        parameters = {**(problem.parameters or {}), **(parameters or {})}
+    if start is None:
+        raise SpecificationError("start is missing: the order parameters at the beginning, model.state(…)")
+    return model, start, parameters
+
+
+def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> str:
+    """Raise for numbers that make no sense; the dtype to use."""
+    if mode not in MODES:
+        raise SpecificationError(f"mode={mode!r}: one of {', '.join(map(repr, MODES))}")
+    counts: tuple[tuple[str, Any, int], ...] = (("N", N, 1), ("seeds", seeds, 1), ("seed", seed, 0))
+    for name, value, lowest in counts:
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or value < lowest:
+            raise SpecificationError(f"{name}={value!r}: a whole number of at least {lowest}")
+    chosen = DTYPES[mode][0] if dtype is None else dtype
+    if chosen not in DTYPES[mode]:
+        allowed = " or ".join(map(repr, DTYPES[mode]))
+        raise SpecificationError(f"dtype={dtype!r}: mode {mode!r} runs in {allowed}")
+    return chosen
+
+
+def _check_batches(batches: np.ndarray) -> None:
+    if np.any(batches < 1):
+        raise SpecificationError(f"batch={batches.min():g}: a batch has at least one view")
+
+
+def _check_dimension(N: int, plan: Plan) -> None:
+    needed = plan.vectors + plan.views.inputs
+    if needed > N:
+        raise SpecificationError(
+            f"N={N} is too small: the Gram matrix is {plan.vectors} by {plan.vectors} (students, teachers "
+            f"and centroids) and a step draws {plan.views.inputs} input vectors; N must be at least {needed}"
+        )
+
+
+def _pauses(done: int, stop: int, total: int, progress: bool) -> Iterator[int]:
+    """Step numbers, up to ``stop``, at which the compiled loop comes back."""
+    stride = max(1, total // PROGRESS_STOPS) if progress else max(1, total)
+    while done < stop:
+        done = min(stop, done + stride)
+        yield done
+
+
+@contextmanager
+def _bar(show: bool, mode: str, steps: int, seeds: int) -> Iterator[Callable[[int], None]]:
+    """A transient progress bar on stderr, or nothing."""
+    if not show:
+        yield lambda done: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} steps, {task.fields[rate]} seed-steps/s"),
+        TimeRemainingColumn(),
+    )
+    began = time.perf_counter()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"simulating {mode}", total=steps, rate="…")
+
+        def update(done: int) -> None:
+            rate = done * seeds / max(time.perf_counter() - began, 1e-9)
+            bar.update(task, completed=done, rate=f"{rate:,.0f}")
+
+        yield update

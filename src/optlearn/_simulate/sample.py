@@ -1,0 +1,146 @@
+"""One SGD step as both simulators see it: the sample's discrete part and the gradient."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from optlearn._arrays import Array, Settings
+from optlearn._simulate.controls import Controls
+from optlearn._simulate.plan import Plan
+from optlearn._simulate.views import view_weights
+from optlearn._theory.drift import loss_gradient
+from optlearn._theory.fields import Fields
+from optlearn._theory.model import Latent, LearningModel
+from optlearn._theory.order import OrderParameters
+
+
+class Sample(NamedTuple):
+    """Everything of a step but its Gaussian inputs.
+
+    Attributes:
+        u: settings of this step.
+        weights: (B,) weights of the views.
+        latent: latent variables, a leading axis of samples (1 with augmentation, else B).
+        sigma: (inputs,) standard deviation of each input vector's entries.
+        assignment: (inputs, C) weights of the centroids in each input's mean.
+    """
+
+    u: dict[str, Array]
+    weights: Array
+    latent: Latent
+    sigma: Array
+    assignment: Array
+
+
+class Gradient(NamedTuple):
+    """Gradient of the step's mean loss plus penalty.
+
+    Attributes:
+        D: (inputs, K) by the student fields of each input vector.
+        P: (K, K) by Q, symmetrised, penalty included; None if structurally zero.
+        v: (K, H) by the readout, penalty included.
+        extras: by the extras, bulk (and 1/N times the loss) and penalty included.
+    """
+
+    D: Array
+    P: Array | None
+    v: Array
+    extras: dict[str, Array]
+
+
+def draw_sample(
+    model: LearningModel,
+    plan: Plan,
+    controls: Controls,
+    settings: Settings,
+    step: Array,
+    uniforms: Array,
+) -> Sample:
+    """Turn uniform numbers (plan.uniforms,) into controls, batch size and latents."""
+    views = plan.views
+    mixing, rest = uniforms[: plan.mixtures], uniforms[plan.mixtures :]
+    u = controls.at(step, mixing, settings)
+    half = rest[0] if plan.fractional else jnp.ones(())
+    weights = view_weights(views.count, jnp.asarray(u.get("batch", 1.0)), half)
+    table = model.latents(u)
+    if plan.latents > 1:
+        picks = rest[plan.fractional :]
+        cumulative = jnp.cumsum(table.probabilities)[:-1]
+        index = jnp.sum(picks[:, None] >= cumulative[None, :], axis=1)
+        latent = {name: values[index] for name, values in table.values.items()}
+    else:
+        latent = {
+            name: jnp.broadcast_to(values, (views.samples, *values.shape[1:]))
+            for name, values in table.values.items()
+        }
+
+    def of_slots(sample: Array) -> tuple[Array, Array]:
+        one = _one(latent, sample)
+        return jnp.sqrt(model.variances(one, u)), model.assignment(one)
+
+    sigma, assignment = jax.vmap(of_slots)(jnp.arange(views.samples))
+    return Sample(u, weights, latent, sigma[views.origin], assignment[views.origin])
+
+
+def step_gradient(
+    model: LearningModel,
+    plan: Plan,
+    sample: Sample,
+    student: Array,
+    teacher: Array,
+    noise: Array,
+    x: OrderParameters,
+    gram: Array | None,
+    N: Array,
+) -> Gradient:
+    """Gradient of one step.
+
+    Args:
+        model: what is trained.
+        plan: the structure of a step.
+        sample: the discrete part of this step.
+        student: (inputs, K) fields; those the loss does not read may hold anything.
+        teacher: (inputs, M) fields, likewise.
+        noise: (samples,) label noise.
+        x: order parameters now.
+        gram: (inputs, inputs) ``xᵀx/N``, needed by models with extras.
+        N: input dimension.
+    """
+    views, u = plan.views, sample.u
+
+    def of_view(rows: Array, latent: Latent, noise: Array) -> tuple[Array, ...]:
+        fields = Fields(student[rows], teacher[rows], noise)
+        D2, D3, D4, extras = loss_gradient(model, fields, x, latent, u)
+        if model.extras:
+            assert gram is not None
+            bulk = jax.grad(model.bulk, argnums=1)(gram[rows][:, rows], x, latent, u).extras
+            extras = {name: bulk[name] + extras[name] / N for name in model.extras}
+        return D2, D3, D4, extras
+
+    per_sample = (0, None, None) if views.redrawn else (0, 0, 0)
+    shared = (_one(sample.latent, 0), noise[0]) if views.redrawn else (sample.latent, noise)
+    D2, *others = jax.vmap(of_view, per_sample)(jnp.asarray(views.slot_of), *shared)
+    D3, D4, by_extras = jax.tree.map(lambda g: jnp.tensordot(sample.weights, g, axes=1), others)
+    pull = jax.grad(model.penalty)(x, u)
+    P = D3 + pull.Q
+    return Gradient(
+        D=views.gather(sample.weights[:, None, None] * D2),
+        P=(P + P.T) / 2 if plan.pulls_on_weights else None,
+        v=D4 + pull.v,
+        extras={name: by_extras[name] + pull.extras[name] for name in model.extras},
+    )
+
+
+def train_heads(
+    x: OrderParameters, gradient: Gradient, u: Settings, N: Array
+) -> tuple[Array, dict[str, Array]]:
+    """Readout and extras after the step."""
+    rate = u.get("readout_rate", u["learning_rate"])
+    v = x.v - rate / N * gradient.v
+    extras = {name: value - u[f"{name}_rate"] / N * gradient.extras[name] for name, value in x.extras.items()}
+    return v, extras
+
+
+def _one(latent: Latent, sample: Array) -> Latent:
+    return {name: values[sample] for name, values in latent.items()}

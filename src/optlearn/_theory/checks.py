@@ -1,0 +1,147 @@
+"""Checks before any computation: a slip in a specification gets a sentence, not a NaN."""
+
+from collections.abc import Hashable, Mapping
+
+import jax
+import numpy as np
+
+from optlearn._arrays import Array
+from optlearn._casadi.trace import evaluate
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn._theory.fields import Fields
+from optlearn._theory.model import LearningModel
+from optlearn._theory.order import OrderParameters
+from optlearn._theory.physical import check_physical
+
+_PASSED: dict[Hashable, None] = {}
+
+
+def check_problem(
+    model: LearningModel,
+    start: OrderParameters,
+    schedule: Schedule,
+    parameters: Mapping[str, Array] | None = None,
+) -> tuple[OrderParameters, dict[str, Array]]:
+    """Start and settings as float64 NumPy arrays, after every check that needs no integration."""
+    if not isinstance(model, LearningModel):
+        raise SpecificationError(f"model must be a LearningModel, got {type(model).__name__}")
+    start = check_start(model, start)
+    settings = model.settings({**schedule.parameters, **(parameters or {})})
+    unknown = [name for name in schedule.controls if name not in settings]
+    if unknown:
+        raise SpecificationError(
+            f"the schedule holds {', '.join(map(repr, unknown))}, which {type(model).__name__} "
+            f"does not have; its parameters are {', '.join(sorted(settings))}"
+        )
+    for name in schedule.controls:
+        if np.ndim(settings[name]):
+            raise SpecificationError(
+                f"the schedule holds {name!r}, of shape {np.shape(settings[name])} in the model: "
+                "it is not one number, and only numbers can be scheduled"
+            )
+    for name, value in settings.items():
+        if not np.all(np.isfinite(value)):
+            raise SpecificationError(f"parameter {name!r} is {value}: it must be finite")
+    for u in _extreme_settings(schedule, settings):
+        # Tracing the model costs more than many an integration: numbers that passed are remembered.
+        leaves, structure = jax.tree.flatten((model, start, dict(u)))
+        case = (structure, b"".join(np.asarray(leaf).tobytes() for leaf in leaves))
+        if case not in _PASSED:
+            _check_data(model, u)
+            _check_loss(model, start, u)
+            _PASSED[case] = None
+            if len(_PASSED) > 4096:
+                _PASSED.pop(next(iter(_PASSED)))
+    return start, settings
+
+
+def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters:
+    """The start as NumPy arrays, if its shapes are right and some weights have these overlaps."""
+    if not isinstance(start, OrderParameters):
+        raise SpecificationError(
+            f"start must be OrderParameters (see model.state), got {type(start).__name__}"
+        )
+    wanted = model.state()
+    for name in ("Q", "M", "R", "v"):
+        have, need = np.shape(getattr(start, name)), np.shape(getattr(wanted, name))
+        if have != need:
+            raise SpecificationError(f"start: {name} has shape {have}; the model needs {need}")
+    if set(start.extras) != set(model.extras):
+        raise SpecificationError(
+            f"start: extras are {sorted(start.extras)}; the model has {sorted(model.extras)}"
+        )
+    start = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float), start)
+    if not np.allclose(start.Q, start.Q.T, rtol=0, atol=1e-12):
+        raise SpecificationError(f"start: Q must be symmetric, got {start.Q.tolist()}")
+    for entry in model.layout.all_entries():
+        name = model.layout.name_of(*entry)
+        if name in model.untracked and start[name] != 0:
+            raise SpecificationError(
+                f"start: {name} is {start[name]:.6g}, but {type(model).__name__} does not track "
+                "it: it is always 0"
+            )
+    flat = np.asarray(model.layout.flatten(start))[None]
+    check_physical(model, flat, np.zeros(1), where="at the start")
+    return start
+
+
+def _extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[dict[str, Array]]:
+    """Settings where some control is lowest or highest: where a bound would be broken first."""
+    chosen = {0}
+    for name in schedule.controls:
+        chosen |= {int(np.argmin(schedule[name])), int(np.argmax(schedule[name]))}
+    cases = []
+    for shares, values in schedule.variants():
+        for interval in sorted(chosen):
+            if shares[interval] > 0:
+                u = {name: np.asarray(v[interval]) for name, v in values.items()}
+                cases.append({**settings, **u})
+    return cases
+
+
+def _check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
+    name = type(model).__name__
+    for phase, latents_of in (("latents", model.latents), ("test_latents", model.test_latents)):
+        latents = evaluate(lambda u, f=latents_of: f(u), dict(u))
+        p = np.asarray(latents.probabilities, dtype=float)
+        if not (np.all(p >= -1e-12) and abs(p.sum() - 1) <= 1e-9):  # so that NaN fails
+            raise SpecificationError(
+                f"{name}.{phase}: probabilities {p.tolist()} must be at least 0 and add up to 1 "
+                f"(sum {p.sum():.9g})"
+            )
+    latents = evaluate(lambda u: model.latents(u), dict(u))
+    for i in range(len(latents.probabilities)):
+        latent = {key: np.asarray(value)[i] for key, value in latents.values.items()}
+        variances = np.asarray(evaluate(lambda c, u: model.variances(c, u), latent, dict(u)), float)
+        if variances.shape != (model.slots,):
+            raise SpecificationError(
+                f"{name}.variances has shape {variances.shape}; one for each of the "
+                f"{model.slots} slots is needed"
+            )
+        if not np.all(variances >= 0):
+            raise SpecificationError(
+                f"{name}.variances are {variances.tolist()}: a variance cannot be negative"
+            )
+
+
+def _check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Array]) -> None:
+    name = type(model).__name__
+    latents = evaluate(lambda u: model.latents(u), dict(u))
+    latent = {key: np.asarray(value)[0] for key, value in latents.values.items()}
+    shapes = ((model.slots, model.students), (model.slots, model.overlaps.T.shape[0]))
+    # An arbitrary sample, away from any special point.
+    student, teacher = (0.3 + 0.1 * np.arange(float(np.prod(s))).reshape(s) for s in shapes)
+    fields = Fields(student, teacher, np.asarray(0.2))
+    for kind, function in (("loss", model.loss), ("metric", model.metric)):
+        shape = jax.eval_shape(function, fields, start, latent, dict(u)).shape
+        if shape != ():
+            raise SpecificationError(
+                f"{name}.{kind} returns an array of shape {shape}; it must return one number"
+            )
+        value = float(evaluate(lambda *a, f=function: f(*a), fields, start, latent, dict(u)))
+        if not np.isfinite(value):
+            raise SpecificationError(
+                f"{name}.{kind} is {value} for student fields {student.tolist()} and teacher "
+                f"fields {teacher.tolist()}; it must be finite"
+            )

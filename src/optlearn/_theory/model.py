@@ -1,0 +1,273 @@
+"""A learning model: one loss over local fields, and what the data look like."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._errors import SpecificationError
+from optlearn._precision import float64
+from optlearn._theory.expectation import AbstractRule
+from optlearn._theory.fields import Fields
+from optlearn._theory.latents import Latents
+from optlearn._theory.order import Layout, OrderParameters, Overlaps
+
+Latent = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Break:
+    """A place where a loss, or its derivative, jumps: ``field`` of ``slot`` crossing ``at``.
+
+    Args:
+        kind: "student" or "teacher".
+        slot, node: which entry of the (L, K) or (L, M) fields.
+        at: the threshold.
+    """
+
+    kind: str
+    slot: int
+    node: int
+    at: float = 0.0
+
+
+class LearningModel(eqx.Module):
+    """What is learned, from which data, with which loss. Subclass it and write ``loss``.
+
+    The drift of the order parameters, the generalisation error and both simulators follow.
+
+    Args:
+        students: K, hidden units of the student.
+        overlaps: T, S, Omega: how many teachers and centroids there are, and their overlaps.
+        parameters: default value of everything that ``loss`` and the other methods read from ``u``.
+            Any of them may be put under control. Known to the theory itself:
+            ``learning_rate`` (required), ``readout_rate`` (default: the learning rate),
+            ``batch`` (default 1), and ``<name>_rate`` for each of ``extras``.
+        slots: L, vectors in one sample.
+        clusters: centroids of each slot (0: mean zero); they add up to the size of Omega.
+        heads: H, trained readout heads (0: the readout is not trained).
+        extras: names of further trained scalars, which enter ``bulk``.
+        untracked: entries of Q, M, R (by name) that stay zero and matter to nothing.
+        redrawn: slots that are drawn anew for each of the ``batch`` views of one sample. Empty: a
+            batch is made of ``batch`` fresh samples.
+        breaks: where the loss jumps or bends.
+        even: loss and metric do not change when all fields change their signs together; quadratures
+            then need half their points.
+        finite_size: whether extras also learn from what is of order 1/N beside ``bulk``: the
+            centroids' part of ``xᵀx/N`` and the loss itself; N is then the parameter ``N``.
+    """
+
+    students: int = eqx.field(static=True, kw_only=True)
+    overlaps: Overlaps = eqx.field(kw_only=True)
+    parameters: dict[str, Array] = eqx.field(kw_only=True, converter=lambda p: _as_floats(p))
+    slots: int = eqx.field(static=True, kw_only=True, default=1)
+    clusters: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
+    heads: int = eqx.field(static=True, kw_only=True, default=0)
+    extras: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
+    untracked: frozenset[str] = eqx.field(static=True, kw_only=True, default=frozenset(), converter=frozenset)
+    redrawn: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
+    breaks: tuple[Break, ...] = eqx.field(static=True, kw_only=True, default=())
+    even: bool = eqx.field(static=True, kw_only=True, default=False)
+    finite_size: bool = eqx.field(static=True, kw_only=True, default=False)
+
+    def __check_init__(self) -> None:
+        _check_sizes(self)
+        known = ["learning_rate", *(f"{extra}_rate" for extra in self.extras)]
+        for name in [*known, "N"] if self.finite_size else known:
+            if name not in self.parameters:
+                raise SpecificationError(f"parameters must hold {name!r}; got {list(self.parameters)}")
+
+    # --- what a model says of itself -------------------------------------------------------------
+
+    @abstractmethod
+    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """Loss of one sample, a scalar. SGD follows its gradient."""
+
+    def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """What the generalisation error averages; by default the loss without label noise."""
+        clean = Fields(fields.student, fields.teacher, jnp.zeros_like(fields.noise))
+        return self.loss(clean, x, latent, u)
+
+    def penalty(self, x: OrderParameters, u: Settings) -> Array:
+        """Regularisation g̃(Q, v), a scalar."""
+        del x, u
+        return jnp.zeros(())
+
+    def latents(self, u: Settings) -> Latents:
+        """Distribution of the discrete variables of a training sample."""
+        return Latents.clusters(self.clusters or (0,) * self.slots, u.get("cluster_probabilities"))
+
+    def variances(self, latent: Latent, u: Settings) -> Array:
+        """(L,) variance of the input entries of each slot."""
+        del latent, u
+        return jnp.ones(self.slots)
+
+    def bulk(self, gram: Array, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """Extensive part of the loss, per input dimension.
+
+        It reads ``gram = xᵀx/N`` (L, L) and extras. The whole loss of a sample is
+        ``N · bulk + loss``. Only extras learn from it.
+        """
+        del gram, x, latent, u
+        return jnp.zeros(())
+
+    def test_settings(self, u: Settings) -> Settings:
+        """Settings at test time."""
+        return u
+
+    def test_latents(self, u: Settings) -> Latents:
+        """Distribution of the discrete variables of a test sample; gets the test settings."""
+        return self.latents(u)
+
+    def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
+        """dx/dα in closed form, where there is one."""
+        del x, u
+        return None
+
+    def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
+        """Generalisation error in closed form, where there is one; gets the training settings."""
+        del x, u
+        return None
+
+    def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """Further quantities worth plotting, such as a cosine similarity."""
+        del x, u
+        return {}
+
+    # --- what follows -----------------------------------------------------------------------------
+
+    @float64
+    def drift(self, x: OrderParameters, u: Settings, rule: AbstractRule | None = None) -> OrderParameters:
+        """dx/dα. In closed form where there is one and no ``rule`` is given, else by quadrature."""
+        from optlearn._theory.drift import default_rule, generic_drift
+
+        if rule is None:
+            closed = self.closed_drift(x, u)
+            if closed is not None:
+                return closed
+            rule = default_rule(self)
+        return generic_drift(self, x, u, rule)
+
+    @float64
+    def error(self, x: OrderParameters, u: Settings, rule: AbstractRule | None = None) -> Array:
+        """Generalisation error. In closed form where there is one and no ``rule`` is given."""
+        from optlearn._theory.drift import default_rule, generic_error
+
+        if rule is None:
+            closed = self.closed_error(x, u)
+            if closed is not None:
+                return closed
+            rule = default_rule(self)
+        return generic_error(self, x, u, rule)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Names and flat form of the order parameters."""
+        return Layout(
+            students=self.students,
+            teachers=self.overlaps.T.shape[0],
+            centroids=self.overlaps.Omega.shape[0],
+            heads=self.heads,
+            extras=self.extras,
+            untracked=self.untracked,
+        )
+
+    def state(self, **values: Array) -> OrderParameters:
+        """A state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero."""
+        return self.layout.state(**values)
+
+    def settings(self, overrides: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """The parameters, some of them overridden; an unknown name is an error."""
+        overrides = dict(overrides or {})
+        unknown = sorted(set(overrides) - set(self.parameters))
+        if unknown:
+            raise SpecificationError(
+                f"{type(self).__name__} has no parameter {', '.join(map(repr, unknown))}; "
+                f"it has {', '.join(sorted(self.parameters))}"
+            )
+        return {**self.parameters, **self._fitted(_as_floats(overrides))}
+
+    def _fitted(self, overrides: dict[str, Array]) -> dict[str, Array]:
+        """Overrides with the shapes of the defaults; a number fills an array."""
+        fitted = {}
+        for name, value in overrides.items():
+            have, need = np.shape(value), np.shape(self.parameters[name])
+            if have not in ((), need):
+                raise SpecificationError(
+                    f"parameter {name!r} has shape {have}; {type(self).__name__} needs {need}"
+                )
+            fitted[name] = value if have == need else value * np.ones(need)
+        return fitted
+
+    def assignment(self, latent: Latent) -> Array:
+        """(L, C) weights of the centroids in the mean of each slot: one-hot rows, or zero rows."""
+        centroids = self.overlaps.Omega.shape[0]
+        rows, offset = [], 0
+        for slot, count in enumerate(self.clusters or (0,) * self.slots):
+            if count:
+                wanted = offset + latent["cluster"][slot]
+                rows.append((jnp.arange(centroids, dtype=jnp.int32) == wanted).astype(float))
+                offset += count
+            else:
+                rows.append(jnp.zeros(centroids))
+        return jnp.stack(rows)
+
+
+def _as_floats(parameters: Mapping[str, Any]) -> dict[str, Array]:
+    return {
+        name: value if isinstance(value, jax.core.Tracer) else np.asarray(value, dtype=float)
+        for name, value in parameters.items()
+    }
+
+
+def _check_sizes(model: LearningModel) -> None:
+    name = type(model).__name__
+    for size, lowest in (("students", 1), ("slots", 1), ("heads", 0)):
+        value = getattr(model, size)
+        if not isinstance(value, int | np.integer) or value < lowest:
+            raise SpecificationError(f"{name}({size}={value!r}): a whole number of at least {lowest}")
+    if model.clusters and len(model.clusters) != model.slots:
+        raise SpecificationError(
+            f"{name}(clusters={model.clusters!r}): one count for each of the {model.slots} slots"
+        )
+    centroids = model.overlaps.Omega.shape[0]
+    if sum(model.clusters) != centroids:
+        raise SpecificationError(
+            f"{name}(clusters={model.clusters!r}) has {sum(model.clusters)} centroids in all, "
+            f"but Omega is {centroids} by {centroids}"
+        )
+    if any(not 0 <= slot < model.slots for slot in model.redrawn):
+        raise SpecificationError(f"{name}(redrawn={model.redrawn!r}): slots from 0 to {model.slots - 1}")
+    if model.redrawn and len(set(model.redrawn)) == model.slots:
+        raise SpecificationError(
+            f"{name}(redrawn={model.redrawn!r}): at least one slot must be shared by the views; "
+            "leave redrawn empty for batches of fresh samples"
+        )
+    limits = {"student": model.students, "teacher": model.overlaps.T.shape[0]}
+    for place in model.breaks:
+        if place.kind not in limits:
+            raise SpecificationError(f"{place}: kind is 'student' or 'teacher'")
+        if not (0 <= place.slot < model.slots and 0 <= place.node < limits[place.kind]):
+            raise SpecificationError(f"{name}: {place} names a field that the model does not have")
+    fields = [(place.kind, place.slot, place.node) for place in model.breaks]
+    if len(set(fields)) < len(fields):
+        raise SpecificationError(f"{name}(breaks={model.breaks!r}): at most one break a field")
+    _check_names(model)
+
+
+def _check_names(model: LearningModel) -> None:
+    name, layout = type(model).__name__, model.layout
+    entries = [layout.name_of(*entry) for entry in layout.all_entries()]
+    for extra in model.extras:
+        if extra in entries:
+            raise SpecificationError(f"{name}(extras={model.extras!r}): {extra!r} is taken")
+    for untracked in sorted(model.untracked):
+        if untracked not in entries:
+            raise SpecificationError(f"{name}: untracked {untracked!r} is none of {', '.join(entries)}")

@@ -1,0 +1,257 @@
+"""Order parameters: the state of the theory, its names and its minimal flat form."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array
+from optlearn._errors import SpecificationError
+
+
+class OrderParameters(eqx.Module):
+    """The state of a learner in high dimension.
+
+    Attributes:
+        Q: (K, K) student-student overlaps ``w_k·w_k'/N``.
+        M: (K, M) student-teacher overlaps ``w_k·w*_m/N``.
+        R: (K, C) student-centroid overlaps ``w_k·μ_c/N``; C counts the centroids of all slots.
+        v: (K, H) trained readout, one column a head; H = 0 if the readout is not trained.
+        extras: further trained scalars of a model, such as the skip connection ``b``.
+
+    ``x["Q12"]``, ``x["M11"]``, ``x["v1"]``, ``x["b"]`` give entries by name (indices from 1).
+    """
+
+    Q: Array
+    M: Array
+    R: Array
+    v: Array
+    extras: dict[str, Array]
+
+    def __getitem__(self, name: str) -> Array:
+        if name in self.extras:
+            return self.extras[name]
+        kind, digits = name[:1], name[1:]
+        matrix = {"Q": self.Q, "M": self.M, "R": self.R, "v": self.v}.get(kind)
+        if matrix is None or not digits:
+            raise KeyError(f"no order parameter {name!r}; examples: 'Q11', 'M12', 'R21', 'v1'")
+        rows, columns = matrix.shape[-2:]
+        parts = digits.split(",") if "," in digits else list(digits)
+        if kind == "v" and columns == 1:
+            parts = [digits, "1"]
+        try:
+            row, column = (int(part) - 1 for part in parts)
+        except ValueError:
+            raise KeyError(f"no order parameter {name!r}") from None
+        if not (0 <= row < rows and 0 <= column < columns):
+            raise KeyError(f"no order parameter {name!r}: {kind} is {rows} by {columns}")
+        return matrix[..., row, column]
+
+
+class Overlaps(eqx.Module):
+    """The constants of a problem: teachers' and centroids' mutual overlaps.
+
+    Attributes:
+        T: (M, M) teacher-teacher ``w*_m·w*_m'/N``.
+        S: (M, C) teacher-centroid ``w*_m·μ_c/N``.
+        Omega: (C, C) centroid-centroid ``μ_c·μ_c'/N``.
+    """
+
+    T: Array
+    S: Array
+    Omega: Array
+
+    def __init__(self, T: Array = (), S: Array | None = None, Omega: Array = ()) -> None:
+        self.T = _square(T, "T")
+        self.Omega = _square(Omega, "Omega")
+        teachers, centroids = self.T.shape[0], self.Omega.shape[0]
+        shape = (teachers, centroids)
+        self.S = np.zeros(shape) if S is None else _as_float(S)
+        if self.S.shape != shape:
+            raise SpecificationError(
+                f"S has shape {self.S.shape}; with {teachers} teachers and {centroids} centroids "
+                f"it must be {shape}"
+            )
+        if _concrete(self.T, self.S, self.Omega):
+            check_gram(np.block([[self.T, self.S], [self.S.T, self.Omega]]), "overlaps T, S, Omega")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which order parameters a model has, and the order of the minimal flat state.
+
+    The flat state holds the upper triangle of Q row by row, then M, R, v and the extras, without
+    the entries named in ``untracked``, which stay at zero and feed back into nothing.
+    """
+
+    students: int
+    teachers: int = 0
+    centroids: int = 0
+    heads: int = 0
+    extras: tuple[str, ...] = ()
+    untracked: frozenset[str] = frozenset()
+
+    @cached_property
+    def entries(self) -> tuple[tuple[str, int, int], ...]:
+        """(matrix, row, column) of every tracked entry, in flat order."""
+        return tuple(e for e in self.all_entries() if self.name_of(*e) not in self.untracked)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the flat state's entries, such as ``Q11``."""
+        return tuple(self.name_of(*entry) for entry in self.entries) + self.extras
+
+    @property
+    def size(self) -> int:
+        """Length of the flat state."""
+        return len(self.names)
+
+    def flatten(self, x: OrderParameters) -> Array:
+        """(…, size) flat state."""
+        numpy = all(isinstance(leaf, np.ndarray | np.generic) for leaf in jax.tree.leaves(x))
+        parts = [
+            getattr(x, kind)[..., rows, columns]
+            for kind, (rows, columns) in self._indices.items()
+            if len(rows)
+        ]
+        parts += [x.extras[name][..., None] for name in self.extras]
+        return np.concatenate(parts, axis=-1) if numpy else jnp.concatenate(parts, axis=-1)
+
+    def unflatten(self, flat: Array) -> OrderParameters:
+        """The order parameters of a flat state (…, size)."""
+        if isinstance(flat, np.ndarray):
+            return self._unflatten_numpy(flat)
+        batch, start = flat.shape[:-1], 0
+        matrices = {}
+        for kind, (rows, columns) in self._indices.items():
+            piece = flat[..., start : start + len(rows)]
+            start += len(rows)
+            matrix = jnp.zeros(batch + self._shapes[kind], flat.dtype)
+            if len(rows):
+                matrix = matrix.at[..., rows, columns].set(piece)
+                if kind == "Q":
+                    matrix = matrix.at[..., columns, rows].set(piece)
+            matrices[kind] = matrix
+        extras = {name: flat[..., start + i] for i, name in enumerate(self.extras)}
+        return OrderParameters(**matrices, extras=extras)
+
+    def _unflatten_numpy(self, flat: np.ndarray) -> OrderParameters:
+        # Plain NumPy, so that checks and plots of finished runs compile nothing.
+        matrices, start = {}, 0
+        for kind, (rows, columns) in self._indices.items():
+            matrix = np.zeros(flat.shape[:-1] + self._shapes[kind])
+            piece = flat[..., start : start + len(rows)]
+            start += len(rows)
+            matrix[..., rows, columns] = piece
+            if kind == "Q":
+                matrix[..., columns, rows] = piece
+            matrices[kind] = matrix
+        extras = {name: flat[..., start + i] for i, name in enumerate(self.extras)}
+        return OrderParameters(**matrices, extras=extras)
+
+    def state(self, **values: Array) -> OrderParameters:
+        """Build a state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero.
+
+        One number for a matrix fills all its entries.
+        """
+        matrices = {kind: _filled(kind, values.pop(kind, 0.0), shape) for kind, shape in self._shapes.items()}
+        if not np.allclose(matrices["Q"], matrices["Q"].T, rtol=0, atol=1e-12):
+            raise SpecificationError(f"Q must be symmetric, got {matrices['Q'].tolist()}")
+        extras = {name: _as_float(values.pop(name, 0.0)) for name in self.extras}
+        for name, value in values.items():
+            for kind, row, column in self.all_entries():
+                if self.name_of(kind, row, column) == name:
+                    matrices[kind][row, column] = value
+                    if kind == "Q":
+                        matrices[kind][column, row] = value
+                    break
+            else:
+                raise SpecificationError(
+                    f"unknown order parameter {name!r}; this model has {', '.join(self.names)}"
+                )
+        return OrderParameters(**matrices, extras=extras)
+
+    @cached_property
+    def _shapes(self) -> dict[str, tuple[int, int]]:
+        K = self.students
+        return {
+            "Q": (K, K),
+            "M": (K, self.teachers),
+            "R": (K, self.centroids),
+            "v": (K, self.heads),
+        }
+
+    @cached_property
+    def _indices(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Row and column numbers of the tracked entries of each matrix."""
+        found: dict[str, list[tuple[int, int]]] = {kind: [] for kind in self._shapes}
+        for kind, row, column in self.entries:
+            found[kind].append((row, column))
+        return {
+            kind: (
+                np.array([row for row, _ in pairs], dtype=int),
+                np.array([column for _, column in pairs], dtype=int),
+            )
+            for kind, pairs in found.items()
+        }
+
+    def all_entries(self) -> Iterator[tuple[str, int, int]]:
+        """(matrix, row, column) of every entry, tracked or not; of Q the upper triangle."""
+        for kind, (rows, columns) in self._shapes.items():
+            for row in range(rows):
+                for column in range(row if kind == "Q" else 0, columns):
+                    yield kind, row, column
+
+    def name_of(self, kind: str, row: int, column: int) -> str:
+        """Name of an entry of the matrix Q, M, R or v, given its row and column from 0."""
+        if kind == "v" and self.heads == 1:
+            return f"v{row + 1}"
+        comma = "," if max(row, column) >= 9 else ""
+        return f"{kind}{row + 1}{comma}{column + 1}"
+
+
+def check_gram(gram: np.ndarray, what: str, tolerance: float = 1e-9) -> None:
+    """Raise unless ``gram`` is finite and positive semidefinite, up to ``tolerance``."""
+    if gram.size == 0:
+        return
+    if not np.all(np.isfinite(gram)):
+        raise SpecificationError(f"{what}: not all numbers are finite: {gram.tolist()}")
+    lowest = np.linalg.eigvalsh((gram + gram.T) / 2)[0]
+    if lowest < -tolerance * max(1.0, float(np.abs(gram).max())):
+        raise SpecificationError(
+            f"{what}: the Gram matrix is not positive semidefinite "
+            f"(lowest eigenvalue {lowest:.6g}): no vectors have these overlaps. {gram.tolist()}"
+        )
+
+
+def _filled(name: str, value: Array, shape: tuple[int, int]) -> np.ndarray:
+    """A new matrix: ``value`` itself, or a number in every entry."""
+    matrix = np.asarray(value, dtype=float)
+    if matrix.shape not in (shape, ()):
+        raise SpecificationError(f"{name} has shape {matrix.shape}; this model needs {shape}")
+    return np.array(np.broadcast_to(matrix, shape))
+
+
+def _square(value: Array, name: str) -> Array:
+    matrix = _as_float(value)
+    if matrix.size == 0:
+        return np.zeros((0, 0))
+    if matrix.ndim == 0:
+        matrix = matrix.reshape(1, 1)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise SpecificationError(f"{name} must be a square matrix, got shape {matrix.shape}")
+    if _concrete(matrix) and not np.allclose(matrix, matrix.T, 0, 1e-12, equal_nan=True):
+        raise SpecificationError(f"{name} must be symmetric, got {matrix.tolist()}")
+    return matrix
+
+
+def _as_float(value: Array) -> Array:
+    return value if isinstance(value, jax.core.Tracer) else np.asarray(value, dtype=float)
+
+
+def _concrete(*arrays: Array) -> bool:
+    return not any(isinstance(array, jax.core.Tracer) for array in arrays)

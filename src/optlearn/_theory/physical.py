@@ -1,0 +1,78 @@
+"""Is there a set of weight vectors with these order parameters?"""
+
+import numpy as np
+
+from optlearn._errors import UnphysicalStateError
+from optlearn._theory.model import LearningModel
+
+TOLERANCE = 1e-8
+
+
+def check_physical(model: LearningModel, states: np.ndarray, alphas: np.ndarray, where: str = "") -> None:
+    """Raise ``UnphysicalStateError`` at the first state (T, n) that no weights can have."""
+    names = model.layout.names
+    bad = np.argwhere(~np.isfinite(states))
+    if len(bad):
+        time, entry = bad[0]
+        raise UnphysicalStateError(
+            _message(names[entry], states[time, entry], alphas[time], "it is not finite", where)
+        )
+    x = model.layout.unflatten(states)
+    T, S, Omega = (np.asarray(p) for p in _constants(model))
+    batch = len(states)
+    gram = np.concatenate(
+        [
+            np.concatenate([x.Q, x.M, x.R], axis=2),
+            np.concatenate([np.swapaxes(x.M, 1, 2), _repeat(T, batch), _repeat(S, batch)], axis=2),
+            np.concatenate([np.swapaxes(x.R, 1, 2), _repeat(S.T, batch), _repeat(Omega, batch)], axis=2),
+        ],
+        axis=1,
+    )
+    scale = np.maximum(1.0, np.abs(gram).max(axis=(1, 2)))
+    lowest = np.linalg.eigvalsh(gram)[:, 0]
+    wrong = np.flatnonzero(lowest < -TOLERANCE * scale)
+    if len(wrong):
+        time = int(wrong[0])
+        name, value, reason = _culprit(model, gram[time])
+        raise UnphysicalStateError(_message(name, value, alphas[time], reason, where))
+
+
+def _constants(model: LearningModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return model.overlaps.T, model.overlaps.S, model.overlaps.Omega
+
+
+def _repeat(matrix: np.ndarray, times: int) -> np.ndarray:
+    return np.broadcast_to(matrix, (times, *matrix.shape))
+
+
+def _culprit(model: LearningModel, gram: np.ndarray) -> tuple[str, float, str]:
+    """The order parameter that breaks an inequality, its value and the inequality."""
+    K, M = model.students, model.overlaps.T.shape[0]
+    name_of = model.layout.name_of
+    for k in range(K):
+        if gram[k, k] < 0:
+            return name_of("Q", k, k), gram[k, k], "a squared norm cannot be negative"
+    for k in range(K):
+        for j in range(k + 1, gram.shape[0]):
+            bound = gram[k, k] * gram[j, j]
+            if gram[k, j] ** 2 > bound + TOLERANCE:
+                if j < K:
+                    kind, other, i = "Q", "Q", j
+                elif j < K + M:
+                    kind, other, i = "M", "T", j - K
+                else:
+                    kind, other, i = "R", "Omega", j - K - M
+                norms = f"{name_of('Q', k, k)}·{name_of(other, i, i)}"
+                reason = f"its square {gram[k, j] ** 2:.6g} exceeds {norms} = {bound:.6g}"
+                return name_of(kind, k, i), gram[k, j], reason
+    lowest = float(np.linalg.eigvalsh(gram)[0])
+    return "Q", gram[0, 0], f"the Gram matrix has the negative eigenvalue {lowest:.6g}"
+
+
+def _message(name: str, value: float, alpha: float, reason: str, where: str) -> str:
+    place = where or f"at α = {alpha:.6g}"
+    return f"unphysical state {place}: {name} = {value:.6g}; {reason}. " + (
+        "No weight vectors have these overlaps."
+        if where
+        else "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
+    )

@@ -1,0 +1,167 @@
+"""Choose a quadrature rule for a model, and measure how accurate it is there."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._errors import AccuracyWarning, explained
+from optlearn._theory.drift import Coordinates, coordinates, generic_drift, generic_error
+from optlearn._theory.expectation import (
+    AbstractRule,
+    AutoRule,
+    GaussHermite,
+    QuasiMonteCarlo,
+)
+from optlearn._theory.model import LearningModel
+from optlearn._theory.order import OrderParameters
+from optlearn._theory.reads import fields_read
+
+# Each rung doubles the last: a rung costs a compilation, so few and far between.
+LADDER = (6, 12, 24, 48)
+SOBOL = (13, 16, 18)
+
+What = Literal["drift", "error"]
+
+_CACHE: dict[Any, Any] = {}
+
+
+def choose_rule(
+    model: LearningModel,
+    states: np.ndarray,
+    u: Settings,
+    wanted: AutoRule,
+    what: What = "drift",
+    first: AbstractRule | None = None,
+) -> tuple[AbstractRule, float]:
+    """The coarsest rule that meets ``wanted.accuracy`` at flat states (S, n), and its error.
+
+    The error is the largest change of the drift (or of the generalisation error), relative to its size (at
+    least 1), when the rule is refined. Warns when no rule within ``wanted.points`` is accurate enough.
+
+    Args:
+        model: the learning model.
+        states: (S, n) where to measure.
+        u: the settings there.
+        wanted: accuracy, and points at most.
+        what: the expectation that matters: a rule that suits a smooth loss may not suit a metric that jumps.
+        first: a rule to try before all others.
+    """
+    best: tuple[float, AbstractRule] | None = None
+    tried = [] if first is None else [(first, _finer(first))]
+    for rule, finer in [*tried, *_candidates(model, u, states, wanted, what)]:
+        error = _difference(*(_values(model, u, states, r, what) for r in (rule, finer)))
+        if best is None or error < best[0]:
+            best = (error, rule)
+        if error <= wanted.accuracy:
+            return rule, error
+    assert best is not None  # a quasi-Monte Carlo rule is always tried
+    function = {"drift": "loss", "error": "metric"}[what]
+    warnings.warn(
+        f"the {what} of {type(model).__name__} is accurate to {best[0]:.1e} only ({best[1]}); "
+        f"{wanted.accuracy:.1e} was asked for. Allow more points (AutoRule(points=…)), declare where the "
+        f"{function} jumps (breaks), or ask for less (AutoRule(accuracy=…)). {explained('accuracy')}",
+        AccuracyWarning,
+        stacklevel=3,
+    )
+    return best[1], best[0]
+
+
+def rule_error(
+    model: LearningModel, states: np.ndarray, u: Settings, rule: AbstractRule, what: What = "drift"
+) -> float:
+    """How much the drift, or the error, at flat states (S, n) changes when ``rule`` is refined once."""
+    return _difference(*(_values(model, u, states, r, what) for r in (rule, _finer(rule))))
+
+
+def _finer(rule: AbstractRule) -> AbstractRule:
+    """A rule that shows the error of ``rule``: twice the nodes, or an independent set of points."""
+    if isinstance(rule, GaussHermite):
+        return GaussHermite(2 * rule.nodes, rule.noise_nodes)
+    assert isinstance(rule, QuasiMonteCarlo)
+    return QuasiMonteCarlo(rule.log2_points, rule.seed + 1)
+
+
+def _candidates(
+    model: LearningModel, u: Settings, states: np.ndarray, wanted: AutoRule, what: What
+) -> list[tuple[AbstractRule, AbstractRule]]:
+    """Rules with the finer one that each is compared with, cheapest first."""
+    reads = fields_read(model, "loss" if what == "drift" else "metric")
+    where = coordinates(model, reads, tuple(range(model.slots)))
+    noise_nodes = None
+    if where.noise:
+        # A square loss holds the label noise squared: three nodes integrate it exactly.
+        few, many = (_values(model, u, states, GaussHermite(4, n), what) for n in (3, 9))
+        noise_nodes = 3 if _difference(few, many) < wanted.accuracy / 100 else None
+    tensor = [GaussHermite(nodes, noise_nodes) for nodes in LADDER]
+    sized: list[tuple[float, AbstractRule]] = [
+        (_size(rule, where), rule) for rule in tensor if _size(_finer(rule), where) <= wanted.points
+    ]
+    # Quasi-Monte Carlo also serves where tensor grids are fine but the loss bends along no axis.
+    most = int(np.log2(wanted.points))
+    sized += [(2.0**n, QuasiMonteCarlo(n)) for n in sorted({min(n, most) for n in SOBOL})]
+    return [(rule, _finer(rule)) for _, rule in sorted(sized, key=lambda pair: pair[0])]
+
+
+def _size(rule: AbstractRule, where: Coordinates) -> float:
+    assert isinstance(rule, GaussHermite)
+    size = 1.0
+    for smooth, cut in zip(where.smooth, where.cuts, strict=True):
+        nodes = (rule.noise_nodes or rule.nodes) if smooth else rule.nodes
+        size *= nodes if cut is None else 2 * nodes
+    return size
+
+
+def _values(
+    model: LearningModel, u: Settings, states: np.ndarray, rule: AbstractRule, what: What
+) -> np.ndarray:
+    """(S, n) drifts or (S, 1) errors at flat states (S, n)."""
+    leaves, structure = jax.tree.flatten((model, dict(u)))
+    key = (structure, tuple(np.shape(leaf) for leaf in leaves), rule, what)
+    if key not in _CACHE:
+
+        def values(model: LearningModel, u: Mapping[str, Array], flat: Array) -> Array:
+            x = model.layout.unflatten(flat)
+            if what == "error":
+                return generic_error(model, x, u, rule)[None]
+            return model.layout.flatten(generic_drift(model, x, u, rule))
+
+        _CACHE[key] = jax.jit(values)
+    # One state at a time: the program does not depend on how many there are.
+    model, u = jax.tree.map(jnp.asarray, (model, dict(u)))
+    return np.stack([np.asarray(_CACHE[key](model, u, jnp.asarray(state))) for state in states])
+
+
+def _difference(first: np.ndarray, second: np.ndarray) -> float:
+    scale = np.maximum(1.0, np.abs(second).max(axis=1, keepdims=True))
+    return float(np.max(np.abs(first - second) / scale))
+
+
+def probe_states(model: LearningModel, start: OrderParameters) -> np.ndarray:
+    """(2, n) the start, and a state in which students have grown towards teachers and centroids."""
+    grown = _grown(model, start)
+    return np.stack([np.asarray(model.layout.flatten(x)) for x in (start, grown)])
+
+
+def _grown(model: LearningModel, start: OrderParameters) -> OrderParameters:
+    K, M = model.students, model.overlaps.T.shape[0]
+    T, S, Omega = (np.asarray(p) for p in jax.tree.leaves(model.overlaps))
+    constants = np.block([[T, S], [S.T, Omega]])
+    count = constants.shape[0]
+    lean = 0.5 * np.eye(K, count) + 0.1 if count else np.zeros((K, 0))
+    if count:
+        # Unit squared norm along the constants at most, whatever their own scale is.
+        norms = np.einsum("ki,ij,kj->k", lean, constants, lean)
+        lean = lean / np.sqrt(np.maximum(norms, 1.0))[:, None]
+    along = lean @ constants
+    return OrderParameters(
+        Q=along @ lean.T + 0.25 * np.eye(K),
+        M=along[:, :M],
+        R=along[:, M:],
+        v=np.asarray(start.v) + 0.3,
+        extras={name: np.asarray(value) for name, value in start.extras.items()},
+    )

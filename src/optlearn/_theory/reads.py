@@ -1,0 +1,61 @@
+"""Which local fields a loss reads: only those need integrating over and simulating."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import numpy as np
+
+from optlearn._casadi.trace import dependencies
+from optlearn._theory.fields import Fields
+from optlearn._theory.model import LearningModel
+
+_CACHE: dict[Hashable, "Reads"] = {}
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Flags for the fields: student (L, K), teacher (L, M), noise."""
+
+    student: np.ndarray
+    teacher: np.ndarray
+    noise: bool
+
+
+def fields_read(model: LearningModel, function: Literal["loss", "metric"] = "loss") -> Reads:
+    """The fields that enter the model's loss or metric, found in its traced program.
+
+    The answer is structural and never too small: a field counts even where its derivative vanishes,
+    as in the sign of a teacher.
+    """
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), float), model)
+    leaves, structure = jax.tree.flatten(shapes)
+    key = (structure, tuple(leaf.shape for leaf in leaves), function)
+    if key not in _CACHE:
+        with jax.enable_x64(True):
+            _CACHE[key] = _find(shapes, function)
+    return _CACHE[key]
+
+
+def _find(shapes: LearningModel, function: str) -> Reads:
+    L, K, M = shapes.slots, shapes.students, shapes.overlaps.T.shape[0]
+
+    def table(model: LearningModel, u: dict[str, Any]) -> Any:
+        if function == "metric":
+            return model.test_latents(model.test_settings(u)).values
+        return model.latents(u).values
+
+    latents = jax.eval_shape(table, shapes, shapes.parameters)
+    latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), latents)
+    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, float), shapes.state())
+    fields = Fields(*(jax.ShapeDtypeStruct(shape, float) for shape in ((L, K), (L, M), ())))
+    flags = dependencies(
+        lambda f, model, x, c, u: getattr(model, function)(f, x, c, u),
+        fields,
+        shapes,
+        state,
+        latent,
+        shapes.parameters,
+    )
+    return Reads(flags.student, flags.teacher, bool(flags.noise))

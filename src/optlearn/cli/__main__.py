@@ -1,5 +1,0 @@
-"""``python -m optlearn.cli``."""
-
-from optlearn.cli import main
-
-main()

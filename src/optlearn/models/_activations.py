@@ -1,0 +1,178 @@
+"""Activation functions and the Gaussian averages of them that are known in closed form.
+
+``gram`` is the covariance matrix (n, n) of zero-mean Gaussian fields λ; indices are integer arrays
+that broadcast against each other, so that one call makes a whole table.
+
+    I2(i, j)       = E[g(λ_i) g(λ_j)]
+    J2(i, j)       = E[g'(λ_i) g'(λ_j)]
+    bend(i, j)     = E[g''(λ_i) g(λ_j)]
+    I3(i, n, j)    = E[g'(λ_i) λ_n g(λ_j)] = G_nj J2(i, j) + G_in bend(i, j)    (Stein's lemma)
+    I4(i, k, j, l) = E[g'(λ_i) g'(λ_k) g(λ_j) g(λ_l)]
+
+The form of I3 splits the index n off: a sum over j of I3 is two matrix products with the tables J2
+and bend, so the (i, n, j) table itself is never needed in a drift.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array
+
+# (gram, i, j) → table over the broadcast indices.
+PairAverage = Callable[[Array, Array, Array], Array]
+# Two index arrays of equal length: the pairs (i[a], k[a]).
+Pairs = tuple[np.ndarray, np.ndarray]
+
+# Under the square roots of the ReLU averages, whose derivative is infinite at zero weights and at
+# parallel ones. It moves values by at most 2e-11.
+FLOOR = 1e-20
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An activation function with what is known of it.
+
+    Attributes:
+        name: key in ``ACTIVATIONS``.
+        function: g, elementwise.
+        breaks: where g or its derivative jumps; quadratures are cut there.
+        I2, J2, bend: pair averages, see the module.
+        fourth: (gram, pairs (i, k), pairs (j, l)) → (P, P') table of I4; None where it has no
+            closed form, and then a drift has none.
+    """
+
+    name: str
+    function: Callable[[Array], Array]
+    breaks: tuple[float, ...]
+    I2: PairAverage
+    J2: PairAverage
+    bend: PairAverage
+    fourth: Callable[[Array, Pairs, Pairs], Array] | None
+
+    def I3(self, gram: Array, i: Array, n: Array, j: Array) -> Array:
+        """E[g'(λ_i) λ_n g(λ_j)], a table over the broadcast indices."""
+        return entries(gram, n, j) * self.J2(gram, i, j) + entries(gram, i, n) * self.bend(gram, i, j)
+
+    def I4(self, gram: Array, first: Pairs, second: Pairs) -> Array:
+        """E[g'(λ_i) g'(λ_k) g(λ_j) g(λ_l)]: a row for each (i, k), a column for each (j, l)."""
+        if self.fourth is None:
+            raise NotImplementedError(f"I4 of {self.name!r} has no closed form")
+        return self.fourth(gram, first, second)
+
+
+def entries(array: Array, *indices: np.ndarray) -> Array:
+    """``array[indices]`` for index tables made at trace time: without code for negative indices."""
+    return jnp.asarray(array).at[indices].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def _columns(array: Array, columns: np.ndarray) -> Array:
+    return jnp.asarray(array).at[:, columns].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+
+def _diagonal(gram: Array) -> Array:
+    every = np.arange(gram.shape[0])
+    return entries(gram, every, every)
+
+
+# --- erf(λ/√2) --------------------------------------------------------------------------------
+
+
+def _erf(field: Array) -> Array:
+    return jax.scipy.special.erf(field / np.sqrt(2))
+
+
+def _erf_I2(gram: Array, i: Array, j: Array) -> Array:
+    scale = jax.lax.rsqrt(1 + _diagonal(gram))
+    return 2 / np.pi * jnp.arcsin(entries(gram, i, j) * entries(scale, i) * entries(scale, j))
+
+
+def _erf_J2(gram: Array, i: Array, j: Array) -> Array:
+    widened = 1 + _diagonal(gram)
+    return 2 / np.pi * jax.lax.rsqrt(entries(widened, i) * entries(widened, j) - entries(gram, i, j) ** 2)
+
+
+def _erf_bend(gram: Array, i: Array, j: Array) -> Array:
+    return -_erf_J2(gram, i, j) * entries(gram, i, j) / (1 + entries(gram, i, i))
+
+
+def _erf_I4(gram: Array, first: Pairs, second: Pairs) -> Array:
+    """g'(λ_i) g'(λ_k) is a Gaussian weight: under it the fields have a smaller covariance.
+
+    That covariance is G_jl − G_(j,ik) (1 + G_(ik,ik))⁻¹ G_(ik,l); its diagonal and the projections
+    are made once for each pair (i, k) and node, then combined for each pair (j, l).
+    """
+    (i, k), (j, m) = first, second
+    widened = 1 + _diagonal(gram)
+    rows_i, rows_k, between = entries(gram, i), entries(gram, k), entries(gram, i, k)[:, None]
+    wide_i, wide_k = entries(widened, i)[:, None], entries(widened, k)[:, None]
+    determinant = wide_i * wide_k - between**2
+    on_i = (wide_k * rows_i - between * rows_k) / determinant
+    on_k = (wide_i * rows_k - between * rows_i) / determinant
+    scale = jax.lax.rsqrt(widened[None, :] - on_i * rows_i - on_k * rows_k)
+    removed = _columns(on_i, j) * _columns(rows_i, m) + _columns(on_k, j) * _columns(rows_k, m)
+    covariance = entries(gram, j, m)[None, :] - removed
+    angle = jnp.arcsin(covariance * _columns(scale, j) * _columns(scale, m))
+    return 4 / np.pi**2 * jax.lax.rsqrt(determinant) * angle
+
+
+# --- max(λ, 0) --------------------------------------------------------------------------------
+
+
+def _relu(field: Array) -> Array:
+    return jnp.maximum(field, 0.0)
+
+
+def _relu_area(gram: Array, i: Array, j: Array) -> Array:
+    determinant = entries(gram, i, i) * entries(gram, j, j) - entries(gram, i, j) ** 2
+    return jnp.sqrt(jnp.maximum(determinant, 0.0) + FLOOR)
+
+
+def _relu_J2(gram: Array, i: Array, j: Array) -> Array:
+    return 0.25 + jnp.arctan2(entries(gram, i, j), _relu_area(gram, i, j)) / (2 * np.pi)
+
+
+def _relu_I2(gram: Array, i: Array, j: Array) -> Array:
+    return _relu_area(gram, i, j) / (2 * np.pi) + entries(gram, i, j) * _relu_J2(gram, i, j)
+
+
+def _relu_bend(gram: Array, i: Array, j: Array) -> Array:
+    # g'' is a Dirac delta at λ_i = 0.
+    return _relu_area(gram, i, j) / (2 * np.pi * (entries(gram, i, i) + FLOOR))
+
+
+# --- λ ----------------------------------------------------------------------------------------
+
+
+def _linear(field: Array) -> Array:
+    return field
+
+
+def _linear_I2(gram: Array, i: Array, j: Array) -> Array:
+    return entries(gram, i, j)
+
+
+def _linear_J2(gram: Array, i: Array, j: Array) -> Array:
+    return jnp.ones(np.broadcast_shapes(np.shape(i), np.shape(j)))
+
+
+def _linear_bend(gram: Array, i: Array, j: Array) -> Array:
+    return jnp.zeros(np.broadcast_shapes(np.shape(i), np.shape(j)))
+
+
+def _linear_I4(gram: Array, first: Pairs, second: Pairs) -> Array:
+    (i, _), (j, m) = first, second
+    return jnp.broadcast_to(entries(gram, j, m)[None, :], (len(i), len(j)))
+
+
+ACTIVATIONS = {
+    activation.name: activation
+    for activation in (
+        Activation("erf", _erf, (), _erf_I2, _erf_J2, _erf_bend, _erf_I4),
+        Activation("relu", _relu, (0.0,), _relu_I2, _relu_J2, _relu_bend, None),
+        Activation("linear", _linear, (), _linear_I2, _linear_J2, _linear_bend, _linear_I4),
+    )
+}

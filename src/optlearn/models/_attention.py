@@ -1,0 +1,316 @@
+"""One layer of dot-product attention: queries and keys of a student learn those of a teacher.
+
+A sample is L tokens x_l of N Gaussian entries (variance σ²). A head with query w_Q and key w_K has the
+scores s_{ll'} = β (x_l·w_Q)(x_l'·w_K)/N = β λ_Q^l λ_K^l' and the attention A = softmax(s) **over l**: the
+columns of A add up to 1, so that output token l' of f = x A is the mean of the input tokens with weights
+A_{·l'}. Heads are averaged (readout fixed at 1/heads). The loss ‖f − f*‖²/(2N) becomes
+½ σ² Σ_{ll'} (A − A*)²_{ll'} in high dimension; entries x_l·x_l'/N with l ≠ l' vanish.
+
+A softmax over l does not change when the same is added to all scores of a column, so queries matter only by
+their differences between tokens. The slots of the model are therefore not the tokens themselves but an
+orthogonal rotation of them: slot 0 is Σ_l x_l/√L, the others are contrasts. Rotated tokens are as independent
+and as Gaussian as tokens are, and no query of slot 0 is ever read: 2(2L − 1) fields a head instead of 4L.
+
+With two tokens, changing the sign of all keys turns every A into 1 − A and leaves the loss as it is. So if
+queries and keys are orthogonal, in the teacher and at the start, they stay so, and their overlaps are not
+tracked. With three tokens the softmax of −s is no such mirror image.
+
+Two tokens and one head need less than the general drift: given the query q of slot 1, both output tokens see
+the same σ² (s(√2 β q k) − s(√2 q* k*))², s the logistic function, with keys k of their own. All moments are
+then integrals over two pairs (q, q*) and (k, k*) instead of six fields. Where a field changes sign the
+logistic function is steepest, so each pair is integrated in polar coordinates, its angle cut there.
+"""
+
+from functools import cache
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import eigh_tridiagonal
+
+from optlearn._arrays import Array, Settings
+from optlearn._theory.fields import Fields
+from optlearn._theory.latents import Latents
+from optlearn._theory.model import Latent, LearningModel
+from optlearn._theory.order import Layout, OrderParameters, Overlaps
+from optlearn.models._checks import Arguments
+from optlearn.models._measures import cosine
+
+Masked = Literal["nothing", "tokens", "heads"]
+MASKED = ("nothing", "tokens", "heads")
+
+# Taken from the scores of hidden tokens: their weights are zero in double precision.
+HIDDEN = 1e4
+
+# Nodes in the radius, and in the angle between two cuts. The drift is then good to 5e-4 for scores of order 1
+# (β² Q up to 1, T = 1), to 1e-5 where they are small or near the teacher's (measured against more nodes).
+RADII, ANGLES = 5, 8
+
+# Under the square root of an angle whose derivative is infinite at perfect alignment.
+FLOOR = 1e-20
+
+
+class Attention(LearningModel):
+    """Dot-product attention, student and teacher of the same kind. Built by ``attention``.
+
+    Parameters (settings): ``learning_rate`` η; ``temperature`` β, the inverse temperature that multiplies the
+    student's scores in training, and ``test_temperature``, the one at test time; ``sigma``, standard
+    deviation of the inputs; if something is masked, ``mask``, the share of training samples in which it is.
+
+    Weights 1, 2 are query and key of the first head, 3, 4 those of the second, and so on, for the student and
+    for the teacher; with ``tied`` weight h is both query and key of head h.
+
+    Attributes:
+        branches: how many heads.
+        tied: whether a head's key is its query.
+        masked: what ``mask`` hides in training. "tokens": every output token sees itself and the next token
+            only, in student and teacher (a short context). "heads": the student has its first head only.
+    """
+
+    branches: int = eqx.field(static=True, kw_only=True, default=1)
+    tied: bool = eqx.field(static=True, kw_only=True, default=False)
+    masked: Masked = eqx.field(static=True, kw_only=True, default="nothing")
+
+    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """½ σ² Σ_{ll'} (A − A*)²_{ll'}."""
+        del x
+        hidden = latent["hidden"]
+        short = hidden if self.masked == "tokens" else jnp.zeros(())
+        student = self._heads(fields.student, u["temperature"], short)
+        teacher = self._heads(fields.teacher, jnp.ones(()), short)
+        share = np.full(self.branches, 1 / self.branches)
+        own = jnp.asarray(share)
+        if self.masked == "heads":
+            own = own + hidden * (np.eye(self.branches)[0] - share)
+        difference = jnp.tensordot(own, student, axes=1) - jnp.tensordot(share, teacher, axes=1)
+        return u["sigma"] ** 2 * jnp.sum(difference**2) / 2
+
+    def latents(self, u: Settings) -> Latents:
+        """Whether something is hidden in a training sample."""
+        if self.masked == "nothing":
+            return Latents.single(hidden=np.zeros(()))
+        share = jnp.asarray(u["mask"])
+        return Latents.choice(jnp.stack([1 - share, share]), hidden=np.array([0.0, 1.0]))
+
+    def test_latents(self, u: Settings) -> Latents:
+        """Nothing is hidden in a test sample."""
+        del u
+        return Latents.single(hidden=np.zeros(()))
+
+    def test_settings(self, u: Settings) -> Settings:
+        """The temperature of the test."""
+        return {**u, "temperature": u["test_temperature"]}
+
+    def variances(self, latent: Latent, u: Settings) -> Array:
+        """σ² in all slots."""
+        del latent
+        return u["sigma"] ** 2 * jnp.ones(self.slots)
+
+    @property
+    def reduced(self) -> bool:
+        """Whether drift and error are integrals over two pairs of fields."""
+        return self.slots == 2 and self.branches == 1 and "Q12" in self.untracked
+
+    def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
+        """The drift for two tokens and one head, from integrals over (q, q*) and (k, k*)."""
+        if not self.reduced:
+            return None
+        eta, variance = u["learning_rate"], u["sigma"] ** 2
+        (q, q_star, at_q), (k, k_star, at_k) = self._pairs(x, variance)
+
+        def total(q: Array, k: Array) -> Array:
+            return jnp.sum(_column_loss(q, k, q_star, k_star, u["temperature"], variance))
+
+        by_q, by_k = jax.grad(total, argnums=(0, 1))(*jnp.broadcast_arrays(q, k))
+
+        def mean(values: Array) -> Array:
+            return at_q[:, 0] @ values @ at_k[0]
+
+        # Both output tokens pull on one query, each on its own key.
+        together = at_q[:, 0] @ (by_q @ at_k[0]) ** 2
+        spread_q, spread_k = 2 * mean(by_q**2) + 2 * together, 2 * mean(by_k**2)
+        dQ = [
+            -4 * eta * mean(q * by_q) + eta**2 * variance * spread_q,
+            -4 * eta * mean(k * by_k) + eta**2 * variance * spread_k,
+        ]
+        dM = [-2 * eta * mean(q_star * by_q), -2 * eta * mean(k_star * by_k)]
+        return OrderParameters(
+            Q=jnp.diag(jnp.stack(dQ)),
+            M=jnp.diag(jnp.stack(dM)),
+            R=jnp.zeros((2, 0)),
+            v=jnp.zeros((2, 0)),
+            extras={},
+        )
+
+    def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
+        """The error for two tokens and one head, from the same integrals."""
+        if not self.reduced:
+            return None
+        variance = u["sigma"] ** 2
+        (q, q_star, at_q), (k, k_star, at_k) = self._pairs(x, variance)
+        loss = _column_loss(q, k, q_star, k_star, u["test_temperature"], variance)
+        return 2 * (at_q[:, 0] @ loss @ at_k[0])
+
+    def _pairs(self, x: OrderParameters, variance: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """Points and weights of the queries as columns (A, 1), of the keys as rows (1, B)."""
+        T = self.overlaps.T
+        queries, keys = (
+            _polar_pairs(variance * x.Q[i, i], variance * x.M[i, i], variance * T[i, i]) for i in (0, 1)
+        )
+        return tuple(v[:, None] for v in queries), tuple(v[None, :] for v in keys)
+
+    def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """Cosines of the first head's query and key with the teacher's, and its sharpness.
+
+        ``sharpness`` is √(Q_qq Q_kk) over the teacher's: 1 where the student's scores, at β = 1, are as large
+        as the teacher's.
+        """
+        del u
+        T, key = self.overlaps.T, 0 if self.tied else 1
+        norms = x.Q[0, 0] * x.Q[key, key] / (T[0, 0] * T[key, key])
+        found = {"query_cosine": cosine(x.M[0, 0], T[0, 0], x.Q[0, 0])}
+        if not self.tied:
+            found["key_cosine"] = cosine(x.M[1, 1], T[1, 1], x.Q[1, 1])
+        return {**found, "sharpness": jnp.sqrt(jnp.maximum(norms, 0.0))}
+
+    def _heads(self, fields: Array, temperature: Array, short: Array) -> Array:
+        """(heads, L, L) attention of each head from fields (L, K) of the slots."""
+        rotation = token_rotation(self.slots)
+        queries, keys = (fields, fields) if self.tied else (fields[:, 0::2], fields[:, 1::2])
+        # The common part of the queries falls out of the softmax: it is not read.
+        q, k = rotation[:, 1:] @ queries[1:], rotation @ keys
+        scores = temperature * (q.T[:, :, None] * k.T[:, None, :])
+        if self.masked == "tokens":
+            visible = np.eye(self.slots) + np.roll(np.eye(self.slots), 1, axis=0)
+            scores = scores - short * HIDDEN * jnp.asarray(1 - visible)[None]
+        if self.slots == 2:
+            # The same in half the operations.
+            first = jax.nn.sigmoid(scores[:, :1] - scores[:, 1:])
+            return jnp.concatenate([first, 1 - first], axis=1)
+        return jax.nn.softmax(scores, axis=1)
+
+
+def attention(
+    tokens: int = 2,
+    heads: int = 1,
+    T: Array = 1.0,
+    eta: float = 1.0,
+    temperature: float = 1.0,
+    sigma: float = 1.0,
+    tied: bool = False,
+    masked: Masked = "nothing",
+    mask: float = 0.0,
+) -> Attention:
+    """Attention model; student and teacher have the same number of heads.
+
+    Args:
+        tokens: L, tokens in a sample.
+        heads: how many; their outputs are averaged.
+        T: (M, M) overlaps of the teacher's weights, in the order query, key of head 1, 2, … (tied: one weight
+            a head); a number for a multiple of the identity.
+        eta: learning rate η.
+        temperature: β, inverse temperature of the student in training; it is 1 at test time.
+        sigma: standard deviation of the inputs.
+        tied: the key of a head is its query.
+        masked: what ``mask`` hides: "nothing", "tokens" (of three or more) or "heads" (of two or more).
+        mask: share of training samples in which it is hidden.
+
+    Returns:
+        A model with order parameters Q (K, K) and M (K, K), K = 2 heads (tied: heads). With two tokens, and
+        no overlap of the teacher's queries with its keys, overlaps of queries with keys are left out.
+    """
+    check = Arguments("attention")
+    L, count = check.count("tokens", tokens, 2), check.count("heads", heads)
+    units = count if check.flag("tied", tied) else 2 * count
+    check.one_of("masked", masked, MASKED)
+    if masked == "tokens" and L < 3:
+        check.fail("tokens", tokens, "must be at least 3 where tokens are masked: two are always visible")
+    if masked == "heads" and count < 2:
+        check.fail("heads", heads, "must be at least 2 where heads are masked: the first stays")
+    parameters = {
+        "learning_rate": check.number("eta", eta, 0.0),
+        "temperature": check.number("temperature", temperature, 0.0),
+        "test_temperature": 1.0,
+        "sigma": check.number("sigma", sigma, 0.0, open_below=True),
+    }
+    if masked != "nothing":
+        parameters["mask"] = check.number("mask", mask, 0.0, 1.0)
+    gram = check.gram("T", T, units)
+    across = np.add.outer(np.arange(units), np.arange(units)) % 2 == 1
+    apart = L == 2 and not tied and not np.any(gram[across])
+    return Attention(
+        students=units,
+        slots=L,
+        overlaps=Overlaps(T=gram),
+        untracked=_across(across) if apart else frozenset(),
+        parameters=parameters,
+        branches=count,
+        tied=bool(tied),
+        masked=masked,
+        even=True,
+    )
+
+
+def _column_loss(
+    q: Array, k: Array, q_star: Array, k_star: Array, temperature: Array, variance: Array
+) -> Array:
+    """Loss of one output token of two: ½ σ² times twice the square of the first weight's error."""
+    root = np.sqrt(2.0)
+    student = jax.nn.sigmoid(root * temperature * (q * k))
+    return variance * (student - jax.nn.sigmoid(root * (q_star * k_star))) ** 2
+
+
+def _polar_pairs(first: Array, overlap: Array, second: Array) -> tuple[Array, Array, Array]:
+    """Points of two Gaussian fields of given variances and covariance, (P,) each, and weights (P,).
+
+    Only pairs with a positive first field: their mirror images count the same.
+    """
+    radius, mass = _radii(RADII)
+    nodes, lengths = np.polynomial.legendre.leggauss(ANGLES)
+    nodes, lengths = (nodes + 1) / 2, lengths / 2
+    # The fields are √v₁ r cos φ and √v₂ r cos(φ − ψ); the second changes sign at φ = ψ − π/2.
+    psi = jnp.arctan2(jnp.sqrt(jnp.maximum(first * second - overlap**2, 0.0) + FLOOR), overlap)
+    angle = jnp.concatenate([psi * nodes, psi + (np.pi - psi) * nodes]) - np.pi / 2
+    share = jnp.concatenate([psi * lengths, (np.pi - psi) * lengths]) / np.pi
+    points = (
+        jnp.sqrt(variance) * (radius[:, None] * jnp.cos(angle - turn)[None, :])
+        for variance, turn in ((first, jnp.zeros(())), (second, psi))
+    )
+    one, other = (p.reshape(-1) for p in points)
+    return one, other, (mass[:, None] * share[None, :]).reshape(-1)
+
+
+@cache
+def _radii(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss quadrature for the density r exp(−r²/2) on r > 0, by Lanczos steps on a fine grid."""
+    line, weight = np.polynomial.legendre.leggauss(80)
+    r = 6 * (line + 1)
+    density = 6 * weight * r * np.exp(-(r**2) / 2)
+    density = density / density.sum()
+    diagonal, beside = np.zeros(count), np.zeros(count)
+    before, now = np.zeros_like(r), np.ones_like(r)
+    for i in range(count):
+        diagonal[i] = density @ (r * now**2)
+        step = (r - diagonal[i]) * now - (beside[i - 1] if i else 0.0) * before
+        beside[i] = np.sqrt(density @ step**2)
+        before, now = now, step / beside[i]
+    nodes, vectors = eigh_tridiagonal(diagonal, beside[:-1])
+    return nodes, vectors[0] ** 2
+
+
+def _across(across: np.ndarray) -> frozenset[str]:
+    """Names of the overlaps of students' queries with keys, students' or teachers'."""
+    layout = Layout(students=len(across), teachers=len(across))
+    return frozenset(layout.name_of(*entry) for entry in layout.all_entries() if across[entry[1:]])
+
+
+def token_rotation(tokens: int) -> np.ndarray:
+    """(L, L) orthogonal matrix: tokens from slots. Column 0 is 1/√L, the others are Helmert contrasts."""
+    columns = [np.full(tokens, 1 / np.sqrt(tokens))]
+    for j in range(1, tokens):
+        column = np.zeros(tokens)
+        column[:j], column[j] = 1.0, -j
+        columns.append(column / np.sqrt(j * (j + 1)))
+    return np.stack(columns, axis=1)

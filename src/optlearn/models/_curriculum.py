@@ -1,0 +1,150 @@
+"""Curriculum learning: a classifier sees easy and hard samples.
+
+A sample has a relevant slot x₁ (variance 1), whose sign along the teacher is the label, and an
+irrelevant slot x₂ of variance Δ, the difficulty. The student erf((λ₁₁ + λ₂₂)/2) has weights on
+both; it must learn to follow the teacher with the first and to forget the second. Q₁₂ stays zero
+and M₂₁ is never read.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._theory.fields import Fields
+from optlearn._theory.latents import Latents
+from optlearn._theory.model import Break, Latent, LearningModel
+from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn.models._checks import Arguments
+from optlearn.models._measures import cosine
+
+# Under the square root of the angle between student and teacher, whose derivative is infinite at
+# perfect alignment and at zero weights. It moves the error by at most 3e-11.
+FLOOR = 1e-20
+
+
+class Curriculum(LearningModel):
+    """Sign teacher, erf student, an irrelevant slot of tunable variance. Built by ``curriculum``.
+
+    Parameters (settings): ``learning_rate`` η; ``weight_decay`` λ, of the penalty λ(Q₁₁ + Q₂₂)/4;
+    ``difficulty`` Δ of the training samples; ``test_difficulties`` (2,) and ``test_share``, the
+    share of the first of them, for the error.
+    """
+
+    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """Half the squared distance of the student's output from the label ±1."""
+        del x, latent, u
+        label = jnp.sign(fields.teacher[0, 0])
+        return (label - jax.scipy.special.erf(_preactivation(fields) / 2)) ** 2 / 2
+
+    def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """1 where the student's sign is wrong, else 0."""
+        del x, latent, u
+        return (1 - jnp.sign(fields.teacher[0, 0]) * jnp.sign(_preactivation(fields))) / 2
+
+    def penalty(self, x: OrderParameters, u: Settings) -> Array:
+        """λ(Q₁₁ + Q₂₂)/4."""
+        return u["weight_decay"] * (x.Q[0, 0] + x.Q[1, 1]) / 4
+
+    def latents(self, u: Settings) -> Latents:
+        """The difficulty of a training sample: that of the settings."""
+        return Latents.single(difficulty=u["difficulty"])
+
+    def test_latents(self, u: Settings) -> Latents:
+        """The difficulty of a test sample: one of two."""
+        share = jnp.asarray(u["test_share"])
+        return Latents.choice(jnp.stack([share, 1 - share]), difficulty=u["test_difficulties"])
+
+    def variances(self, latent: Latent, u: Settings) -> Array:
+        """1 for the relevant slot, Δ for the other."""
+        del u
+        return jnp.stack([jnp.ones(()), latent["difficulty"]])
+
+    def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
+        """The paper's equations for Q₁₁, Q₂₂ and M₁₁."""
+        eta, Delta = u["learning_rate"], u["difficulty"]
+        Q11, Q22, M11 = x.Q[0, 0], x.Q[1, 1], x.M[0, 0]
+        T = self.overlaps.T[0, 0]
+        norm = Q11 + Delta * Q22
+        label = jnp.sqrt(T * (norm + 2) - M11**2)
+        own = 1 / jnp.sqrt(norm + 1)
+        pull = 2 * eta / (np.pi * (norm + 2))
+        shrink = 2 * pull * (M11 / label + own)
+        gap = jnp.sqrt((3 * norm + 2) * (T * (norm + 1) - M11**2))
+        spread = np.pi / 2 + jnp.arcsin(norm / (3 * norm + 2)) - 2 * jnp.arcsin(M11 / gap)
+        spread = 2 / np.pi**2 * eta**2 * own * spread
+        decay = u["weight_decay"] * eta
+        dQ11 = 4 / np.pi * eta * M11 / label - (shrink + decay) * Q11 + spread
+        dQ22 = Delta * spread - (Delta * shrink + decay) * Q22
+        dM11 = pull * (label - M11 * own) - decay / 2 * M11
+        zero = jnp.zeros(())
+        return OrderParameters(
+            Q=jnp.stack([dQ11, zero, zero, dQ22]).reshape(2, 2),
+            M=jnp.stack([dM11, zero]).reshape(2, 1),
+            R=jnp.zeros((2, 0)),
+            v=jnp.zeros((2, 0)),
+            extras={},
+        )
+
+    def closed_error(self, x: OrderParameters, u: Settings) -> Array:
+        """Probability of a wrong sign, averaged over the two test difficulties."""
+        T, M11, share = self.overlaps.T[0, 0], x.M[0, 0], u["test_share"]
+        norms = x.Q[0, 0] + u["test_difficulties"] * x.Q[1, 1]
+        across = jnp.sqrt(jnp.maximum(norms * T - M11**2, 0.0) + FLOOR)
+        wrong = 0.5 - jnp.arctan2(jnp.broadcast_to(M11, across.shape), across) / np.pi
+        return share * wrong[0] + (1 - share) * wrong[1]
+
+    def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """``cosine``: M₁₁/√(T Q₁₁), 0 at zero weights."""
+        del u
+        return {"cosine": cosine(x.M[0, 0], self.overlaps.T[0, 0], x.Q[0, 0])}
+
+
+def curriculum(
+    Delta: Sequence[float] = (0.0, 2.0),
+    T: float = 2.0,
+    eta: float = 3.0,
+    weight_decay: float = 0.0,
+    easy_share: float = 0.5,
+) -> Curriculum:
+    """Curriculum model with the paper's values as defaults.
+
+    Args:
+        Delta: variance of the irrelevant slot of easy and hard samples; training starts with easy
+            ones.
+        T: squared norm of the teacher over N.
+        eta: learning rate η.
+        weight_decay: λ of the penalty λ(Q₁₁ + Q₂₂)/4; the drift holds λ̄ = λη.
+        easy_share: share of easy samples in the test set.
+
+    Returns:
+        A model with order parameters Q11, Q22 and M11.
+    """
+    check = Arguments("curriculum")
+    difficulties = check.numbers("Delta", _pair(check, Delta), (2,), lowest=0.0)
+    return Curriculum(
+        students=2,
+        slots=2,
+        overlaps=Overlaps(T=check.number("T", T, 0.0, open_below=True)),
+        parameters={
+            "learning_rate": check.number("eta", eta, 0.0),
+            "weight_decay": check.number("weight_decay", weight_decay, 0.0),
+            "difficulty": difficulties[0],
+            "test_difficulties": difficulties,
+            "test_share": check.number("easy_share", easy_share, 0.0, 1.0),
+        },
+        untracked=frozenset({"Q12", "M21"}),
+        breaks=(Break("teacher", 0, 0),),
+    )
+
+
+def _preactivation(fields: Fields) -> Array:
+    return fields.student[0, 0] + fields.student[1, 1]
+
+
+def _pair(check: Arguments, Delta: Sequence[float]) -> Sequence[float]:
+    if np.ndim(Delta) != 1:
+        check.fail("Delta", Delta, "must be 2 numbers (easy, hard), each at least 0")
+    return Delta

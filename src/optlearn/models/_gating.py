@@ -1,0 +1,285 @@
+"""Gated networks: half of the nodes decide, sample by sample, whether the other half is heard.
+
+The output of K nodes is Σ_k λ_{K/2+k} g(λ_k), k = 1…K/2: linear *values*, each times a *gate*
+g(λ) = 1 − s + s Φ(γ(λ − θ)) with the normal distribution function Φ. γ is the gain (0: half open
+everywhere, ∞: a step), θ the threshold, s the switch (0: the gate is open, the network linear).
+The teacher is a network of the same kind, with a gain and a threshold of its own.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._theory.fields import Fields
+from optlearn._theory.gaussian import partial_cholesky
+from optlearn._theory.model import Latent, LearningModel
+from optlearn._theory.order import Layout, OrderParameters, Overlaps
+from optlearn.models._bivariate import below, both_below, density
+from optlearn.models._checks import Arguments
+from optlearn.models._measures import cosine
+
+# What the parameter ``gate`` may be.
+GATES = ("gain", "threshold", "switch")
+# Nodes in the field of each own gate, by the number of own gates, and how far they reach in standard
+# deviations. With more gates, the generic quadrature takes over.
+NODES = {1: 35, 2: 19}
+REACH = 5.2
+# Nodes of the bivariate normal law of the teacher's gates: drifts are accurate to 4e-10 up to γ* = 3.
+ANGLES = 4
+
+
+class Gating(LearningModel):
+    """Gated student and gated teacher with square loss. Built by ``gating``.
+
+    The first half of the students (and of the teachers) are gates, the second half values.
+
+    Parameters (settings): ``learning_rate`` η; ``batch`` (fresh samples a step); ``sigma_n``,
+    standard deviation of the label noise; ``gate`` in training and ``test_gate`` in the error: the
+    student's gain, threshold or switch, as ``control`` says; ``gain`` and ``threshold`` of the
+    student, where they are not the gate; ``teacher_gain`` and ``teacher_threshold``.
+
+    Attributes:
+        control: "gain", "threshold" or "switch": what ``gate`` is.
+        nodes: nodes in the field of each own gate; 0: by the generic quadrature.
+    """
+
+    control: str = eqx.field(static=True, kw_only=True)
+    nodes: int = eqx.field(static=True, kw_only=True)
+
+    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """½ (label − output)² with label noise."""
+        del x, latent
+        (gates, values), (their_gates, their_values) = map(_halves, (fields.student[0], fields.teacher[0]))
+        target = _soft_step(their_gates, u["teacher_gain"], u["teacher_threshold"])[0] @ their_values
+        output = self._gate(gates, u)[0] @ values
+        return (target + u["sigma_n"] * fields.noise - output) ** 2 / 2
+
+    def test_settings(self, u: Settings) -> Settings:
+        """The gate at test time is ``test_gate``."""
+        return {**u, "gate": u["test_gate"]}
+
+    def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
+        """Values and the teacher's gates in closed form; a quadrature over the own gates is left.
+
+        Values a and b of student and teacher are independent of the gates, the residual is
+        e = g*·b − g·a + σ_n z, and minus the gradient is e a_k g'_k for a gate, e g_k for a value.
+        """
+        if not self.nodes:
+            return None
+        given = self._given_gates(x, u)
+        w, g, slope = given.weights[:, None], given.own, given.slope
+        (Q, M, T), eta = given.values, u["learning_rate"]
+        # E[e a] and E[e b] at each point.
+        pull, their_pull = given.theirs @ M.T - g @ Q, given.theirs @ T - g @ M
+        steps = (w * slope * pull).T
+        # A teacher's gate is its projection on the own gates plus a remainder (Stein's lemma).
+        bound = given.remainder @ (M * ((w * slope).T @ given.their_slope)).T
+        gates_Q, gates_M = steps @ given.fields, steps @ given.their_fields + bound.T
+        values_Q, values_M = (w * g).T @ pull, (w * g).T @ their_pull
+        square = (given.weights * (self._square(given) + u["sigma_n"] ** 2))[:, None]
+        scatter = jnp.einsum("im,pmn,jn->pij", M, given.their_scatter, M)
+        pulls = pull[:, :, None] * pull[:, None, :] + scatter
+        spread = (square * slope).T @ slope * Q
+        spread = spread + 2 * jnp.einsum("p,pi,pj,pij->ij", given.weights, slope, slope, pulls)
+        noise = eta**2 / u["batch"]
+        return OrderParameters(
+            Q=_blocks(
+                eta * (gates_Q + gates_Q.T) + noise * spread,
+                eta * (values_Q + values_Q.T) + noise * (square * g).T @ g,
+            ),
+            M=_blocks(eta * gates_M, eta * values_M),
+            R=jnp.zeros((self.students, 0)),
+            v=jnp.zeros((self.students, 0)),
+            extras={},
+        )
+
+    def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
+        """½ E[(target − output)²] with the gate of test time."""
+        if not self.nodes:
+            return None
+        given = self._given_gates(x, self.test_settings(u))
+        return given.weights @ self._square(given) / 2
+
+    def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """``cosine_gate``, ``cosine_value``: of the first gate and value with those of the teacher."""
+        del u
+        T = self.overlaps.T
+        nodes = {"gate": (0, 0), "value": (self.students // 2, len(T) // 2)}
+        return {f"cosine_{name}": cosine(x.M[k, m], T[m, m], x.Q[k, k]) for name, (k, m) in nodes.items()}
+
+    def _gate(self, fields: Array, u: Settings) -> tuple[Array, Array]:
+        """The gates and their slopes at the gates' fields."""
+        setting = {"switch": jnp.ones(()), **u, self.control: u["gate"]}
+        value, slope = _soft_step(fields, setting["gain"], setting["threshold"])
+        on = setting["switch"]
+        return 1 - on + on * value, on * slope
+
+    def _given_gates(self, x: OrderParameters, u: Settings) -> "_GivenGates":
+        own, theirs = self.students // 2, len(self.overlaps.T) // 2
+        T = jnp.asarray(self.overlaps.T)
+        gram = jnp.block([[x.Q[:own, :own], x.M[:own, :theirs]], [x.M[:own, :theirs].T, T[:theirs, :theirs]]])
+        factor = partial_cholesky(gram, tuple(range(own)))
+        points, weights = _lattice(self.nodes, own)
+        fields = points @ factor.T
+        g, slope = self._gate(fields[:, :own], u)
+        remainder = gram[own:, own:] - factor[own:] @ factor[own:].T
+        gain = u["teacher_gain"]
+        narrowed = gain / jnp.sqrt(1 + gain**2 * _diagonal(remainder))
+        h = narrowed[None, :] * (fields[:, own:] - u["teacher_threshold"])
+        angle = jnp.arcsin(narrowed[:, None] * narrowed[None, :] * remainder)
+        mean = below(h)
+        both = both_below(h[:, :, None], h[:, None, :], angle[None], ANGLES)
+        return _GivenGates(
+            weights=weights,
+            fields=fields[:, :own],
+            own=g,
+            slope=slope,
+            their_fields=fields[:, own:],
+            theirs=mean,
+            their_slope=narrowed[None, :] * density(h),
+            their_scatter=both - mean[:, :, None] * mean[:, None, :],
+            remainder=remainder,
+            values=(x.Q[own:, own:], x.M[own:, theirs:], T[theirs:, theirs:]),
+        )
+
+    def _square(self, given: "_GivenGates") -> Array:
+        """(P,) E[e²] at each point, without label noise."""
+        (Q, M, T), g, theirs = given.values, given.own, given.theirs
+        mean = jnp.sum(g * (g @ Q), axis=1) - 2 * jnp.sum(g * (theirs @ M.T), axis=1)
+        return mean + jnp.sum(theirs * (theirs @ T), axis=1) + jnp.sum(given.their_scatter * T[None], (1, 2))
+
+
+class _GivenGates(NamedTuple):
+    """What is known at P points of the K/2 own gates' fields; the teacher's gates are averaged."""
+
+    weights: Array  # (P,)
+    fields: Array  # (P, K/2) of the own gates
+    own: Array  # (P, K/2) g
+    slope: Array  # (P, K/2) g'
+    their_fields: Array  # (P, M/2) mean fields of the teacher's gates
+    theirs: Array  # (P, M/2) mean of g*
+    their_slope: Array  # (P, M/2) mean of g*'
+    their_scatter: Array  # (P, M/2, M/2) covariance of g*
+    remainder: Array  # (M/2, M/2) covariance of the teacher's gates' fields
+    values: tuple[Array, Array, Array]  # Q, M and T of the values
+
+
+def gating(
+    K: int = 2,
+    M: int = 2,
+    T: Array | None = None,
+    teacher_gain: float = 1.5,
+    teacher_threshold: float = 0.0,
+    control: str = "gain",
+    gate: float | None = None,
+    test_gate: float | None = None,
+    sigma_n: float = 0.0,
+    eta: float = 1.0,
+    batch: float = 1.0,
+) -> Gating:
+    """A gated student and a gated teacher; by default one gate and one value each.
+
+    Args:
+        K: nodes of the student, an even number: gates first, then values.
+        M: nodes of the teacher, likewise.
+        T: (M, M) teachers' overlaps; a number for a multiple of the identity; None for the
+            identity.
+        teacher_gain: γ* of the teacher's gates.
+        teacher_threshold: θ* of the teacher's gates.
+        control: what the parameter ``gate`` is: "gain", "threshold", or "switch" (0: open, 1:
+            gated). Gain and threshold that are not the gate are the teacher's.
+        gate: its value in training; None for the teacher's.
+        test_gate: its value in the error; None for the teacher's.
+        sigma_n: standard deviation of the label noise.
+        eta: learning rate η.
+        batch: fresh samples in each step.
+
+    Returns:
+        A model with order parameters Q and M.
+    """
+    check = Arguments("gating")
+    for name, count in (("K", K), ("M", M)):
+        if check.count(name, count, lowest=2) % 2:
+            check.fail(name, count, "must be even: one half gates, one half values")
+    control = check.one_of("control", control, GATES)
+    setting = {
+        "gain": check.number("teacher_gain", teacher_gain, 0.0),
+        "threshold": check.number("teacher_threshold", teacher_threshold),
+        "switch": 1.0,
+    }
+    limits = {"gain": (0.0, np.inf), "threshold": (-np.inf, np.inf), "switch": (0.0, 1.0)}[control]
+    parameters: dict[str, Array] = {
+        "learning_rate": check.number("eta", eta, 0.0),
+        "batch": check.number("batch", batch, 1.0),
+        "sigma_n": check.number("sigma_n", sigma_n, 0.0),
+        "teacher_gain": setting["gain"],
+        "teacher_threshold": setting["threshold"],
+        **{name: setting[name] for name in ("gain", "threshold") if name != control},
+    }
+    for name, value in (("gate", gate), ("test_gate", test_gate)):
+        parameters[name] = setting[control] if value is None else check.number(name, value, *limits)
+    overlaps = Overlaps(T=check.gram("T", 1.0 if T is None else T, M))
+    untracked = _apart(K, overlaps)
+    return Gating(
+        students=K,
+        overlaps=overlaps,
+        parameters=parameters,
+        untracked=untracked,
+        control=control,
+        nodes=NODES.get(K // 2, 0) if untracked else 0,
+    )
+
+
+def _apart(K: int, overlaps: Overlaps) -> frozenset[str]:
+    """Overlaps of gates with values: they stay zero if the teacher has none.
+
+    The loss does not change if all values change sign, so a gradient by a value is odd in them.
+    """
+    M = len(overlaps.T)
+    if np.any(overlaps.T[: M // 2, M // 2 :]):
+        return frozenset()
+    layout = Layout(students=K, teachers=M)
+    half = {"Q": (K // 2, K // 2), "M": (K // 2, M // 2)}
+    return frozenset(
+        layout.name_of(kind, row, column)
+        for kind, row, column in layout.all_entries()
+        if kind in half and (row < half[kind][0]) != (column < half[kind][1])
+    )
+
+
+def _halves(fields: Array) -> tuple[Array, Array]:
+    """Gates' and values' fields."""
+    half = fields.shape[0] // 2
+    return fields[:half], fields[half:]
+
+
+def _soft_step(fields: Array, gain: Array, threshold: Array) -> tuple[Array, Array]:
+    """Φ(γ(λ − θ)) and its derivative."""
+    z = gain * (fields - threshold)
+    return below(z), gain * density(z)
+
+
+def _lattice(nodes: int, dimension: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points (P, d) and weights (P,) of the trapezoidal rule for standard normals.
+
+    For a soft step it converges faster than Gauss-Hermite: like exp(−2π²/(h²(1 + 4γ²Q))) with the
+    spacing h, for the square of the product of a gate and its slope.
+    """
+    line = np.linspace(-REACH, REACH, nodes)
+    mass = np.exp(-(line**2) / 2)
+    points = np.stack(np.meshgrid(*[line] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
+    masses = np.stack(np.meshgrid(*[mass / mass.sum()] * dimension, indexing="ij"), axis=-1)
+    return points, masses.reshape(-1, dimension).prod(axis=1)
+
+
+def _blocks(gates: Array, values: Array) -> Array:
+    """Gates and values have no overlap."""
+    return jax.scipy.linalg.block_diag(gates, values)
+
+
+def _diagonal(matrix: Array) -> Array:
+    return jnp.sum(matrix * np.eye(matrix.shape[0]), axis=1)

@@ -1,0 +1,225 @@
+"""Two groups of unequal size: a linear classifier learns from a majority and a minority.
+
+Group c (0: majority, 1: minority) is a Gaussian cluster with its own centroid, variance σ_c² and
+teacher: the label of a sample is the sign of its own group's teacher field. The student's output is
+linear, the loss is a square, and the error counts wrong signs, group by group.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._errors import SpecificationError
+from optlearn._theory.fields import Fields
+from optlearn._theory.latents import Latents
+from optlearn._theory.model import Break, Latent, LearningModel
+from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn.models._bivariate import below, both_below, density
+from optlearn.models._checks import Arguments
+from optlearn.models._measures import cosine
+
+# Under the square roots of norms and angles, whose derivatives are infinite at zero weights and at
+# perfect alignment. It moves an error by at most 3e-11.
+FLOOR = 1e-20
+# Nodes of the bivariate normal law: errors are accurate to 1e-11 up to a cosine of 0.99 between
+# student and teacher.
+ANGLES = 24
+# What the two errors are summed up to.
+CRITERIA = ("mean", "balanced", "worst")
+
+
+class Imbalance(LearningModel):
+    """Linear student, square loss, one sign teacher for each of two groups. Built by ``imbalance``.
+
+    Parameters (settings): ``learning_rate`` η; ``batch`` (fresh samples a step); ``share``, the
+    minority's natural share; ``sampling``, the probability that a training sample is drawn from
+    the minority; ``reweighting`` q, which multiplies the losses of the minority by q/share and
+    those of the majority by (1 − q)/(1 − share): at the natural share, the mean gradient is that of
+    sampling with probability q; ``variance`` (2,); ``test_share``, the minority's weight in the
+    error; ``smoothing`` δ of the worst error.
+
+    Attributes:
+        criterion: "mean" and "balanced" weigh the errors of the groups by ``test_share``; "worst"
+            is the larger one, with its corner rounded: (a + b)/2 + √((a − b)² + δ²)/2.
+    """
+
+    criterion: str = eqx.field(static=True, kw_only=True, default="mean")
+
+    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """The group's weight times half the squared distance of the output from the label ±1."""
+        del x
+        group = self.assignment(latent)[0]
+        return group @ _weights(u) * (self._label(fields, group) - fields.student[0, 0]) ** 2 / 2
+
+    def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """1 where the sign of the output is wrong, else 0."""
+        del x, u
+        label = self._label(fields, self.assignment(latent)[0])
+        return (1 - label * jnp.sign(fields.student[0, 0])) / 2
+
+    def latents(self, u: Settings) -> Latents:
+        """The group of a training sample."""
+        return Latents.clusters((2,), _pair(u["sampling"]))
+
+    def test_latents(self, u: Settings) -> Latents:
+        """The group of a test sample."""
+        return Latents.clusters((2,), _pair(u["test_share"]))
+
+    def variances(self, latent: Latent, u: Settings) -> Array:
+        """(1,) σ_c² of the group."""
+        return (self.assignment(latent)[0] @ jnp.asarray(u["variance"]))[None]
+
+    def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
+        """Averages over the groups of what is linear and quadratic in the fields."""
+        T, S, Omega = (jnp.asarray(part) for part in jax.tree.leaves(self.overlaps))
+        eta, variance, weights = u["learning_rate"], jnp.asarray(u["variance"]), _weights(u)
+        Q, M, R = x.Q[0, 0], x.M[0], x.R[0]
+        mean, slope = self._label_moments(u)
+        force = _pair(u["sampling"]) * weights * eta
+        # E[(label − λ) field] of each group: what its mean adds, and what its spread adds.
+        centred, pull = force * (mean - R), force * variance
+        grown = jnp.sum(centred * R + pull * (slope * M - Q))
+        square = 1 - 2 * (mean * R + variance * slope * M) + R**2 + variance * Q
+        spread = jnp.sum(force * weights * variance * square) * eta / u["batch"]
+        return OrderParameters(
+            Q=(2 * grown + spread).reshape(1, 1),
+            M=(S @ centred + T @ (pull * slope) - jnp.sum(pull) * M)[None],
+            R=(Omega @ centred + S.T @ (pull * slope) - jnp.sum(pull) * R)[None],
+            v=jnp.zeros((1, 0)),
+            extras={},
+        )
+
+    def closed_error(self, x: OrderParameters, u: Settings) -> Array:
+        """The two errors, summed up as the criterion says."""
+        errors = self._errors(x, u)
+        if self.criterion == "worst":
+            return (errors[0] + errors[1] + jnp.hypot(errors[0] - errors[1], u["smoothing"])) / 2
+        return jnp.sum(_pair(u["test_share"]) * errors)
+
+    def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """``error_majority``, ``error_minority``; ``cosine_majority``, … with the groups' teachers."""
+        errors, T = self._errors(x, u), self.overlaps.T
+        groups = ("majority", "minority")
+        found = {f"error_{name}": errors[c] for c, name in enumerate(groups)}
+        return found | {
+            f"cosine_{name}": cosine(x.M[0, c], T[c, c], x.Q[0, 0]) for c, name in enumerate(groups)
+        }
+
+    def _label(self, fields: Fields, group: Array) -> Array:
+        return group @ jnp.sign(fields.teacher[0])
+
+    def _label_moments(self, u: Settings) -> tuple[Array, Array]:
+        """(2,) E[label], and the slope κ of Cov(label, field) = σ² κ (overlap with the teacher)."""
+        T, S = (_diagonal(part) for part in (self.overlaps.T, self.overlaps.S))
+        width = jnp.sqrt(T * u["variance"])
+        shift = S / width
+        return 2 * below(shift) - 1, 2 * density(shift) / width
+
+    def _errors(self, x: OrderParameters, u: Settings) -> Array:
+        """(2,) probability that student and teacher of a group differ in sign."""
+        T, S = (_diagonal(part) for part in (self.overlaps.T, self.overlaps.S))
+        spread, Q = jnp.sqrt(u["variance"]), x.Q[0, 0]
+        across = jnp.sqrt(jnp.maximum(Q * T - x.M[0] ** 2, 0.0) + FLOOR)
+        h, k = S / (spread * jnp.sqrt(T)), x.R[0] / (spread * jnp.sqrt(Q + FLOOR))
+        both = both_below(h, k, jnp.arctan2(x.M[0], across), ANGLES)
+        return below(h) + below(k) - 2 * both
+
+
+def imbalance(
+    share: float = 0.2,
+    variance: Sequence[float] = (1.0, 1.0),
+    mean: Sequence[float] = (0.5, 0.5),
+    alignment: Sequence[float] = (0.5, 0.5),
+    similarity: float = 0.5,
+    eta: float = 0.5,
+    batch: float = 1.0,
+    sampling: float | None = None,
+    reweighting: float | None = None,
+    criterion: str = "mean",
+    smoothing: float = 1e-3,
+) -> Imbalance:
+    """Two groups on opposite sides of the origin.
+
+    The centroids are ν₀ a and −ν₁ a with one axis a, a·a/N = 1; inputs are μ/√N + σ g.
+
+    Args:
+        share: the minority's share of the data, above 0 and below 1.
+        variance: (2,) variance σ² of the inputs of majority and minority, above 0.
+        mean: (2,) distances ν of the two centroids from the origin.
+        alignment: (2,) cosine of each group's teacher with the axis.
+        similarity: cosine of the two teachers.
+        eta: learning rate η.
+        batch: fresh samples in each step.
+        sampling: probability that a training sample is of the minority; None for ``share``.
+        reweighting: share that the minority's losses are given in the gradient by weights; None
+            for ``share``, with weights of 1.
+        criterion: what the error is: "mean" over the natural shares, "balanced" (both groups count
+            alike), or "worst" (the larger one).
+        smoothing: δ that rounds the corner of the worst error, above 0; it adds δ/2 where the two
+            errors are equal.
+
+    Returns:
+        A model with order parameters Q11, M11, M12 (teachers), R11 and R12 (centroids).
+    """
+    check = Arguments("imbalance")
+    if not 0 < check.number("share", share) < 1:
+        check.fail("share", share, "must be above 0 and below 1")
+    widths = check.numbers("variance", variance, (2,), lowest=0.0)
+    if not np.all(widths > 0):
+        check.fail("variance", variance, "must be 2 numbers, each above 0")
+    criterion = check.one_of("criterion", criterion, CRITERIA)
+    parameters: dict[str, Array] = {
+        "learning_rate": check.number("eta", eta, 0.0),
+        "batch": check.number("batch", batch, 1.0),
+        "share": share,
+        "sampling": share if sampling is None else check.number("sampling", sampling, 0.0, 1.0),
+        "reweighting": share if reweighting is None else check.number("reweighting", reweighting, 0.0, 1.0),
+        "variance": widths,
+        "test_share": share if criterion == "mean" else 0.5,
+        "smoothing": check.number("smoothing", smoothing, 0.0, open_below=True),
+    }
+    return Imbalance(
+        students=1,
+        clusters=(2,),
+        overlaps=_overlaps(check, mean, alignment, similarity),
+        parameters=parameters,
+        breaks=(Break("teacher", 0, 0), Break("teacher", 0, 1)),
+        criterion=criterion,
+    )
+
+
+def _overlaps(
+    check: Arguments, mean: Sequence[float], alignment: Sequence[float], similarity: float
+) -> Overlaps:
+    signed = check.numbers("mean", mean, (2,), lowest=0.0) * (1, -1)
+    along = check.numbers("alignment", alignment, (2,), lowest=-1.0, highest=1.0)
+    between = check.number("similarity", similarity, -1.0, 1.0)
+    T = np.array([[1.0, between], [between, 1.0]])
+    try:
+        Overlaps(T=np.block([[T, along[:, None]], [along[None, :], np.ones((1, 1))]]))
+    except SpecificationError:
+        check.fail(
+            "similarity",
+            similarity,
+            f"two teachers with the alignments {along[0]:g} and {along[1]:g} cannot have this cosine",
+        )
+    return Overlaps(T=T, S=np.outer(along, signed), Omega=np.outer(signed, signed))
+
+
+def _pair(minority: Array) -> Array:
+    """(2,) probabilities of majority and minority."""
+    minority = jnp.asarray(minority)
+    return jnp.stack([1 - minority, minority])
+
+
+def _weights(u: Settings) -> Array:
+    """(2,) factors of the groups' losses."""
+    return _pair(u["reweighting"]) / _pair(u["share"])
+
+
+def _diagonal(matrix: Array) -> Array:
+    return jnp.sum(jnp.asarray(matrix) * np.eye(2), axis=1)

@@ -1,0 +1,210 @@
+"""Attention: how sharp, over how long a context and with how many heads, at which time of training."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import minimize
+
+from optlearn._control.controls import Budget, Continuous
+from optlearn._control.problem import Baseline, Problem
+from optlearn._control.program.build import dynamics
+from optlearn._control.program.rollout import Sweeper
+from optlearn._control.scenario_call import scenario
+from optlearn._precision import float64
+from optlearn._schedule import Schedule, uniform_grid
+from optlearn._theory.expectation import AutoRule
+from optlearn._theory.order import OrderParameters
+from optlearn.models._attention import Attention, Masked
+from optlearn.models._attention import attention as attention_model
+from optlearn.models._checks import Arguments
+from optlearn.scenarios._search import phases
+
+What = Literal["temperature", "token_mask", "head_mask"]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a control hides, and the smallest model in which it means something."""
+
+    masked: Masked
+    tokens: int = 2
+    heads: int = 1
+    alpha_F: float = 10.0
+    eta: float = 1.0
+
+
+_KINDS = {
+    "temperature": _Kind("nothing"),
+    "token_mask": _Kind("tokens", tokens=3),
+    # The mean over two heads has gradients, and learns, four times more slowly.
+    "head_mask": _Kind("heads", heads=2, alpha_F=30.0, eta=4.0),
+}
+
+
+@scenario
+def attention(
+    control: What = "temperature",
+    tokens: int | None = None,
+    heads: int | None = None,
+    alpha_F: float | None = None,
+    eta: float | None = None,
+    T: float = 1.0,
+    sigma: float = 1.0,
+    start_norm: float = 0.3,
+    start_overlap: float = 0.1,
+    start_other: float = 0.05,
+    max_temperature: float = 5.0,
+    masked_share: float | None = 0.5,
+    tied: bool = False,
+    accuracy: float = 5e-3,
+    points: int = 8192,
+) -> Problem:
+    """How a student of dot-product attention should look at its tokens while it learns from a teacher.
+
+    One layer, head dimension 1, fixed readout (the mean over heads); the softmax runs over the tokens that
+    are averaged. Controls: ``temperature``, the inverse temperature β ≥ 0 of the student's scores, which is 1
+    in the teacher and at test time; or ``mask``, the share of samples, from 0 to 1, in which every output
+    token sees two tokens only ("token_mask"), or in which the student has one head only ("head_mask").
+    Masked samples cost less, so a share ``masked_share`` of training has to be masked.
+
+    Args:
+        control: "temperature", "token_mask" or "head_mask".
+        tokens: L, tokens in a sample (default 2; 3 for "token_mask").
+        heads: heads of student and teacher (default 1; 2 for "head_mask").
+        alpha_F: horizon, training steps divided by input dimension (default 10; 30 for "head_mask").
+        eta: learning rate η (default 1; 4 for "head_mask").
+        T: squared norm of the teacher's queries and keys over N, all orthogonal.
+        sigma: standard deviation of the inputs.
+        start_norm: squared norm of the student's queries and keys at the start, all orthogonal.
+        start_overlap: their overlap with the teacher's queries and keys of the same head.
+        start_other: the same with those of other heads.
+        max_temperature: upper bound of β.
+        masked_share: mean of ``mask`` over training; None: as the optimum likes it.
+        tied: the key of a head is its query.
+        accuracy: of the drift, where it is more than the integrals of two tokens and one head; a warning
+            says if the quadrature misses it.
+        points: of that quadrature, at most.
+    """
+    check = Arguments("attention")
+    kind = _KINDS[check.one_of("control", control, _KINDS)]
+    model = attention_model(
+        tokens=kind.tokens if tokens is None else tokens,
+        heads=kind.heads if heads is None else heads,
+        T=check.number("T", T, 0.0, open_below=True),
+        eta=kind.eta if eta is None else eta,
+        sigma=sigma,
+        tied=tied,
+        masked=kind.masked,
+    )
+    start = _start(
+        model,
+        check.number("start_norm", start_norm, 0.0, open_below=True),
+        check.number("start_overlap", start_overlap),
+        check.number("start_other", start_other),
+    )
+    if control == "temperature":
+        highest = check.number("max_temperature", max_temperature, 1.0, open_below=True)
+        controls = {"temperature": Continuous(0.0, highest, guess=1.0)}
+    else:
+        controls = {"mask": Continuous(0.0, 1.0)}
+    rule = AutoRule(
+        check.number("accuracy", accuracy, 0.0, 0.1, open_below=True), check.count("points", points, 256)
+    )
+    budgets: tuple[Budget, ...] = ()
+    if control != "temperature" and masked_share is not None:
+        budgets = (Budget("mask", mean=check.number("masked_share", masked_share, 0.0, 1.0)),)
+    return Problem(
+        model=model,
+        start=start,
+        horizon=check.number("alpha_F", kind.alpha_F if alpha_F is None else alpha_F, 0.0, open_below=True),
+        controls=controls,
+        budgets=budgets,
+        intervals=30,
+        baselines=_baselines(control, bool(budgets)),
+        rule=None if model.reduced else rule,
+        name="attention" if control == "temperature" else f"attention, {control}",
+    )
+
+
+def _start(model: Attention, norm: float, overlap: float, other: float) -> OrderParameters:
+    """Orthogonal weights, each with an overlap with its own teacher and with those of other heads."""
+    size = model.students
+    kinds = 1 if model.tied else 2
+    same_kind = np.arange(size)[:, None] % kinds == np.arange(size)[None, :] % kinds
+    own = np.eye(size, dtype=bool)
+    return model.state(Q=norm * np.eye(size), M=np.where(own, overlap, np.where(same_kind, other, 0.0)))
+
+
+# --- baselines -----------------------------------------------------------------------------
+
+
+def _baselines(control: str, budgeted: bool) -> Mapping[str, Baseline]:
+    if control == "temperature":
+        return {
+            "temperature of the teacher": lambda problem, intervals: Schedule.constant(
+                problem.horizon, {"temperature": 1.0}
+            ),
+            "best constant": _best("temperature", _constant),
+            "best line": _best("temperature", _line),
+        }
+    if budgeted:
+        return {
+            "masked first": lambda problem, intervals: _in_turn(problem, first=1.0),
+            "masked last": lambda problem, intervals: _in_turn(problem, first=0.0),
+            "at random": lambda problem, intervals: Schedule.constant(
+                problem.horizon, {"mask": _share(problem)}
+            ),
+        }
+    return {
+        "mask off": lambda problem, intervals: Schedule.constant(problem.horizon, {"mask": 0.0}),
+        "mask on": lambda problem, intervals: Schedule.constant(problem.horizon, {"mask": 1.0}),
+        "best line": _best("mask", _line),
+    }
+
+
+def _share(problem: Problem) -> float:
+    mean = problem.budgets[0].mean
+    assert mean is not None
+    return mean
+
+
+def _in_turn(problem: Problem, first: float) -> Schedule:
+    """All masked samples first (1), or last (0)."""
+    share = _share(problem) if first else 1 - _share(problem)
+    length = share * problem.horizon
+    return phases(problem.horizon, (length, {"mask": first}), (problem.horizon - length, {"mask": 1 - first}))
+
+
+def _constant(grid: np.ndarray) -> np.ndarray:
+    """(I, 1): the same value in all intervals."""
+    return np.ones((len(grid) - 1, 1))
+
+
+def _line(grid: np.ndarray) -> np.ndarray:
+    """(I, 2): straight lines from one value at the start to another at the horizon."""
+    middles = (grid[1:] + grid[:-1]) / (2 * grid[-1])
+    return np.stack([1 - middles, middles], axis=1)
+
+
+def _best(name: str, family: Callable[[np.ndarray], np.ndarray]) -> Baseline:
+    """The best schedule w = B p over the parameters p of a linear family B (I, p)."""
+
+    @float64
+    def baseline(problem: Problem, intervals: int) -> Schedule:
+        grid = uniform_grid(problem.horizon, intervals)
+        basis, sweeper = family(grid), Sweeper(dynamics(problem), intervals)
+        control = problem.continuous[name]
+
+        def cost(values: np.ndarray) -> tuple[float, np.ndarray]:
+            swept = sweeper.run((basis @ values)[:, None], np.zeros(0))
+            return scale * swept.objective, scale * basis.T @ swept.gradient[:, 0]
+
+        start = np.full(basis.shape[1], control.start)
+        scale = 1 / abs(sweeper.objective((basis @ start)[:, None], np.zeros(0)))
+        bounds = [(control.lower, control.upper)] * len(start)
+        found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-9})
+        return Schedule.piecewise(grid, {name: basis @ found.x})
+
+    return baseline

@@ -1,0 +1,131 @@
+"""Curriculum learning: when to show easy and when to show hard samples."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from optlearn import _time_courses as shapes
+from optlearn._control.controls import Budget, Continuous, Control, Discrete
+from optlearn._control.problem import Baseline, Problem
+from optlearn._control.scenario_call import scenario
+from optlearn._schedule import Schedule, uniform_grid
+from optlearn.models._checks import Arguments
+from optlearn.models._curriculum import curriculum as curriculum_model
+from optlearn.scenarios._rates import rate_baselines
+from optlearn.scenarios._search import best_of, phases
+
+
+@scenario
+def curriculum(
+    alpha_F: float = 12.0,
+    eta: float = 3.0,
+    weight_decay: float = 0.0,
+    Delta: Sequence[float] = (0.0, 2.0),
+    T: float = 2.0,
+    easy_share: float = 0.5,
+    joint: bool = False,
+    max_learning_rate: float = 10.0,
+    test_easy_share: float = 0.5,
+) -> Problem:
+    """The order of easy and hard samples that leaves a classifier with the lowest error.
+
+    Control ``difficulty`` takes the two values of Δ; a share ``easy_share`` of training is spent on
+    easy samples. With ``joint`` the control ``learning_rate`` is optimised as well. Start:
+    Q₁₁ = Q₂₂ = 1, M₁₁ = 0.
+
+    Args:
+        alpha_F: horizon, training steps divided by input dimension.
+        eta: learning rate η; with ``joint`` that of the first guess and of a baseline.
+        weight_decay: λ of the penalty λ(Q₁₁ + Q₂₂)/4; the drift holds λ̄ = λη.
+        Delta: variance of the irrelevant part of easy and of hard samples.
+        T: squared norm of the teacher over N.
+        easy_share: share of training that is spent on easy samples.
+        joint: optimise the learning rate too.
+        max_learning_rate: upper bound of η with ``joint``; the lower one is 0.
+        test_easy_share: share of easy samples in the test error.
+    """
+    check = Arguments("curriculum")
+    share = check.number("easy_share", easy_share, 0.0, 1.0)
+    highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)
+    check.number("test_easy_share", test_easy_share, 0.0, 1.0)
+    model = curriculum_model(Delta, T, eta, weight_decay, test_easy_share)
+    easy, hard = map(float, Delta)
+    if not easy < hard:
+        check.fail("Delta", tuple(Delta), "must be 2 numbers, easy below hard")
+    controls: dict[str, Control] = {"difficulty": Discrete((easy, hard))}
+    if check.flag("joint", joint):
+        if eta > highest:
+            check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
+        controls["learning_rate"] = Continuous(0.0, highest, guess=float(eta))
+    return Problem(
+        model=model,
+        start=model.state(Q11=1.0, Q22=1.0),
+        horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
+        controls=controls,
+        budgets=(Budget("difficulty", share={easy: share}),),
+        intervals=120 if joint else 240,
+        baselines=rate_baselines(_with_rate) if joint else _order_baselines(),
+        name="curriculum, joint" if joint else "curriculum",
+    )
+
+
+# --- which samples when --------------------------------------------------------------------
+
+
+def _order_baselines() -> Mapping[str, Baseline]:
+    return {
+        "curriculum": lambda problem, intervals: _easy_hard_easy(problem, _easy_time(problem)),
+        "anti-curriculum": lambda problem, intervals: _easy_hard_easy(problem, 0.0),
+        "random mix": _random_mix,
+        "best two-switch": _best_two_switch,
+    }
+
+
+def _easy_hard_easy(problem: Problem, a: float) -> Schedule:
+    """Easy samples up to α = a, all hard ones, the other easy ones."""
+    easy, hard = problem.discrete["difficulty"].values
+    total = _easy_time(problem)
+    return phases(
+        problem.horizon,
+        (a, {"difficulty": easy}),
+        (problem.horizon - total, {"difficulty": hard}),
+        (total - a, {"difficulty": easy}),
+    )
+
+
+def _random_mix(problem: Problem, intervals: int) -> Schedule:
+    easy, hard = problem.discrete["difficulty"].values
+    share = _easy_time(problem) / problem.horizon
+    return Schedule.mixed([0.0, problem.horizon], {"difficulty": {easy: share, hard: 1 - share}})
+
+
+def _best_two_switch(problem: Problem, intervals: int) -> Schedule:
+    total = _easy_time(problem)
+    if total <= 0:
+        return _easy_hard_easy(problem, 0.0)
+    return best_of(problem, lambda a: _easy_hard_easy(problem, a), (0.0, total))
+
+
+def _easy_time(problem: Problem) -> float:
+    """Training time that the budget gives to easy samples."""
+    (share,) = problem.budgets[0].share.values()
+    return share * problem.horizon
+
+
+# --- learning rates, easy samples first ----------------------------------------------------
+
+
+def _with_rate(problem: Problem, intervals: int, rate: shapes.Shape) -> Schedule:
+    """Easy samples, then hard ones, at a learning rate that is constant in each interval."""
+    easy, hard = problem.discrete["difficulty"].values
+    switch, grid = _easy_time(problem), uniform_grid(problem.horizon, intervals)
+    if np.min(np.abs(grid - switch)) > 1e-9 * problem.horizon:
+        grid = np.sort(np.append(grid, switch))  # the budget is met even if the grid cannot
+    middles = (grid[1:] + grid[:-1]) / 2
+    return Schedule.piecewise(
+        grid,
+        {
+            "difficulty": np.where(middles < switch, easy, hard),
+            "learning_rate": [rate(alpha) for alpha in middles],
+        },
+    )

@@ -1,0 +1,88 @@
+"""Denoising autoencoder: how many noisy copies of each sample to train on, and when."""
+
+from collections.abc import Mapping
+
+from optlearn._arrays import Array
+from optlearn._control.controls import Budget, Continuous
+from optlearn._control.problem import Baseline, Problem
+from optlearn._control.scenario_call import scenario
+from optlearn._schedule import Schedule
+from optlearn.models._autoencoder import autoencoder, optimal_skip
+from optlearn.models._checks import Arguments
+from optlearn.scenarios._batches import batch_alone, linear_growth, mean_batch_of
+from optlearn.scenarios._denoising import NOISE_BOUNDS, start_overlaps
+
+
+@scenario
+def denoising_batch(
+    Delta_F: float = 0.3,
+    mean_batch: float = 5.0,
+    alpha_F: float = 1.2,
+    max_batch: float = 50.0,
+    eta: float = 5.0,
+    sigma: Array = 0.1,
+    N: float = 1000,
+    start: str | Mapping[str, Array] = "fig3",
+    cluster_probabilities: Array | None = None,
+    finite_size: bool = False,
+) -> Problem:
+    """The noisy copies of each sample that leave an autoencoder with the lowest error.
+
+    Control ``batch`` is the number B of noisy copies of each clean sample, a real number from 1 to
+    ``max_batch`` whose mean over training is ``mean_batch``; the best whole numbers are reported
+    too. The skip keeps its best value b*, and the noise in training is that at test time.
+
+    Args:
+        Delta_F: noise Δ_F in training and at test time.
+        mean_batch: mean of B over training.
+        alpha_F: horizon, training steps divided by input dimension.
+        max_batch: largest B.
+        eta: learning rate η.
+        sigma: standard deviation of the clean inputs around their centroid, one number or (C,).
+        N: input dimension, which weighs the skip's part of the error.
+        start: "fig3" or "figS", the starts of the paper's figures, or a mapping with ``Q`` (K, K),
+            ``R`` (K, C) and ``Omega`` (C, C).
+        cluster_probabilities: (C,); None for equal ones.
+        finite_size: keep the terms of order 1 that the paper neglects (see ``models.autoencoder``).
+    """
+    check = Arguments("denoising_batch")
+    horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
+    noise = check.number("Delta_F", Delta_F, *NOISE_BOUNDS)
+    largest = check.number("max_batch", max_batch, 1.0, open_below=True)
+    mean = check.number("mean_batch", mean_batch, 1.0, open_below=True)
+    if not mean < largest:
+        check.fail("mean_batch", mean_batch, f"must be above 1 and below max_batch = {largest:g}")
+    overlaps = start_overlaps(check, start)
+    model = autoencoder(
+        K=len(overlaps["Q"]),
+        Omega=overlaps["Omega"],
+        sigma=sigma,
+        N=N,
+        eta=eta,
+        noise=noise,
+        cluster_probabilities=cluster_probabilities,
+        trained_skip=False,
+        augmentation=True,
+        batch=mean,
+        finite_size=finite_size,
+    )
+    skip = optimal_skip(noise, sigma, cluster_probabilities)
+    return Problem(
+        model=model,
+        start=model.state(Q=overlaps["Q"], R=overlaps["R"], b=skip),
+        horizon=horizon,
+        controls={"batch": Continuous(1.0, largest, guess=mean, whole=True)},
+        budgets=(Budget("batch", mean=mean),),
+        intervals=120,
+        baselines=_baselines(),
+        name="denoising_batch",
+    )
+
+
+def _baselines() -> Mapping[str, Baseline]:
+    return {
+        "constant": lambda problem, intervals: Schedule.constant(
+            problem.horizon, {"batch": mean_batch_of(problem)}
+        ),
+        "linear growth": lambda problem, intervals: batch_alone(problem, intervals, linear_growth(problem)),
+    }

@@ -1,0 +1,177 @@
+"""Gating: when a network should be nearly linear, and when its gates should decide."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from optlearn import _time_courses as shapes
+from optlearn._arrays import Array
+from optlearn._control.controls import Continuous, Control, Discrete
+from optlearn._control.evaluate import evaluate
+from optlearn._control.problem import Baseline, Problem
+from optlearn._control.scenario_call import scenario
+from optlearn._schedule import Schedule
+from optlearn._theory.order import OrderParameters
+from optlearn.models._checks import Arguments
+from optlearn.models._gating import GATES, Gating
+from optlearn.models._gating import gating as gating_model
+from optlearn.scenarios._random_start import random_overlaps
+from optlearn.scenarios._search import best_of, phases
+
+
+@scenario
+def gating(
+    teacher_gain: float = 2.0,
+    teacher_threshold: float = 0.0,
+    sigma_n: float = 0.0,
+    eta: float = 1.0,
+    alpha_F: float = 20.0,
+    control: str = "gain",
+    max_gain: float = 4.0,
+    threshold_range: Sequence[float] = (-1.5, 2.0),
+    start_norm: float = 1.0,
+    K: int = 2,
+    M: int = 2,
+    T: Array | None = None,
+    start_overlap: float = 0.0,
+    seed: int = 0,
+    batch: float = 1.0,
+) -> Problem:
+    """The sharpness of the gates during training that leaves a gated network with the lowest error.
+
+    Control ``gate`` is one of three: the gain γ of the gates, from 0 to ``max_gain``; their threshold θ;
+    or a switch with the values 0 (gates open: a linear network) and 1 (gated). At test time the gate is
+    always the teacher's. Gates and values start as random vectors that know nothing of the teacher.
+
+    Args:
+        teacher_gain: γ* of the teacher's gates Φ(γ*(λ − θ*)), above 0.
+        teacher_threshold: θ*.
+        sigma_n: standard deviation of the label noise.
+        eta: learning rate η.
+        alpha_F: horizon, training steps divided by input dimension.
+        control: what ``gate`` is: "gain", "threshold" or "switch"; the others are the teacher's.
+        max_gain: largest gain, at least the teacher's.
+        threshold_range: lowest and highest threshold, minus the teacher's. Far below, the gates are open
+            and the best schedule jumps; for such a jump "switch" is the better control.
+        start_norm: squared norm Q_kk of every student's weights at the start, over N.
+        K: nodes of the student, an even number: gates first, then values. With more than one
+            gate, solving takes minutes.
+        M: nodes of the teacher, likewise.
+        T: (M, M) teachers' overlaps, none of a gate with a value; a number for a multiple of the identity;
+            None for the identity.
+        start_overlap: typical cosine of gates with gates and of values with values at the start. With more
+            than one gate it must not be 0, else all stay alike.
+        seed: of the random numbers of the start.
+        batch: fresh samples in each step.
+    """
+    check = Arguments("gating")
+    horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
+    sharp = check.number("teacher_gain", teacher_gain, 0.0, open_below=True)
+    model = gating_model(
+        K,
+        M,
+        T=T,
+        teacher_gain=sharp,
+        teacher_threshold=teacher_threshold,
+        control=check.one_of("control", control, GATES),
+        sigma_n=sigma_n,
+        eta=eta,
+        batch=batch,
+    )
+    if np.any(model.overlaps.T[: M // 2, M // 2 :]):
+        check.fail("T", T, "a teacher's gate must have no overlap with a value")
+    highest = check.number("max_gain", max_gain, 0.0, open_below=True)
+    if highest < sharp:
+        check.fail("max_gain", max_gain, f"must be at least teacher_gain = {sharp:g}")
+    low, high = check.numbers("threshold_range", threshold_range, (2,))
+    if not low < 0 < high:
+        check.fail("threshold_range", threshold_range, "must be 2 numbers, one below 0 and one above")
+    if K > 2 and start_overlap == 0:
+        check.fail("start_overlap", start_overlap, f"must be above 0 with {K // 2} gates")
+    limits: dict[str, Control] = {
+        "gain": Continuous(0.0, highest, guess=sharp),
+        "threshold": Continuous(
+            teacher_threshold + low, teacher_threshold + high, guess=float(teacher_threshold)
+        ),
+        "switch": Discrete((0.0, 1.0)),
+    }
+    return Problem(
+        model=model,
+        start=_start(check, model, start_norm, start_overlap, seed),
+        horizon=horizon,
+        controls={"gate": limits[control]},
+        intervals=80 if control == "switch" else 40,
+        baselines=_baselines(control),
+        name="gating",
+    )
+
+
+def _start(check: Arguments, model: Gating, norm: float, overlap: float, seed: int) -> OrderParameters:
+    """Random gates and random values, which have no overlap with each other."""
+    K, T, seed = model.students, np.asarray(model.overlaps.T), check.count("seed", seed, lowest=0)
+    half, theirs = K // 2, len(T) // 2
+    parts = [
+        random_overlaps(check, half, T[block, block], norm, overlap, seed + 1000003 * i)
+        for i, block in enumerate((slice(None, theirs), slice(theirs, None)))
+    ]
+    Q, M = np.zeros((K, K)), np.zeros((K, len(T)))
+    for i, part in enumerate(parts):
+        rows = slice(i * half, (i + 1) * half)
+        Q[rows, rows], M[rows, i * theirs : (i + 1) * theirs] = part["Q"], part["M"]
+    return model.state(Q=Q, M=M)
+
+
+def _baselines(control: str) -> Mapping[str, Baseline]:
+    found: dict[str, Baseline] = {
+        "teacher's gate": lambda problem, intervals: _constant(problem, _teachers(problem))
+    }
+    if control != "switch":
+        found |= {"best constant": _best_constant, "best line": _best_line}
+    if control != "threshold":
+        # A gain of 0 halves everything, a switch of 0 lets everything through: both are linear.
+        found |= {
+            "linear network": lambda problem, intervals: _constant(problem, 0.0),
+            "linear, then gated": _best_opening,
+        }
+    return found
+
+
+def _best_opening(problem: Problem, intervals: int) -> Schedule:
+    """Linear up to the best moment; on the grid if the control is a switch, as its optimum is."""
+
+    def family(a: float) -> Schedule:
+        early, late = {"gate": 0.0}, {"gate": _teachers(problem)}
+        return phases(problem.horizon, (a, early), (problem.horizon - a, late))
+
+    best = best_of(problem, family, (0.0, problem.horizon))
+    if not problem.discrete or best.intervals == 1:
+        return best
+    step = problem.horizon / intervals
+    below = int(best.grid[1] / step)
+    around = [family(count * step) for count in (below, below + 1)]
+    return min(around, key=lambda schedule: evaluate(problem, schedule, record=2).objective)
+
+
+def _best_constant(problem: Problem, intervals: int) -> Schedule:
+    return best_of(problem, lambda value: _constant(problem, value), _bounds(problem))
+
+
+def _best_line(problem: Problem, intervals: int) -> Schedule:
+    def family(first: float, last: float) -> Schedule:
+        line = shapes.linear(first, last, problem.horizon)
+        return Schedule.from_function(problem.horizon, {"gate": line}, intervals)
+
+    return best_of(problem, family, _bounds(problem), _bounds(problem))
+
+
+def _constant(problem: Problem, value: float) -> Schedule:
+    return Schedule.constant(problem.horizon, {"gate": value})
+
+
+def _teachers(problem: Problem) -> float:
+    return float(problem.settings["test_gate"])
+
+
+def _bounds(problem: Problem) -> tuple[float, float]:
+    gate = problem.continuous["gate"]
+    return gate.lower, gate.upper

@@ -1,0 +1,197 @@
+"""Imbalanced groups: when to show the minority, how to weigh it, and how fast to learn."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from optlearn._control.controls import Budget, Continuous, Control
+from optlearn._control.problem import Baseline, Problem
+from optlearn._control.scenario_call import scenario
+from optlearn._schedule import Schedule, uniform_grid
+from optlearn._time_courses import Shape
+from optlearn.models._checks import Arguments
+from optlearn.models._imbalance import imbalance as imbalance_model
+from optlearn.scenarios._rates import rate_baselines
+from optlearn.scenarios._search import best_of
+
+# What may be controlled: names of the model's parameters.
+CONTROLS = {
+    "sampling": ("sampling",),
+    "learning_rate": ("learning_rate",),
+    "both": ("sampling", "learning_rate"),
+    "reweighting": ("reweighting",),
+}
+
+
+@scenario
+def imbalance(
+    share: float = 0.2,
+    variance: Sequence[float] = (1.0, 0.5),
+    mean: Sequence[float] = (0.5, 0.5),
+    alignment: Sequence[float] = (0.5, 0.5),
+    similarity: float = 0.5,
+    eta: float = 0.5,
+    alpha_F: float = 10.0,
+    objective: str = "worst",
+    control: str = "sampling",
+    max_learning_rate: float = 1.5,
+    fixed_share: bool = False,
+    batch: float = 1.0,
+    smoothing: float = 0.005,
+) -> Problem:
+    """The training of a classifier that serves a majority and a minority best.
+
+    Control ``sampling``, from 0 to 1, is the probability that a sample is drawn from the minority;
+    ``learning_rate`` goes from 0 to ``max_learning_rate``; ``reweighting``, from 0 to 1, is the
+    share that the minority's losses are given in the gradient by weights, while samples come as
+    they are. The weights start at zero.
+
+    Args:
+        share: the minority's share of the data, above 0 and below 1.
+        variance: (2,) variance of the inputs of majority and minority around their centroids.
+        mean: (2,) distances of the two centroids from the origin, on opposite sides.
+        alignment: (2,) cosine of each group's teacher with the axis of the centroids.
+        similarity: cosine of the two teachers.
+        eta: learning rate η; where it is controlled, that of the first guess and of a baseline.
+        alpha_F: horizon, training steps divided by input dimension.
+        objective: error at the end: "mean" over the natural shares, "balanced" (both groups count
+            alike), or "worst" (of the two groups).
+        control: "sampling", "learning_rate", "both" of these, or "reweighting".
+        max_learning_rate: upper bound of η where it is controlled; the lower one is 0.
+        fixed_share: every sample is used once: the mean of ``sampling`` over training is ``share``,
+            and only the order of the samples is free.
+        batch: fresh samples in each step.
+        smoothing: δ that rounds the corner of the worst error, see ``models.imbalance``.
+    """
+    check = Arguments("imbalance")
+    horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
+    highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)
+    names = CONTROLS[check.one_of("control", control, CONTROLS)]
+    check.one_of("objective", objective, ("mean", "balanced", "worst"))
+    once = check.flag("fixed_share", fixed_share)
+    if once and "sampling" not in names:
+        check.fail("fixed_share", fixed_share, "has an effect only if sampling is controlled")
+    model = imbalance_model(
+        share=share,
+        variance=variance,
+        mean=mean,
+        alignment=alignment,
+        similarity=similarity,
+        eta=eta,
+        batch=batch,
+        criterion=objective,
+        smoothing=smoothing,
+    )
+    if "learning_rate" in names and eta > highest:
+        check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
+    possible: dict[str, Control] = {
+        "sampling": Continuous(0.0, 1.0, guess=share),
+        "learning_rate": Continuous(0.0, highest, guess=min(eta, highest)),
+        "reweighting": Continuous(0.0, 1.0, guess=share),
+    }
+    return Problem(
+        model=model,
+        start=model.state(),
+        horizon=horizon,
+        controls={name: possible[name] for name in names},
+        budgets=(Budget("sampling", mean=share),) if once else (),
+        intervals=60,
+        baselines=_baselines(names, once),
+        name="imbalance",
+    )
+
+
+def _baselines(names: Sequence[str], once: bool) -> Mapping[str, Baseline]:
+    if names == ("learning_rate",):
+        return rate_baselines()
+    found = _order_baselines() if once else _share_baselines(names[0])
+    return {**found, **rate_baselines(_natural_with_rate)} if "learning_rate" in names else found
+
+
+# --- how much of the minority ------------------------------------------------------------------
+
+
+def _share_baselines(control: str) -> Mapping[str, Baseline]:
+    return {
+        "natural share": lambda problem, intervals: _constant(problem, control, _natural(problem)),
+        "half and half": lambda problem, intervals: _constant(problem, control, 0.5),
+        "best constant": lambda problem, intervals: best_of(
+            problem, lambda share: _constant(problem, control, share), (0.0, 1.0)
+        ),
+        "natural, then half and half": lambda problem, intervals: _best_switch(
+            problem, intervals, control, _natural(problem), 0.5
+        ),
+        "majority, then minority": lambda problem, intervals: _best_switch(
+            problem, intervals, control, 0.0, 1.0
+        ),
+        "minority, then majority": lambda problem, intervals: _best_switch(
+            problem, intervals, control, 1.0, 0.0
+        ),
+    }
+
+
+def _best_switch(problem: Problem, intervals: int, control: str, first: float, second: float) -> Schedule:
+    """One value up to the best moment, then another."""
+
+    def family(a: float) -> Schedule:
+        return _phase(problem, intervals, control, (first, second), a, problem.horizon)
+
+    return best_of(problem, family, (0.0, problem.horizon))
+
+
+# --- the same samples in another order ----------------------------------------------------------
+
+
+def _order_baselines() -> Mapping[str, Baseline]:
+    return {
+        "shuffled": lambda problem, intervals: _constant(problem, "sampling", _natural(problem)),
+        "minority first": lambda problem, intervals: _window(problem, intervals, 0.0),
+        "minority last": lambda problem, intervals: _window(problem, intervals, _majority_time(problem)),
+        "best window": lambda problem, intervals: best_of(
+            problem, lambda a: _window(problem, intervals, a), (0.0, _majority_time(problem))
+        ),
+    }
+
+
+def _window(problem: Problem, intervals: int, a: float) -> Schedule:
+    """All of the minority at once, from α = a on."""
+    end = a + problem.horizon - _majority_time(problem)
+    return _phase(problem, intervals, "sampling", (0.0, 1.0), a, end)
+
+
+def _majority_time(problem: Problem) -> float:
+    return (1 - _natural(problem)) * problem.horizon
+
+
+# --- shared ----------------------------------------------------------------------------------------
+
+
+def _natural(problem: Problem) -> float:
+    return float(problem.settings["share"])
+
+
+def _constant(problem: Problem, control: str, value: float) -> Schedule:
+    """A controlled learning rate stays at its guess."""
+    others = {name: limits.start for name, limits in problem.continuous.items()}
+    return Schedule.constant(problem.horizon, {**others, control: value})
+
+
+def _phase(
+    problem: Problem, intervals: int, control: str, values: tuple[float, float], a: float, b: float
+) -> Schedule:
+    """The second value from α = a to b, the first one elsewhere.
+
+    The mean of both in an interval that holds a or b: samples are mixed there, so that no switch falls
+    between the moments at which an optimum on this grid may change.
+    """
+    grid = uniform_grid(problem.horizon, intervals)
+    inside = np.clip(np.minimum(grid[1:], b) - np.maximum(grid[:-1], a), 0.0, None) / np.diff(grid)
+    others = {name: np.full(intervals, limits.start) for name, limits in problem.continuous.items()}
+    return Schedule.piecewise(grid, {**others, control: values[0] + (values[1] - values[0]) * inside})
+
+
+def _natural_with_rate(problem: Problem, intervals: int, rate: Shape) -> Schedule:
+    share = _natural(problem)
+    return Schedule.from_function(
+        problem.horizon, {"sampling": lambda alpha: share, "learning_rate": rate}, intervals
+    )

@@ -1,0 +1,139 @@
+"""Continual learning: which of several tasks to train on, and when to go back to an old one."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from optlearn import _time_courses as shapes
+from optlearn._control.controls import Continuous, Control, Discrete
+from optlearn._control.problem import Baseline, Problem
+from optlearn._control.scenario_call import scenario
+from optlearn._dynamics.integrate import integrate
+from optlearn._schedule import Schedule, uniform_grid
+from optlearn._theory.order import OrderParameters
+from optlearn.models._checks import Arguments
+from optlearn.models._continual import Continual, continual
+from optlearn.scenarios._random_start import random_overlaps
+from optlearn.scenarios._rates import rate_baselines
+from optlearn.scenarios._search import best_of
+
+
+@scenario
+def task_order(
+    tasks: int = 2,
+    similarity: float = 0.6,
+    alpha_F: float = 5.0,
+    pretraining: float = 20.0,
+    eta: float = 3.0,
+    joint: bool = False,
+    max_learning_rate: float = 10.0,
+    sigma_n: float = 0.0,
+    K: int | None = None,
+    readout_rate: float | None = None,
+    start_norm: float = 0.01,
+    start_overlap: float = 0.03,
+    start_readout: float = 0.1,
+    seed: int = 0,
+) -> Problem:
+    """The order of tasks that leaves a network with the lowest mean error over all of them.
+
+    Control ``task``, from 0 to ``tasks`` − 1, is the task of the training samples; each task has a teacher
+    and a readout head of its own, and all share the hidden weights. The first task has been learned
+    before, for a time ``pretraining``. With ``joint`` the control ``learning_rate`` is optimised as well.
+
+    Args:
+        tasks: how many.
+        similarity: overlap of any two teachers, from 0 (nothing in common) to 1 (the same task).
+        alpha_F: horizon, training steps divided by input dimension, ``pretraining`` not included.
+        pretraining: training time on task 0 before α = 0; 0 to start from small random weights.
+        eta: learning rate η; with ``joint`` that of the first guess and of baselines.
+        joint: optimise the learning rate too.
+        max_learning_rate: upper bound of η with ``joint``; the lower one is 0.
+        sigma_n: standard deviation of the label noise.
+        K: hidden nodes of the student; None for one a task.
+        readout_rate: learning rate η_v of the heads; None for η, also where that is controlled.
+        start_norm: squared norm Q_kk of every student's weights at the start, over N.
+        start_overlap: typical cosine at the start, 1/√N for random weights in N dimensions.
+        start_readout: standard deviation of the readout weights at the start.
+        seed: of the random numbers of the start.
+    """
+    check = Arguments("task_order")
+    highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)
+    before = check.number("pretraining", pretraining, 0.0)
+    size = check.number("start_readout", start_readout, 0.0)
+    model = continual(tasks, similarity, K, sigma_n=sigma_n, eta=eta, readout_rate=readout_rate)
+    overlaps = np.asarray(model.overlaps.T)
+    start = random_overlaps(check, model.students, overlaps, start_norm, start_overlap, seed)
+    readout = size * np.random.default_rng(seed + 1).standard_normal((model.students, tasks))
+    controls: dict[str, Control] = {"task": Discrete(range(tasks))}
+    if check.flag("joint", joint):
+        if eta > highest:
+            check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
+        controls["learning_rate"] = Continuous(0.0, highest, guess=float(eta))
+    return Problem(
+        model=model,
+        start=_pretrained(model, model.state(**start, v=readout), before),
+        horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
+        controls=controls,
+        intervals=50 if joint else 150,
+        baselines=_baselines(range(1 if before else 0, tasks), joint),
+        name="task_order, joint" if joint else "task_order",
+    )
+
+
+def _pretrained(model: Continual, start: OrderParameters, time: float) -> OrderParameters:
+    """The order parameters after training on task 0."""
+    if not time:
+        return start
+    trained = integrate(model, Schedule.constant(time, {"task": 0.0}), start=start, record=2)
+    return model.layout.unflatten(trained.states[-1])
+
+
+# --- baselines -----------------------------------------------------------------------------
+
+
+def _baselines(new: range, joint: bool) -> Mapping[str, Baseline]:
+    """Usual orders at a constant rate; ``new`` are the tasks that have not been trained on before."""
+    orders: dict[str, Baseline] = {
+        "blocked": lambda problem, intervals: _blocks(problem, new, problem.horizon),
+        "alternating": lambda problem, intervals: _alternating(problem, intervals, new[0]),
+        "random": lambda problem, intervals: _blocks(problem, new, 0.0),
+        "blocked, then random": lambda problem, intervals: best_of(
+            problem, lambda a: _blocks(problem, new, a), (0.0, problem.horizon)
+        ),
+    }
+    return {**orders, **rate_baselines(_random_at_rate)} if joint else orders
+
+
+def _blocks(problem: Problem, new: range, a: float) -> Schedule:
+    """The new tasks one after the other up to α = a, for equal times; then all tasks at random."""
+    count, equal = _tasks(problem), 1 / _tasks(problem)
+    lengths = [*([a / len(new)] * len(new)), problem.horizon - a]
+    shares = np.array([*np.eye(count)[list(new)], np.full(count, equal)])
+    kept = np.array(lengths) > 1e-12 * problem.horizon
+    edges = np.concatenate([[0.0], np.cumsum(np.array(lengths)[kept])])
+    edges[-1] = problem.horizon
+    mixture = {float(task): shares[kept, task] for task in range(count)}
+    return Schedule.mixed(edges, {"task": mixture}, _constant_rate(problem, len(edges) - 1))
+
+
+def _alternating(problem: Problem, intervals: int, first: int) -> Schedule:
+    order = (first + np.arange(intervals)) % _tasks(problem)
+    values = {"task": order.astype(float), **_constant_rate(problem, intervals)}
+    return Schedule.piecewise(uniform_grid(problem.horizon, intervals), values)
+
+
+def _random_at_rate(problem: Problem, intervals: int, rate: shapes.Shape) -> Schedule:
+    grid = uniform_grid(problem.horizon, intervals)
+    shares = {float(task): 1 / _tasks(problem) for task in range(_tasks(problem))}
+    rates = [rate(alpha) for alpha in (grid[1:] + grid[:-1]) / 2]
+    return Schedule.mixed(grid, {"task": shares}, {"learning_rate": rates})
+
+
+def _constant_rate(problem: Problem, intervals: int) -> dict[str, np.ndarray]:
+    """The first guess of the learning rate, if that is controlled."""
+    return {name: np.full(intervals, rate.start) for name, rate in problem.continuous.items()}
+
+
+def _tasks(problem: Problem) -> int:
+    return len(problem.discrete["task"].values)

@@ -1,0 +1,10 @@
+from . import finite_size as finite_size
+from ._plot import plot as plot
+from ._simulations import schedule_at as schedule_at
+from ._simulations import simulate as simulate
+from .collect import load as load
+from .point import PointDone as PointDone
+from .run import sweep as sweep
+from .store import DamagedPointWarning as DamagedPointWarning
+from .store import SweepChangedWarning as SweepChangedWarning
+from .store import SweepFolderError as SweepFolderError

@@ -1,0 +1,158 @@
+"""Everything that is finished, as one labelled dataset."""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optlearn._errors import SpecificationError
+from optlearn._io import load_dataset
+from optlearn.practice.tables import RESERVED
+from optlearn.sweeps.store import Record, Store, read_description
+
+if TYPE_CHECKING:
+    import xarray
+
+_UNITS = {"seconds": "s", "cpu_seconds": "s"}
+_MEANINGS = {
+    "objective": "objective of the best schedule, re-integrated",
+    "relaxed_objective": "objective of the best mixed schedule",
+    "hamiltonian_gap": "first-order estimate of what is left to win",
+    "relaxation_gap": "objective minus that of the best mixed schedule",
+    "starts_tried": "first guesses that were optimised",
+    "starts_agreeing": "first guesses that ended within 1e-6 of the best",
+    "seconds": "wall-clock time of the point",
+    "cpu_seconds": "CPU time of the point",
+    "converged": "the certificate says that the schedule is optimal",
+    "warm": "a neighbour's schedule was among the first guesses",
+    "finished": "the point was computed, or failed",
+    "part": "run of the driver that computed the point, counted from 0",
+    "error": "what was raised, if the point failed",
+}
+_NUMBERS = ("objective", "hamiltonian_gap", "relaxation_gap", "seconds", "cpu_seconds")
+
+
+def load(folder: str | Path) -> "xarray.Dataset":
+    """The finished points of a sweep, also while it is running or after it was killed.
+
+    Args:
+        folder: of the sweep; or its ``sweep.nc``.
+
+    Returns:
+        One dimension for each varying argument. ``objective``, ``converged``, ``hamiltonian_gap``,
+        ``seconds``, …; ``free_NAME`` for each free parameter; ``schedule_NAME`` (…, interval) for each
+        control, between ``edges`` (…, edge) in training time; ``baseline_objective`` (…, baseline); what
+        ``reduce`` returned; and ``error``, the message of a point that failed. Numbers of points that are
+        not finished are NaN.
+    """
+    folder = Path(folder)
+    if folder.is_file():
+        return load_dataset(folder)
+    description = read_description(folder)
+    over = description["spec"]["over"]
+    store = Store(folder, description["id"], len(description["parts"]) - 1)
+    indices = list(product(*(range(len(values)) for values in over.values())))
+    return make_dataset(over, [store.read(index) for index in indices], description)
+
+
+def make_dataset(
+    over: Mapping[str, Sequence[Any]], records: Sequence[Record | None], description: Mapping[str, Any]
+) -> "xarray.Dataset":
+    """The records of all points (None: not finished), the last argument varying fastest."""
+    import xarray
+
+    shape = tuple(len(values) for values in over.values())
+    dims = tuple(over)
+    solved = [r if r is not None and r["status"] == "done" else {} for r in records]
+    columns: dict[str, tuple[tuple[str, ...], Any]] = {}
+
+    def add(name: str, values: Sequence[Any], extra: tuple[str, ...] = ()) -> None:
+        if name in columns or name in dims:
+            raise SpecificationError(
+                f"two results are called {name!r}; give what reduce returns another name"
+            )
+        array = _stacked(values, len(extra))
+        columns[name] = ((*dims, *extra), array.reshape(*shape, *array.shape[1:]))
+
+    for name in _NUMBERS:
+        add(name, [(r or {}).get(name) for r in (records if "seconds" in name else solved)])
+    add("relaxed_objective", [(r.get("relaxed") or {}).get("objective") for r in solved])
+    for place, name in enumerate(("starts_tried", "starts_agreeing")):
+        add(name, [r["starts"][place] if r else None for r in solved])
+    for name in _names(solved, "free"):
+        add(f"free_{name}", [r.get("free", {}).get(name) for r in solved])
+    for name in _schedule_names(solved):
+        add(f"schedule_{name}", [_controls(r).get(name) for r in solved], ("interval",))
+    if any(solved):
+        _add_edges(columns, dims, shape, [r["schedule"]["grid"] if r else None for r in solved])
+    wanted = list(description["spec"]["baselines"])
+    if wanted:
+        table = [[r.get("baselines", {}).get(name) for name in wanted] for r in solved]
+        add("baseline_objective", [np.array(row, dtype=float) for row in table], ("baseline",))
+    for name in _names(solved, "reduced"):
+        values = [r.get("reduced", {}).get(name) for r in solved]
+        depth = max(np.ndim(value) for value in values if value is not None)
+        add(name, values, tuple(f"{name}_{axis}" for axis in range(depth)))
+    flags = {
+        "converged": [bool(r.get("converged")) for r in solved],
+        "warm": [bool(r.get("warm")) for r in solved],
+        "finished": [r is not None for r in records],
+    }
+    for name, values in flags.items():
+        columns[name] = (dims, np.array(values).reshape(shape))
+    columns["part"] = (dims, np.array([-1 if r is None else r["part"] for r in records]).reshape(shape))
+    messages = np.array([(r or {}).get("error", "") for r in records], dtype=object)
+    columns["error"] = (dims, messages.reshape(shape))
+    coordinates: dict[str, Any] = {name: list(values) for name, values in over.items()}
+    if wanted:
+        coordinates["baseline"] = wanted
+    dataset = xarray.Dataset(columns, coordinates)
+    for name in set(columns) & set(_MEANINGS):
+        units = {"units": _UNITS[name]} if name in _UNITS else {}
+        dataset[name].attrs = {"long_name": _MEANINGS[name], **units}
+    dataset.attrs = {key: dumps(description[key]) for key in ("spec", "parts")}
+    return dataset
+
+
+def _stacked(values: Sequence[Any], depth: int) -> np.ndarray:
+    """(points, …) numbers; what is missing, or shorter than the longest, is NaN."""
+    arrays = [None if value is None else np.asarray(value, dtype=float) for value in values]
+    sizes = [array.shape for array in arrays if array is not None and array.ndim == depth]
+    longest = tuple(max(size[axis] for size in sizes) if sizes else 0 for axis in range(depth))
+    table = np.full((len(values), *longest), np.nan)
+    for place, array in enumerate(arrays):
+        if array is not None:
+            where: tuple[Any, ...] = (place, *(slice(0, n) for n in array.shape))
+            table[where] = array
+    return table
+
+
+def _add_edges(
+    columns: dict[str, tuple[tuple[str, ...], Any]],
+    dims: tuple[str, ...],
+    shape: tuple[int, ...],
+    grids: Sequence[list[float] | None],
+) -> None:
+    """Edges of the control intervals: once, if all points have the same."""
+    table = _stacked(grids, 1)
+    known = table[[grid is not None for grid in grids]]
+    if np.array_equal(known, np.broadcast_to(known[:1], known.shape), equal_nan=True):
+        columns["edges"] = (("edge",), known[0])
+    else:
+        columns["edges"] = ((*dims, "edge"), table.reshape(*shape, -1))
+
+
+def _names(records: Sequence[Record], key: str) -> list[str]:
+    return list(dict.fromkeys(name for record in records for name in record.get(key, {})))
+
+
+def _controls(record: Record) -> dict[str, Any]:
+    found = record["schedule"] if record else {}
+    return {name: values for name, values in found.items() if name not in RESERVED}
+
+
+def _schedule_names(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(name for record in records for name in _controls(record)))

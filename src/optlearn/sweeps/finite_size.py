@@ -1,0 +1,233 @@
+"""How simulations approach the theory: bias and variance of the final error against N.
+
+The theory is the limit N → ∞. At finite N the mean error over seeds differs from it by a bias that should
+fall like 1/N, and single runs scatter with a variance that should fall like 1/N as well. Whether a better
+schedule *shows* in one run is then a question of N.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from optlearn._control.compare import baselines as all_baselines
+from optlearn._control.evaluate import evaluate
+from optlearn._control.problem import Problem
+from optlearn._control.solve import solve
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn._simulate.batch import AT_ONCE, simulate_many
+from optlearn.sweeps.spec import Scenario, scenario_function
+
+if TYPE_CHECKING:
+    import xarray
+
+OPTIMUM = "optimum"
+# A bias counts as seen if it is this many standard errors from zero (two-sided false-alarm rate 0.3 %).
+SEEN = 3.0
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """``prefactor · N^−exponent``, fitted to logarithms with their errors.
+
+    Attributes:
+        exponent: and ``exponent_error``, its standard error.
+        prefactor: with the sign of the values.
+        chi2: of the fit.
+        points: values that were fitted.
+    """
+
+    exponent: float
+    exponent_error: float
+    prefactor: float
+    chi2: float
+    points: int
+
+    def __call__(self, N: Any) -> Any:
+        """The law at N."""
+        return self.prefactor * np.asarray(N, dtype=float) ** -self.exponent
+
+
+def measure(
+    scenario: Scenario,
+    N: Sequence[int],
+    seeds: Mapping[int, int] | Callable[[int], int] | int,
+    *,
+    baselines: Sequence[str] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    at_once: int = AT_ONCE,
+    progress: Callable[[str], None] | None = None,
+) -> "xarray.Dataset":
+    """Bias and variance of the final error of the optimum and of baselines, at several N.
+
+    Where the scenario itself has an argument N, it is set: its theory and its optimum depend on it.
+
+    Args:
+        scenario: name of a scenario, or a function that returns a ``Problem``.
+        N: input dimensions.
+        seeds: runs, by N or for all.
+        baselines: names (default: all of the scenario's).
+        fixed: arguments of the scenario.
+        seed: of the random numbers; all schedules see the same, every N others.
+        at_once: seeds in one call of the compiled program.
+        progress: called with a line of text.
+
+    Returns:
+        Over ``schedule`` and ``N``: ``theory``, ``mean``, ``variance``, ``bias`` = mean − theory,
+        ``bias_error`` and ``variance_error`` (standard errors); and ``seeds`` (N).
+    """
+    tell = progress or (lambda text: None)
+    rows: list[list[Moments]] = []
+    names: list[str] = []
+    chosen: tuple[Problem, dict[str, Schedule]] | None = None
+    for n in N:
+        problem, depends = problem_at(scenario, n, fixed or {})
+        if chosen is None or depends:
+            tell(f"solving at N = {n}" if depends else "solving")
+            chosen = problem, schedules_of(problem, baselines)
+        problem, schedules = chosen
+        names = list(schedules)
+        count = int(seeds if isinstance(seeds, int) else seeds(n) if callable(seeds) else seeds[n])
+        tell(f"{count} runs at N = {n}")
+        _, errors = simulate_many(
+            [problem] * len(schedules), list(schedules.values()),
+            N=int(n), seeds=count, seed=_seed_at(seed, n), at_once=at_once,
+        )  # fmt: skip
+        theory = [float(evaluate(problem, s, record=2)["error"][-1]) for s in schedules.values()]
+        rows.append([moments(e, t) for e, t in zip(errors, theory, strict=True)])
+    return make_dataset(str(scenario), names, N, rows)
+
+
+class Moments(NamedTuple):
+    """Final errors of many runs.
+
+    Attributes:
+        theory: error for N → ∞.
+        seeds: runs.
+        mean: over runs.
+        variance: over runs.
+        fourth: central moment.
+    """
+
+    theory: float
+    seeds: int
+    mean: float
+    variance: float
+    fourth: float
+
+
+def moments(errors: np.ndarray, theory: float) -> Moments:
+    """Moments of the errors (S,) of all runs."""
+    mean = float(errors.mean())
+    if len(errors) < 4:
+        raise SpecificationError(f"{len(errors)} runs: a variance and its error need at least 4")
+    fourth = float(np.mean((errors - mean) ** 4))
+    return Moments(theory, len(errors), mean, float(errors.var(ddof=1)), fourth)
+
+
+def make_dataset(
+    scenario: str, names: Sequence[str], N: Sequence[int], rows: Sequence[Sequence[Moments]]
+) -> "xarray.Dataset":
+    """The dataset of ``measure``, from the moments of each N (rows) and schedule (columns)."""
+    import xarray
+
+    found = {name: np.array([[getattr(m, name) for m in row] for row in rows]).T for name in Moments._fields}
+    count, variance = found["seeds"], found["variance"]
+    of_variance = np.maximum(found.pop("fourth") - variance**2 * (count - 3) / (count - 1), 0.0) / count
+    found |= {
+        "bias": found["mean"] - found["theory"],
+        "bias_error": np.sqrt(variance / count),
+        "variance_error": np.sqrt(of_variance),
+        "seeds": count[0],
+    }
+    columns = {name: (("schedule", "N")[-table.ndim :], table) for name, table in found.items()}
+    return xarray.Dataset(columns, {"schedule": list(names), "N": list(N)}, {"scenario": scenario})
+
+
+def fit_bias(dataset: "xarray.Dataset", schedule: str = OPTIMUM, smallest: float = 0) -> PowerLaw | None:
+    """Power law of the bias at N from ``smallest`` on where it is seen; None if it is at fewer than two."""
+    row = dataset.sel(schedule=schedule, N=dataset["N"] >= smallest)
+    bias, error = np.asarray(row["bias"]), np.asarray(row["bias_error"])
+    seen = np.abs(bias) > SEEN * error
+    if len(set(np.sign(bias[seen]))) != 1:  # a power law has one sign
+        return None
+    return fit_power_law(np.asarray(row["N"])[seen], bias[seen], error[seen])
+
+
+def fit_variance(dataset: "xarray.Dataset", schedule: str = OPTIMUM, smallest: float = 0) -> PowerLaw | None:
+    """Power law of the variance over seeds, at N from ``smallest`` on."""
+    row = dataset.sel(schedule=schedule, N=dataset["N"] >= smallest)
+    return fit_power_law(row["N"], np.asarray(row["variance"]), np.asarray(row["variance_error"]))
+
+
+def advantage(dataset: "xarray.Dataset", baseline: str) -> tuple[np.ndarray, PowerLaw | None]:
+    """What the optimum wins over a baseline in theory, in units of the scatter of a difference of two runs.
+
+    Returns:
+        (N,) the ratio, and its power law.
+    """
+    best, other = dataset.sel(schedule=OPTIMUM), dataset.sel(schedule=baseline)
+    gain = np.asarray(other["theory"] - best["theory"])
+    variance = np.asarray(best["variance"] + other["variance"])
+    ratio = gain / np.sqrt(variance)
+    spread = np.asarray(np.hypot(best["variance_error"], other["variance_error"])) / variance / 2
+    return ratio, fit_power_law(dataset["N"], ratio, np.abs(ratio) * spread) if np.all(gain > 0) else None
+
+
+def crossover(dataset: "xarray.Dataset", baseline: str) -> float:
+    """N above which the optimum wins more over a baseline than the scatter of a difference of two runs.
+
+    Between the N that were simulated it is interpolated, outside of them it is where the power law of the
+    ratio puts it; NaN if nothing is won, or the ratio does not grow with N.
+    """
+    ratio, law = advantage(dataset, baseline)
+    if law is None or law.exponent >= 0:
+        return float("nan")
+    N, growing = np.log(np.asarray(dataset["N"], dtype=float)), np.log(ratio)
+    if growing[0] < 0 < growing[-1] and np.all(np.diff(growing) > 0):
+        return float(np.exp(np.interp(0.0, growing, N)))
+    return float(law.prefactor ** (1 / law.exponent))
+
+
+def fit_power_law(N: Any, values: np.ndarray, errors: np.ndarray) -> PowerLaw | None:
+    """Straight line through log |values|, weighted; None with fewer than two values."""
+    N, values, errors = (np.asarray(a, dtype=float) for a in (N, values, errors))
+    if len(values) < 2 or not (np.all(values > 0) or np.all(values < 0)):
+        return None
+    x, y, weight = np.log(N), np.log(np.abs(values)), (values / errors) ** 2
+    design = np.column_stack([np.ones_like(x), -x])
+    covariance = np.linalg.inv(design.T @ (weight[:, None] * design))
+    offset, exponent = covariance @ design.T @ (weight * y)
+    chi2 = float(np.sum(weight * (y - design @ np.array([offset, exponent])) ** 2))
+    prefactor = float(np.sign(values[0]) * np.exp(offset))
+    return PowerLaw(float(exponent), float(np.sqrt(covariance[1, 1])), prefactor, chi2, len(values))
+
+
+def _seed_at(seed: int, N: int) -> int:
+    """Runs at different N must be independent: fits weigh them so."""
+    return int(np.random.SeedSequence([seed, int(N)]).generate_state(1)[0])
+
+
+def problem_at(scenario: Scenario, N: int, fixed: Mapping[str, Any]) -> tuple[Problem, bool]:
+    """The problem at one N, and whether it depends on N: whether the scenario has such an argument."""
+    function = scenario_function(scenario)
+    depends = "N" in inspect.signature(function).parameters
+    return function(**{**fixed, **({"N": N} if depends else {})}), depends
+
+
+def schedules_of(problem: Problem, names: Sequence[str] | None) -> dict[str, Schedule]:
+    """The optimum and baselines (None: all), with free parameters attached."""
+    known = all_baselines(problem) if names is None else {}
+    for name in names or ():
+        if name not in problem.baselines:
+            raise SpecificationError(f"no baseline {name!r}; there are {', '.join(problem.baselines)}")
+        known[name] = problem.baselines[name](problem, problem.intervals)
+    found = {OPTIMUM: solve(problem).schedule, **known}
+    return {
+        name: schedule.with_parameters(**evaluate(problem, schedule, record=2).info["parameters"])
+        for name, schedule in found.items()
+    }

@@ -1,0 +1,205 @@
+"""One point of a sweep, and chains of points, each solved from the solution of the one before."""
+
+import json
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optlearn._control.evaluate import evaluate
+from optlearn._control.problem import Problem
+from optlearn._control.solution import NotConvergedWarning, Solution
+from optlearn._control.solve import solve
+from optlearn._control.solvers.outcome import Outcome
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn.sweeps.spec import Index, Spec
+from optlearn.sweeps.store import Record, Store
+
+# A cluster's worker may run several threads; caches of traced programs are not made for that.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@dataclass(frozen=True)
+class PointDone:
+    """What the driver hears of a point.
+
+    Attributes:
+        index: its place in the grid.
+        coordinates: values of the varying arguments.
+        objective: None if it failed.
+        converged: whether the certificate says so.
+        seconds: wall-clock time of the point.
+        error: what was raised, if it failed.
+        stored: an earlier part of the sweep had finished it.
+    """
+
+    index: Index
+    coordinates: Mapping[str, Any]
+    objective: float | None
+    converged: bool
+    seconds: float
+    error: str
+    stored: bool = False
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The unit of work: neighbouring points, in the order in which they are solved."""
+
+    spec: Spec
+    store: Store
+    points: tuple[Index, ...]
+
+
+def walk(chain: Chain, tell: Callable[[PointDone], None]) -> None:
+    """Solve the points that are not finished, and tell of all; each is on disk before the next one begins.
+
+    The first guess of a point comes from the file of its neighbour, so it makes no difference whether
+    that was computed just now or before an interruption.
+    """
+    neighbour: Record | None = None
+    for index in chain.points:
+        record = chain.store.read(index)
+        if record is None:
+            record = chain.store.write(index, compute(chain.spec, index, neighbour))
+        tell(done(record, chain.store))
+        if record["status"] == "done":
+            neighbour = record
+
+
+def compute(spec: Spec, index: Index, neighbour: Record | None = None) -> Record:
+    """The record of one point; if it raises, the record of that."""
+    began, cpu = time.perf_counter(), time.process_time()
+    record: Record = {"coordinates": spec.coordinates(index)}
+    with _ONE_AT_A_TIME:
+        try:
+            record |= {"status": "done", **_solved(spec, index, neighbour)}
+        except Exception as error:
+            record |= {
+                "status": "failed",
+                "error": f"{type(error).__name__}: {error}",
+                "traceback": traceback.format_exc(),
+            }
+    return {
+        **record,
+        "seconds": time.perf_counter() - began,
+        "cpu_seconds": time.process_time() - cpu,
+    }
+
+
+def failed_from_outside(spec: Spec, index: Index, error: str) -> Record:
+    """The record of a point that took its process with it."""
+    return {
+        "coordinates": spec.coordinates(index),
+        "status": "failed",
+        "error": error,
+        "traceback": "",
+        "seconds": 0.0,
+        "cpu_seconds": 0.0,
+    }
+
+
+def done(record: Record, store: Store) -> PointDone:
+    """What to tell of a record."""
+    return PointDone(
+        tuple(record["index"]),
+        record["coordinates"],
+        record.get("objective"),
+        record.get("converged", False),
+        record["seconds"],
+        record.get("error", ""),
+        record["part"] < store.part,
+    )
+
+
+def _solved(spec: Spec, index: Index, neighbour: Record | None) -> Record:
+    problem = spec.problem(index)
+    options = dict(spec.options)
+    warm = None if neighbour is None or spec.chain == 1 else warm_start(problem, neighbour)
+    if warm is not None:
+        options |= {"warm_start": warm, "starts": spec.warm_starts}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)  # it is in the record
+        solution = solve(problem, **options)
+        if solution.outcome is Outcome.INTERRUPTED:
+            raise KeyboardInterrupt
+        baselines = _baselines(problem, spec.baselines, solution.schedule.intervals)
+        reduced = {} if spec.reduce is None else _reduced(spec.reduce(solution))
+    certificate = solution.certificate
+    return {
+        "objective": solution.objective,
+        "converged": certificate.converged,
+        "reasons": list(certificate.reasons),
+        "hamiltonian_gap": certificate.hamiltonian_gap,
+        "relaxation_gap": certificate.relaxation_gap,
+        "integration_error": certificate.integration_error,
+        "budget_error": certificate.budget_error,
+        "starts": [certificate.starts.tried, certificate.starts.agreeing],
+        "outcome": solution.outcome.name.lower(),
+        "warm": warm is not None,
+        "free": dict(solution.parameters),
+        "schedule": _data(solution.schedule),
+        "relaxed": _relaxed(solution),
+        "baselines": baselines,
+        "reduced": reduced,
+    }
+
+
+def _relaxed(solution: Solution) -> dict[str, Any] | None:
+    if solution.relaxed is None:
+        return None
+    return {"objective": solution.relaxed.objective, "schedule": _data(solution.relaxed.schedule)}
+
+
+def _baselines(problem: Problem, names: Sequence[str], intervals: int) -> dict[str, float]:
+    unknown = [name for name in names if name not in problem.baselines]
+    if unknown:
+        raise SpecificationError(f"no baseline {unknown[0]!r}; there are {', '.join(problem.baselines)}")
+    return {
+        name: evaluate(problem, problem.baselines[name](problem, intervals), record=2).objective
+        for name in names
+    }
+
+
+def _reduced(found: Any) -> dict[str, Any]:
+    """What ``reduce`` returned, as lists of numbers."""
+    if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
+        raise TypeError(
+            f"reduce must return a mapping of names to numbers or arrays, not {type(found).__name__}"
+        )
+    arrays = {name: np.asarray(value) for name, value in found.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"reduce: {name!r} is {found[name]!r}; only numbers and arrays of them")
+    return {name: array.tolist() for name, array in arrays.items()}
+
+
+# --- first guesses from neighbours -----------------------------------------------------------------
+
+
+def warm_start(problem: Problem, neighbour: Record) -> Schedule | None:
+    """The neighbour's schedule, stretched to this problem's horizon; None if it does not fit.
+
+    Of a discrete control it is the relaxed optimum, not the rounded one: solvers start better from there.
+    """
+    found = neighbour["schedule"] if neighbour["relaxed"] is None else neighbour["relaxed"]["schedule"]
+    schedule = Schedule.from_json(json.dumps(found))
+    fits = set(schedule.controls) == set(problem.controls) and set(schedule.parameters) == set(problem.free)
+    for name, control in problem.discrete.items():
+        values = schedule.mixtures[name].values if name in schedule.mixtures else schedule.values.get(name)
+        fits = fits and values is not None and set(map(float, values)) <= set(control.values)
+    if not fits:
+        return None
+    grid = schedule.grid * (problem.horizon / schedule.horizon)
+    return Schedule(grid, schedule.values, schedule.mixtures, schedule.parameters)
+
+
+def _data(schedule: Schedule) -> dict[str, Any]:
+    """A schedule with JSON's types; numbers survive exactly."""
+    return dict(json.loads(schedule.to_json()))

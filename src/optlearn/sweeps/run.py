@@ -1,0 +1,161 @@
+"""Solve a scenario on a grid of its arguments."""
+
+import inspect
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optlearn._control.solution import NotConvergedWarning
+from optlearn._control.solve import METHODS, solve
+from optlearn._errors import SpecificationError
+from optlearn._io import save_dataset
+from optlearn.sweeps.collect import load
+from optlearn.sweeps.executors import make_executor
+from optlearn.sweeps.point import Chain, PointDone, done
+from optlearn.sweeps.progress import bar
+from optlearn.sweeps.spec import CHAIN, Index, Reduce, Scenario, Spec, check_picklable, make_spec
+from optlearn.sweeps.store import Store, SweepFolderError, locked, open_store
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def sweep(
+    scenario: Scenario,
+    over: Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    baselines: Sequence[str] = (),
+    reduce: Reduce | None = None,
+    executor: Any = None,
+    jobs: int | None = None,
+    resume: bool = False,
+    force: bool = False,
+    retry_failed: bool = False,
+    chain: int = CHAIN,
+    warm_starts: int = 2,
+    progress: bool | Callable[[PointDone], None] = False,
+    **options: Any,
+) -> "xarray.Dataset":
+    """Solve a scenario at every point of a grid.
+
+    Every finished point is on disk at once; a sweep that was killed goes on where it stopped. A point that
+    fails is recorded with its error, and the others go on.
+
+    Args:
+        scenario: name of a scenario, or a function that returns a ``Problem``.
+        over: argument of the scenario → its values: the grid, the last argument varying fastest.
+        out: folder for the results; None to keep nothing on disk.
+        fixed: further arguments of the scenario.
+        baselines: names of baseline schedules whose objective is wanted too.
+        reduce: function of a ``Solution`` that returns numbers or arrays by name, to be kept for every point.
+        executor: "serial", "processes", the address of a Dask scheduler, or a Dask client or cluster;
+            None for processes if ``jobs`` is above 1, else serial. Results do not depend on it.
+        jobs: local processes (default for "processes": one for each core).
+        resume: go on with the sweep in ``out``; without one there, begin it.
+        force: start over in ``out``.
+        retry_failed: with ``resume``, compute failed points anew.
+        chain: points along the last argument that are solved one after the other, each from the solution of
+            the one before; 1 for no such warm starts.
+        warm_starts: first guesses of a point with such a neighbour: its schedule, a neutral one, baselines, …
+        progress: True for a progress bar on stderr, or a function that is called with every finished point.
+        options: of ``optlearn.solve``: intervals, method, starts, seed, steps, max_iterations, tolerance.
+
+    Returns:
+        See ``load``; also in ``out/sweep.nc``.
+
+    Raises:
+        SpecificationError: an argument makes no sense, or ``out`` holds another sweep.
+        SweepFolderError: ``out`` cannot be written. What was finished before is kept.
+    """
+    spec = make_spec(
+        scenario, over, fixed=fixed, options=_checked(options), baselines=baselines, reduce=reduce,
+        chain=chain, warm_starts=warm_starts,
+    )  # fmt: skip
+    where = make_executor(executor, jobs)
+    if where.by_name:
+        check_picklable(spec)
+    with ExitStack() as stack:
+        if out is None:
+            out = stack.enter_context(tempfile.TemporaryDirectory(prefix="optlearn-sweep-"))
+        folder = Path(out)
+        if folder.is_file():
+            raise SpecificationError(f"out={str(folder)!r}: this is a file")
+        try:
+            stack.enter_context(locked(folder))
+        except OSError as error:
+            raise SweepFolderError(f"cannot write {folder}: {error.strerror or error}") from error
+        store = open_store(folder, spec, resume=resume, force=force, executor=where.name)
+        tell = _once(stack.enter_context(bar(spec.size)) if progress is True else progress or None)
+        unfinished = _unfinished(spec, store, retry_failed, tell)
+        where.run(unfinished, tell)
+        dataset = load(folder)
+        try:
+            save_dataset(dataset, folder / "sweep.nc")
+        except OSError as error:
+            raise SweepFolderError(f"cannot write {folder / 'sweep.nc'}: {error}") from error
+    _warn(dataset)
+    return dataset
+
+
+def _once(progress: Callable[[PointDone], None] | None) -> Callable[[PointDone], None]:
+    """Tell of every point once: of a chain that was taken up again, all points are told again."""
+    told: set[Index] = set()
+
+    def tell(point: PointDone) -> None:
+        if progress is not None and point.index not in told:
+            told.add(point.index)
+            progress(point)
+
+    return tell
+
+
+def _unfinished(
+    spec: Spec, store: Store, retry_failed: bool, tell: Callable[[PointDone], None]
+) -> list[Chain]:
+    """The chains in which something is left to do; what is finished is told of."""
+    left = []
+    for points in spec.chains():
+        finished = 0
+        for index in points:
+            record = store.read(index)
+            if record is None or (retry_failed and record["status"] == "failed"):
+                store.path(index).unlink(missing_ok=True)  # a damaged file, or one to be computed anew
+            else:
+                finished += 1
+                tell(done(record, store))
+        if finished < len(points):
+            left.append(Chain(spec, store, points))
+    return left
+
+
+def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of ``solve`` that are not its defaults; raise now for what would fail at every point."""
+    known = dict(inspect.signature(solve).parameters)
+    for name in ("problem", "warm_start", "progress"):  # these are not the same at every point
+        del known[name]
+    for name in options:
+        if name not in known:
+            raise SpecificationError(
+                f"sweep has no argument {name!r}; those of solve that it takes are {', '.join(known)}"
+            )
+    if options.get("method", "auto") not in METHODS:
+        raise SpecificationError(f"method={options['method']!r}: one of {', '.join(METHODS)}")
+    return {name: value for name, value in options.items() if value != known[name].default}
+
+
+def _warn(dataset: "xarray.Dataset") -> None:
+    """Say how many points went wrong."""
+    errors = [message for message in dataset["error"].values.ravel() if message]
+    not_converged = int((dataset["finished"] & ~dataset["converged"]).sum()) - len(errors)
+    said = []
+    if errors:
+        said.append(f"{len(errors)} of {dataset['error'].size} points failed, such as with {errors[0]!r}")
+    if not_converged:
+        said.append(f"{not_converged} of {dataset['error'].size} points are not converged")
+    if said:
+        warnings.warn("; ".join(said), NotConvergedWarning, stacklevel=3)

@@ -1,0 +1,240 @@
+"""What a sweep computes: a scenario, the arguments that vary, the ones that do not, and how to solve."""
+
+import hashlib
+import inspect
+import itertools
+import json
+import pickle
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from optlearn._control.problem import Problem
+from optlearn._control.solution import Solution
+from optlearn._errors import SpecificationError
+from optlearn.models._checks import Arguments
+
+Scenario = str | Callable[..., Problem]
+Reduce = Callable[[Solution], Mapping[str, Any]]
+Index = tuple[int, ...]
+Value = float | int | bool | str
+
+# Points that are solved one after the other, each from the solution of the one before. Longer rows are cut:
+# results must not depend on the number of workers, nor should one row keep all but one of them idle.
+CHAIN = 8
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A sweep, whole: equal specifications give equal results.
+
+    Attributes:
+        scenario: name of a scenario, or a function of its arguments that returns a ``Problem``.
+        over: argument → the values it takes; the first varies slowest.
+        fixed: arguments that stay the same.
+        options: of ``solve``.
+        baselines: names of the baselines whose objective is wanted.
+        reduce: what else to keep of each solution.
+        chain: see ``CHAIN``; 1 for no warm starts.
+        warm_starts: first guesses of a point that has a neighbour's solution, that one included.
+    """
+
+    scenario: Scenario
+    over: Mapping[str, tuple[Value, ...]]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    baselines: tuple[str, ...] = ()
+    reduce: Reduce | None = None
+    chain: int = CHAIN
+    warm_starts: int = 2
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values of each varying argument."""
+        return tuple(len(values) for values in self.over.values())
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return int(np.prod(self.shape))
+
+    def indices(self) -> list[Index]:
+        """All points, the last argument varying fastest."""
+        return list(itertools.product(*(range(n) for n in self.shape)))
+
+    def chains(self) -> list[tuple[Index, ...]]:
+        """Rows along the last argument, cut into pieces of nearly equal length."""
+        length = self.shape[-1]
+        pieces = -(-length // self.chain)
+        cuts = [piece * length // pieces for piece in range(pieces + 1)]
+        rows = itertools.product(*(range(n) for n in self.shape[:-1]))
+        return [
+            tuple((*row, last) for last in range(first, end))
+            for row in rows
+            for first, end in itertools.pairwise(cuts)
+        ]
+
+    def coordinates(self, index: Index) -> dict[str, Value]:
+        """Values of the varying arguments at a point."""
+        return {name: values[i] for (name, values), i in zip(self.over.items(), index, strict=True)}
+
+    def problem(self, index: Index) -> Problem:
+        """The problem at a point."""
+        return scenario_function(self.scenario)(**self.fixed, **self.coordinates(index))
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON's types only: what makes two sweeps the same."""
+        return {
+            "scenario": _name(self.scenario),
+            "over": {name: list(values) for name, values in self.over.items()},
+            "fixed": {name: _plain(value) for name, value in self.fixed.items()},
+            "options": {name: _plain(value) for name, value in sorted(self.options.items())},
+            "baselines": list(self.baselines),
+            "reduce": None if self.reduce is None else _name(self.reduce),
+            "chain": self.chain,
+            "warm_starts": self.warm_starts,
+        }
+
+    @property
+    def id(self) -> str:
+        """A short name of all of ``to_json``."""
+        return digest(self.to_json())[:16]
+
+    def own_code(self) -> str:
+        """Digest of the source of the caller's own functions; empty if there are none."""
+        functions = [f for f in (self.scenario, self.reduce) if callable(f) and not _is_ready(f)]
+        return digest([_source(function) for function in functions]) if functions else ""
+
+
+def make_spec(
+    scenario: Scenario,
+    over: Mapping[str, Any],
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    baselines: Sequence[str] = (),
+    reduce: Reduce | None = None,
+    chain: int = CHAIN,
+    warm_starts: int = 2,
+) -> Spec:
+    """Check the arguments of a sweep; see ``Spec``."""
+    if callable(scenario) and _is_ready(scenario):
+        scenario = cast(str, getattr(scenario, "__name__", ""))
+    function = scenario_function(scenario)
+    if not over or not hasattr(over, "items"):
+        raise SpecificationError(f"over={over!r}: argument → values, such as {{'eta': [1, 2]}}")
+    checked = {name: _values(name, values) for name, values in over.items()}
+    fixed = dict(fixed or {})
+    _check_arguments(function, _name(scenario), checked, fixed)
+    check = Arguments("sweep")
+    check.count("chain", chain)
+    check.count("warm_starts", warm_starts)
+    if reduce is not None and not callable(reduce):
+        raise SpecificationError(f"reduce={reduce!r}: a function of a Solution that returns a mapping")
+    return Spec(scenario, checked, fixed, dict(options or {}), tuple(baselines), reduce, chain, warm_starts)
+
+
+def scenario_function(scenario: Scenario) -> Callable[..., Problem]:
+    """The function of a scenario."""
+    from optlearn import scenarios
+
+    if callable(scenario):
+        return scenario
+    if scenario not in scenarios.list_scenarios():
+        raise SpecificationError(
+            f"no scenario {scenario!r}; there are {', '.join(scenarios.list_scenarios())}"
+        )
+    return cast(Callable[..., Problem], getattr(scenarios, scenario))
+
+
+def check_picklable(spec: Spec) -> None:
+    """Raise unless another process can find the functions of the sweep by their names."""
+    for argument, function in (("scenario", spec.scenario), ("reduce", spec.reduce)):
+        if not callable(function):
+            continue
+        advice = "define it at the top level of a module or script, or use executor='serial'"
+        try:
+            pickle.dumps(function)
+        except Exception as error:
+            raise SpecificationError(
+                f"{argument}={function!r} cannot be sent to another process ({error}): {advice}"
+            ) from error
+        module = getattr(function, "__module__", None)
+        if module == "__main__" and not hasattr(sys.modules["__main__"], "__file__"):
+            raise SpecificationError(
+                f"{argument}={function!r} was typed in this session, where another process cannot find it: "
+                "put it in a module, or use executor='serial'"
+            )
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical JSON of a value."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _values(name: str, values: Any) -> tuple[Value, ...]:
+    """Distinct numbers, words or flags."""
+    if isinstance(values, str) or not np.iterable(values):
+        raise SpecificationError(f"over[{name!r}]={values!r}: a list or array of values")
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    plain = [value.item() if getattr(value, "ndim", None) == 0 else value for value in plain]
+    for value in plain:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not isinstance(value, str | bool) and not (number and np.isfinite(value)):
+            raise SpecificationError(f"over[{name!r}] holds {value!r}: only finite numbers, words and flags")
+    if not plain:
+        raise SpecificationError(f"over[{name!r}] is empty: at least one value")
+    if len({type(value) in (int, float) for value in plain}) > 1:
+        raise SpecificationError(f"over[{name!r}]={plain!r}: all numbers, or none")
+    twice = [value for value in plain if plain.count(value) > 1]
+    if twice:
+        raise SpecificationError(f"over[{name!r}] holds {twice[0]!r} more than once")
+    return tuple(plain)
+
+
+def _check_arguments(
+    function: Callable[..., Problem], owner: str, over: Mapping[str, Any], fixed: Mapping[str, Any]
+) -> None:
+    for name in over:
+        if name in fixed:
+            raise SpecificationError(f"{name!r} is both fixed and swept over")
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return
+    for name in (*over, *fixed):
+        if name not in parameters:
+            raise SpecificationError(f"{owner} has no argument {name!r}; it has {', '.join(parameters)}")
+
+
+def _is_ready(function: Callable[..., Any]) -> bool:
+    """Is it the function of a scenario of optlearn?"""
+    return str(getattr(function, "__module__", "")).startswith("optlearn.scenarios.")
+
+
+def _name(function: str | Callable[..., Any]) -> str:
+    if isinstance(function, str):
+        return function
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', '?')}:{name}"
+
+
+def _plain(value: Any) -> Any:
+    """A value with JSON's types only; of what is none of them, its text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return _name(function)

@@ -1,0 +1,241 @@
+"""The folder of a sweep: every finished point is a file of its own, written whole and with a checksum.
+
+``OUT/sweep.json`` says what is computed, and by which code and versions each part of it was;
+``OUT/points/000_003.json`` is one point; ``OUT/sweep.nc`` is everything together, written at the end.
+"""
+
+import json
+import os
+import platform
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from optlearn import __version__
+from optlearn._errors import SpecificationError
+from optlearn._io import atomic
+from optlearn._io.provenance import code_digest
+from optlearn.sweeps.spec import Index, Spec, digest
+
+SCHEMA = 1
+_PACKAGES = ("casadi", "jax", "jaxlib", "numpy", "scipy")
+
+Record = dict[str, Any]
+
+
+class SweepChangedWarning(UserWarning):
+    """A sweep goes on with other code or versions than those that began it; old points are kept."""
+
+
+class DamagedPointWarning(UserWarning):
+    """The file of a point is cut short or altered; the point counts as not computed."""
+
+
+class SweepFolderError(OSError):
+    """The folder of a sweep cannot be read or written. What was finished before is kept."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """The folder of one sweep, in one of its parts: a run of the driver from start to end or interruption.
+
+    Attributes:
+        folder: where it is.
+        sweep: ``Spec.id`` of what is computed.
+        part: number of this run, from 0.
+    """
+
+    folder: Path
+    sweep: str
+    part: int
+
+    def path(self, index: Index) -> Path:
+        """File of a point."""
+        return self.folder / "points" / ("_".join(f"{i:03d}" for i in index) + ".json")
+
+    def write(self, index: Index, record: Record) -> Record:
+        """Keep a finished point; the record with all that belongs to it."""
+        whole = {"index": list(index), "sweep": self.sweep, "part": self.part, **record}
+        write_json(self.path(index), {"sha256": digest(whole), "record": whole})
+        return whole
+
+    def read(self, index: Index) -> Record | None:
+        """A finished point; None if there is none, or if its file is damaged."""
+        path = self.path(index)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SweepFolderError(f"cannot read {path}: {error.strerror or error}") from error
+        try:
+            content = json.loads(text)
+            record: Record = content["record"]
+            sound = content["sha256"] == digest(record) and record["index"] == list(index)
+        except (ValueError, KeyError, TypeError):
+            sound, record = False, {}
+        if not sound:
+            warnings.warn(f"{path} is damaged: the point counts as not computed", DamagedPointWarning, 2)
+            return None
+        return record if record["sweep"] == self.sweep else None
+
+    def check_visible(self) -> None:
+        """Raise unless this process, perhaps on another machine, sees the folder of this very sweep."""
+        try:
+            content = json.loads((self.folder / "sweep.json").read_text(encoding="utf-8"))
+            found = content["id"]
+        except (OSError, ValueError, KeyError) as error:
+            raise SweepFolderError(
+                f"{platform.node()} does not see {self.folder}: workers on other machines need a folder that "
+                "all of them share"
+            ) from error
+        if found != self.sweep:
+            raise SweepFolderError(f"{self.folder} on {platform.node()} holds another sweep")
+
+
+def open_store(folder: Path, spec: Spec, *, resume: bool, force: bool, executor: str) -> Store:
+    """Begin a sweep in a folder, or go on with it.
+
+    Raises:
+        SpecificationError: the folder holds a sweep already, or, to resume, another one.
+        SweepFolderError: the folder cannot be written.
+    """
+    folder = folder.absolute()
+    if resume and force:
+        raise SpecificationError("resume and force: either go on, or start over")
+    description = folder / "sweep.json"
+    parts: list[dict[str, Any]] = []
+    if description.exists():
+        if force:
+            _clear(folder)
+        elif resume:
+            parts = _parts_to_continue(description, spec)
+        else:
+            raise SpecificationError(
+                f"out={str(folder)!r} holds a sweep already: resume it, start over with force, or name "
+                "another folder"
+            )
+    this = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "executor": executor,
+        "code": code_digest(),
+        "own_code": spec.own_code(),
+        "versions": versions(),
+    }
+    if parts:
+        _say_what_changed(parts[-1], this)
+    content = {"schema": SCHEMA, "id": spec.id, "spec": spec.to_json(), "parts": [*parts, this]}
+    try:
+        (folder / "points").mkdir(parents=True, exist_ok=True)
+        for half_written in (folder / "points").glob(".*.tmp.json"):
+            half_written.unlink(missing_ok=True)
+    except OSError as error:
+        raise SweepFolderError(f"cannot write {folder}: {error.strerror or error}") from error
+    write_json(description, content)
+    return Store(folder, spec.id, len(parts))
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """The content of ``sweep.json``."""
+    path = folder / "sweep.json"
+    if not path.is_file():
+        raise SpecificationError(f"{folder}: there is no sweep here (no sweep.json)")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        schema = content["schema"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SpecificationError(f"{path} cannot be read: {error}") from error
+    if schema != SCHEMA:
+        raise SpecificationError(f"{path} has schema {schema}; this version of optlearn reads {SCHEMA}")
+    return dict(content)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let only one driver at a time work in a folder; a killed one does not hold the lock."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SpecificationError(f"another process is working on the sweep in {folder}") from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write so that the file is complete under its name, also after a loss of power."""
+    try:
+        with atomic(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+            json.dump(content, file, separators=(",", ":"))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise SweepFolderError(
+            f"cannot write {path}: {error.strerror or error}; what is finished is kept, and resume goes on "
+            "from there"
+        ) from error
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides numbers."""
+    found = {"optlearn": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _parts_to_continue(description: Path, spec: Spec) -> list[dict[str, Any]]:
+    """The parts so far, of a sweep that must be the same as ``spec``."""
+    content = read_description(description.parent)
+    before, now = content["spec"], spec.to_json()
+    differing = [name for name in now if before.get(name) != now[name]]
+    if differing:
+        shown = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in differing)
+        raise SpecificationError(
+            f"{description.parent} holds another sweep: {shown}. Name another folder, or start over with "
+            "force"
+        )
+    return list(content["parts"])
+
+
+def _say_what_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    changes = [
+        f"{name} {before['versions'].get(name)} → {now['versions'].get(name)}"
+        for name in sorted({*before["versions"], *now["versions"]})
+        if before["versions"].get(name) != now["versions"].get(name)
+    ]
+    if before["code"] != now["code"]:
+        changes.append("the code of optlearn")
+    if before["own_code"] != now["own_code"]:
+        changes.append("the code of your scenario or reduce function")
+    if changes:
+        warnings.warn(
+            f"changed since the last part of this sweep: {', '.join(changes)}. Finished points are kept; "
+            "`part` in the result says which run a point is from",
+            SweepChangedWarning,
+            stacklevel=2,
+        )
+
+
+def _clear(folder: Path) -> None:
+    """Remove the files of a sweep, and nothing else."""
+    try:
+        for path in (folder / "points").glob("*.json"):
+            path.unlink()
+        for name in ("sweep.nc", "sweep.json"):
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise SweepFolderError(f"cannot remove the old sweep in {folder}: {error.strerror}") from error

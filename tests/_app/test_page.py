@@ -1,0 +1,299 @@
+"""The page without a browser: its controls, what it asks for, and what it shows."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import optlearn as ol
+
+pytest.importorskip("panel", reason="the explorer needs optlearn[app]")
+
+from bokeh.document import Document
+from bokeh.models import ImportedStyleSheet
+
+from optlearn._app import downloads, words
+from optlearn._app.messages import Compared, Found, Progress, Simulate, Solve
+from optlearn._app.page import Page
+from optlearn._app.parameters import defaults, parameters
+from optlearn._app.server import Mailbox, use_local_files
+from optlearn._app.worker_process import Done, Failed
+
+
+class Recorder:
+    """A worker that only notes what it is asked."""
+
+    def __init__(self):
+        self.asked, self.cancelled = [], 0
+
+    def ask(self, client, request, heard):
+        self.asked.append((request, heard))
+
+    def cancel(self, client):
+        self.cancelled += 1
+
+    def tell(self, *events):
+        for event in events:
+            self.asked[-1][1](event)
+
+
+@pytest.fixture
+def workers():
+    return Recorder(), Recorder()
+
+
+@pytest.fixture
+def page(workers):
+    return Page(*workers, "dropout")
+
+
+@pytest.fixture
+def solved(page, workers, answers):
+    workers[0].tell(*answers[0], Done())
+    return page
+
+
+@pytest.fixture
+def found(answers):
+    return next(event for event in answers[0] if isinstance(event, Found))
+
+
+def test_it_asks_for_the_scenario_at_its_defaults(page, workers):
+    (request, _) = workers[0].asked[0]
+    assert request == Solve("dropout", defaults("dropout"))
+    assert page.status.busy
+    assert "dropout" in page.status.text
+
+
+def test_every_control_has_a_label(solved):
+    forms = (
+        solved.scenario_form,
+        solved.parameter_form,
+        solved.action_form,
+        solved.order_form,
+        solved.simulation.form,
+        solved.download_form,
+    )
+    names = [field["name"] for form in forms for field in form.fields]
+    assert {p.name for p in parameters("dropout")} <= set(names)
+    assert all(field["label"] for form in forms for field in form.fields)
+
+
+def test_the_address_can_say_where_to_begin(workers):
+    page = Page(*workers, "dropout", {"sigma_n": "0.2", "eta": "fast", "unknown": "1"})
+    assert workers[0].asked[0][0].arguments["sigma_n"] == 0.2
+    assert page.parameter_form.errors == {"eta": "eta = fast: must be a number from 0.2 to 2"}
+
+
+def test_results_are_shown_in_charts_and_in_words(solved, found):
+    (chart,) = solved.schedule_charts.values()
+    (line,) = chart.lines
+    np.testing.assert_array_equal(line.x[::2], found.schedule.grid[:-1])
+    np.testing.assert_array_equal(line.y[::2], found.schedule["activation"])
+    assert f"{found.objective:.6g}" in solved.headline.object
+    assert {line.name for line in solved.error.lines} == {"optimum", *ol.scenarios.dropout().baselines}
+    assert [line.name for line in solved.order.lines] == list(found.trajectory.order_parameters)
+    assert "best constant" in solved.table.object
+    assert "converged" in solved.certificate.object
+    assert "Rescaling" in solved.schedule_words.object
+    assert not solved.status.busy
+    assert solved.status.tone == "good"
+
+
+def test_moving_a_control_asks_anew_and_keeps_what_is_shown_until_then(solved, workers, found):
+    shown = solved.headline.object
+    solved._move("sigma_n", "0.32")
+    assert workers[0].asked[-1][0].arguments["sigma_n"] == 0.32
+    assert solved.headline.object == shown
+    assert solved.found is found
+    count = len(workers[0].asked)
+    solved._move("sigma_n", "0.320")
+    assert len(workers[0].asked) == count  # nothing has changed
+
+
+def test_a_wrong_value_is_refused_where_it_was_typed_and_the_result_stays(solved, workers, found):
+    count = len(workers[0].asked)
+    solved._move("sigma_n", "1e9")
+    assert solved.parameter_form.errors == {"sigma_n": "sigma_n = 1e9: must be a number from 0 to 0.6"}
+    assert len(workers[0].asked) == count
+    assert solved.found is found
+    assert solved.values["sigma_n"] == 0.3
+    solved._move("sigma_n", "0.3")
+    assert solved.parameter_form.errors == {}
+
+
+def test_what_the_scenario_refuses_is_told_at_the_control_and_the_result_stays(solved, workers, found):
+    solved._move("eta", "2")
+    workers[0].tell(Failed("dropout(eta=2.0): must be below 2", expected=True))
+    assert solved.parameter_form.errors == {"eta": "dropout(eta=2.0): must be below 2"}
+    assert solved.status.tone == "bad"
+    assert "must be below 2" in solved.status.text
+    assert solved.found is found
+
+
+def test_events_of_an_earlier_request_are_not_shown(solved, workers, answers):
+    late = workers[0].asked[-1][1]
+    solved._move("sigma_n", "0.32")
+    before = solved.headline.object
+    late(next(event for event in answers[1] if isinstance(event, Found)))
+    assert solved.headline.object == before
+
+
+def test_baselines_of_earlier_values_are_faded_until_the_new_ones_come(solved, workers, answers):
+    second = answers[1]
+    solved._move("sigma_n", "0.32")
+    solved._move("alpha_F", "5.25")
+    workers[0].tell(*[event for event in second if not isinstance(event, Compared)])
+    assert {line.alpha for line in solved.error.lines if line.name != "optimum"} == {0.25}
+    assert "stale" in solved.table.object
+    workers[0].tell(*[event for event in second if isinstance(event, Compared)])
+    assert {line.alpha for line in solved.error.lines} == {1.0}
+    assert "stale" not in solved.table.object
+    workers[0].tell(*[event for event in second if isinstance(event, Found)])  # a better solve of the same
+    assert "stale" not in solved.table.object
+
+
+def test_another_scenario_begins_at_its_own_defaults(solved, workers):
+    solved._choose("scenario", "curriculum")
+    assert workers[0].asked[-1][0].scenario == "curriculum"
+    assert [f["name"] for f in solved.parameter_form.fields] == [p.name for p in parameters("curriculum")]
+
+
+def test_full_accuracy_reset_and_stop(solved, workers):
+    solved._act("full", "")
+    assert workers[0].asked[-1][0].full
+    solved._move("sigma_n", "0.4")
+    solved._act("reset", "")
+    assert solved.values == defaults("dropout")
+    solved._act("stop", "")
+    assert workers[0].cancelled == 1
+    assert not solved.status.busy
+
+
+def test_what_is_not_converged_says_so(page, workers, found):
+    doubtful = replace(found.certificate, converged=False, reasons=("hamiltonian_gap 1e-2 exceeds 1e-6",))
+    workers[0].tell(replace(found, certificate=doubtful), Done())
+    assert page.status.text.startswith("Not converged")
+    assert "hamiltonian_gap" in page.status.text
+    assert page.status.tone == "warning"
+    assert "not converged" in page.certificate.object
+
+
+def test_the_simulation_is_that_of_the_schedule_that_is_shown(solved, workers, found):
+    solved.simulation._set("N", "300")
+    solved.simulation._set("run", "")
+    (request, _) = workers[1].asked[-1]
+    assert request == Simulate("dropout", defaults("dropout"), found.schedule, 300, 50)
+    solved._move("sigma_n", "0.4")
+    assert workers[1].cancelled  # it belongs to a schedule that is on its way out
+    solved.simulation._set("again", "always")
+    workers[0].tell(found, Done())
+    assert workers[1].asked[-1][0].arguments["sigma_n"] == 0.4
+
+
+def test_progress_names_what_is_being_solved(page, workers):
+    workers[0].tell(Progress("direct, from the best of them"))
+    assert page.status.text == "Solving dropout: direct, from the best of them …"
+    assert page.status.busy
+
+
+def test_dark_pages_have_colours_of_their_own(solved):
+    light = list(solved.error._source.data["colour"])
+    solved._darken(True)
+    dark = list(solved.error._source.data["colour"])
+    solved._darken(False)
+    assert dark != light
+    assert list(solved.error._source.data["colour"]) == light
+
+
+def test_text_from_results_is_escaped(found):
+    marked = replace(found, remarks=("<script>alert(1)</script>",))
+    assert "<script>" not in words.certificate(marked)
+
+
+def test_no_style_sheet_comes_from_elsewhere(page):
+    document = Document()
+    use_local_files(document)
+    page.template()._init_doc(document, location=False)
+    sheets = [sheet for root in document.roots for sheet in root.select({"type": ImportedStyleSheet})]
+    assert sheets
+    assert all(sheet.url.startswith("static/") for sheet in sheets), [sheet.url for sheet in sheets]
+
+
+class Loop:
+    """An event loop that is always at once."""
+
+    def add_callback(self, call):
+        call()
+
+
+def test_events_wait_until_the_page_is_shown_and_keep_their_order():
+    callbacks, called = [], []
+
+    class Forgetful(Document):
+        def add_next_tick_callback(self, callback):
+            callbacks.append(callback)
+
+    mailbox = Mailbox(Forgetful(), Loop())
+    for number in range(3):
+        mailbox.deliver(lambda number=number: called.append(number))
+    assert not callbacks
+    mailbox.open()
+    for number in range(3, 5):
+        mailbox.deliver(lambda number=number: called.append(number))
+    for callback in reversed(callbacks):
+        callback()
+    assert called == [0, 1, 2, 3, 4]
+    mailbox.close()
+    before = len(callbacks)
+    mailbox.deliver(lambda: called.append("late"))
+    assert len(callbacks) == before
+
+
+# --- downloads ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(found):
+    return {name: make("dropout", {"sigma_n": 0.3}, found) for name, make in downloads.FILES.items()}
+
+
+def test_json_holds_the_solution_and_is_read_back(files, found):
+    content = json.loads(files["json"].text)
+    assert content["objective"] == found.objective
+    assert content["arguments"] == {"sigma_n": 0.3}
+    schedule = ol.Schedule.from_json(files["json"].text)
+    np.testing.assert_array_equal(schedule["activation"], found.schedule["activation"])
+    assert schedule.parameters == found.schedule.parameters
+
+
+def test_csv_has_a_row_for_each_interval(files, found):
+    rows = list(csv.DictReader(io.StringIO(files["csv"].text)))
+    assert [float(row["activation"]) for row in rows] == found.schedule["activation"].tolist()
+
+
+def schedules():
+    grid = [0.0, 1.0, 3.0, 4.0]
+    yield {"activation": [1.0, 0.5, 0.7]}, {"rescaling": 0.7}
+    yield {"difficulty": [0.0, 2.0, 0.0], "learning_rate": [1.0, 0.5, 0.2]}, {}
+    yield {"noise": [0.1, 0.5, 0.2]}, {}
+    yield {"batch": [1.0, 2.4, 3.0]}, {}
+    del grid
+
+
+@pytest.mark.parametrize("framework", ["torch", "optax"])
+@pytest.mark.parametrize("case", list(schedules()), ids=lambda case: "-".join(case[0]))
+def test_snippets_run_as_they_are(found, framework, case):
+    pytest.importorskip(framework)
+    values, free = case
+    schedule = ol.Schedule.piecewise([0.0, 1.0, 3.0, 4.0], values).with_parameters(**free)
+    file = downloads.FILES[framework]("made_up", {"eta": 1.0}, replace(found, schedule=schedule))
+    compile(file.text, file.name, "exec")
+    space = {"__name__": file.name}
+    exec(file.text, space)
+    read = space["schedule"]
+    assert list(read.controls) == list(values)
+    assert all(read.at(alpha)[name] == schedule.at(alpha)[name] for name in values for alpha in (0.5, 2, 3.5))

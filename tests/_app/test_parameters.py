@@ -1,0 +1,130 @@
+"""Arguments of scenarios as controls of the page."""
+
+import inspect
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optlearn import scenarios
+from optlearn._app.parameters import Choice, Flag, Number, arguments, around, defaults, parameters
+from optlearn._app.tables import MAIN, RANGES, WORDS
+from optlearn._errors import SpecificationError
+
+SCENARIOS = list(scenarios.list_scenarios())
+numbers = st.floats(1e-6, 1e6) | st.floats(-1e6, -1e-6) | st.just(0.0)
+
+
+def named(scenario, name):
+    (found,) = [p for p in parameters(scenario) if p.name == name]
+    return found
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_scenario_has_controls_that_begin_at_its_own_defaults(scenario):
+    found = parameters(scenario)
+    assert any(isinstance(p, Number) and p.main for p in found)
+    signature = inspect.signature(getattr(scenarios, scenario)).parameters
+    for name, value in arguments(scenario, defaults(scenario)).items():
+        assert value == signature[name].default
+    for p in found:
+        assert p.label
+        assert p.help, f"{p.name} is not in the docstring"
+        assert p.read(str(p.default).lower() if isinstance(p, Flag) else str(p.default)) == p.default
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_sliders_reach_their_defaults_in_whole_steps(scenario):
+    for p in parameters(scenario):
+        if isinstance(p, Number):
+            steps = (p.default - p.low) / p.step
+            assert p.low < p.high
+            assert steps == pytest.approx(round(steps), abs=1e-6), p
+
+
+@pytest.mark.parametrize("scenario", ["curriculum", "dropout", "denoising"])
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_both_ends_of_every_slider_are_admissible(scenario, end):
+    for p in parameters(scenario):
+        if isinstance(p, Number):
+            value = p.read(str(getattr(p, end)))
+            getattr(scenarios, scenario)(**arguments(scenario, {**defaults(scenario), p.name: value}))
+
+
+def test_the_tables_name_arguments_that_exist():
+    for scenario, name in RANGES:
+        assert name in defaults(scenario)
+    for scenario, names in MAIN.items():
+        assert set(names) <= set(defaults(scenario))
+        assert [p.name for p in parameters(scenario)][: len(names)] == list(names)
+    assert set(WORDS) <= {name for scenario in SCENARIOS for name in defaults(scenario)} | {"control"}
+
+
+def test_entries_of_a_sequence_are_controls_of_their_own():
+    values = {**defaults("curriculum"), "Delta[1]": 1.5}
+    assert arguments("curriculum", values)["Delta"] == (0.0, 1.5)
+
+
+@pytest.mark.parametrize("text", ["abc", "", "0,5", "nan", "inf", "-1", "6.5", "1e9"])
+def test_a_wrong_number_is_refused_by_name_value_and_range(text):
+    with pytest.raises(SpecificationError) as error:
+        named("curriculum", "eta").read(text)
+    assert str(error.value) == f"eta = {text or 'nothing'}: must be a number from 0.5 to 6"
+
+
+def test_a_count_must_be_whole():
+    with pytest.raises(SpecificationError, match=r"K = 2\.5: must be a whole number from 1 to 4"):
+        named("dropout", "K").read("2.5")
+    assert named("dropout", "K").read(" 3 ") == 3
+
+
+def test_choices_and_flags_know_their_words():
+    start = named("denoising", "start")
+    assert isinstance(start, Choice)
+    with pytest.raises(SpecificationError, match="start = fig9: must be one of fig3, figS"):
+        start.read("fig9")
+    with pytest.raises(SpecificationError, match="joint = perhaps: must be true or false"):
+        named("curriculum", "joint").read("perhaps")
+
+
+@given(numbers)
+def test_a_range_around_a_default_holds_it(default):
+    low, high, step = around(default)
+    assert low <= default <= high
+    assert low < high
+    assert 0 < step < high - low
+
+
+@given(st.integers(0, 10**6))
+def test_a_range_around_a_count_holds_it(default):
+    low, high, step = around(default, whole=True)
+    assert low <= default < high
+    assert step == 1
+
+
+def test_a_scenario_without_an_entry_works_through_its_signature(monkeypatch):
+    def made_up(
+        strength: float = 0.4,
+        parts: int = 3,
+        matrix: object = None,
+        kind: Literal["one", "two"] = "two",
+        also: bool = True,
+    ):
+        """Something.
+
+        Args:
+            strength: how strong
+                it is.
+            parts: how many.
+            matrix: of numbers.
+            kind: of it.
+            also: the rest.
+        """
+
+    monkeypatch.setattr(scenarios, "made_up", made_up, raising=False)
+    strength, parts, kind, also = parameters.__wrapped__("made_up")
+    assert (strength.label, strength.help) == ("Strength", "how strong it is.")
+    assert (strength.low, strength.high, strength.step) == (0.1, 1.2, 0.02)
+    assert (parts.whole, parts.low, parts.high) == (True, 1.0, 6.0)
+    assert (kind.known, also.default) == (("one", "two"), True)

@@ -1,0 +1,194 @@
+"""Wide problems: programs compiled by XLA say what the traced expressions say, to round-off.
+
+One small problem with everything in it (free parameter, budget, running cost) is run both ways.
+"""
+
+import jax
+import numpy as np
+import pytest
+
+import optlearn.models as models
+from optlearn._casadi.trace import UnsupportedPrimitive
+from optlearn._control.controls import Budget, Continuous, Free
+from optlearn._control.evaluate import evaluate
+from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
+from optlearn._control.hamiltonian.interval import IntervalHamiltonian
+from optlearn._control.problem import Objective, Problem
+from optlearn._control.program.build import Functions, dynamics
+from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.xla import BLOCK, WideFunctions
+from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.solvers.greedy import greedy_controls
+from optlearn._control.solvers.indirect import solve_indirect
+from optlearn._dynamics.integrate import integrate
+from optlearn._dynamics.on_steps import OnSteps
+from optlearn._schedule import Schedule
+from optlearn._theory.expectation import GaussHermite
+
+INTERVALS, STEPS = 10, 2
+
+
+@pytest.fixture(scope="module")
+def problem():
+    model = models.committee(K=2, M=1, sigma_n=0.3, dropout=True)
+    return Problem(
+        model=model,
+        start=model.state(Q11=0.1, Q22=0.05, M11=0.02),
+        horizon=5.0,
+        controls={"activation": Continuous(0, 1, guess=0.7)},
+        free={"rescaling": Free(0, 1, guess=0.7)},
+        budgets=(Budget("activation", mean=0.75),),
+        objective=Objective(final=1.0, average=0.2),
+    )
+
+
+@pytest.fixture(scope="module")
+def both(problem):
+    return dynamics(problem, wide=False), dynamics(problem, wide=True)
+
+
+@pytest.fixture(scope="module")
+def controls():
+    w = np.random.default_rng(0).uniform(0.3, 1.0, (INTERVALS, 1))
+    return w + 0.75 - w.mean(), np.array([0.66])
+
+
+@pytest.fixture(scope="module")
+def swept(both, controls):
+    return tuple(Sweeper(ready, INTERVALS, STEPS).run(*controls) for ready in both)
+
+
+def same(first, second, accuracy=1e-12):
+    np.testing.assert_allclose(np.array(second), np.array(first), rtol=accuracy, atol=accuracy)
+
+
+def test_the_size_of_the_rate_decides():
+    def made(nodes):
+        model = models.committee(K=2, M=1, sigma_n=0.1)
+        start = model.state(Q11=0.3, Q22=0.2, M11=0.1)
+        rates = {"learning_rate": Continuous(0, 3)}
+        rule = GaussHermite(nodes, 3)
+        return dynamics(Problem(model=model, start=start, horizon=1, controls=rates, rule=rule))
+
+    assert isinstance(made(3).functions, Functions)
+    assert isinstance(made(14).functions, WideFunctions)
+
+
+def test_operations_that_casadi_lacks_run_under_xla():
+    class Sorting(type(models.committee())):
+        def penalty(self, x, u):
+            return 0.1 * jax.numpy.sort(x.Q[0])[0]
+
+    made = models.committee(K=2, M=1)
+    model = Sorting(**{name: getattr(made, name) for name in made.__dataclass_fields__})
+    problem = Problem(
+        model=model,
+        start=model.state(Q11=0.3, Q22=0.2, M11=0.1),
+        horizon=1.0,
+        controls={"learning_rate": Continuous(0, 3)},
+        rule=GaussHermite(3),
+    )
+    assert isinstance(dynamics(problem).functions, WideFunctions)
+    with pytest.raises(UnsupportedPrimitive, match="sort"):
+        dynamics(problem, wide=False)
+
+
+@pytest.mark.parametrize("name", ["objective", "states", "costates", "gradient", "free_gradient"])
+def test_sweeps_agree(swept, name):
+    same(*(getattr(result, name) for result in swept))
+
+
+def test_the_hamiltonian_and_its_derivatives_agree(both, swept, controls):
+    w, theta = controls
+    every = np.arange(INTERVALS)
+    traced, wide = (
+        IntervalHamiltonian.along(ready, result, w, theta, STEPS)
+        for ready, result in zip(both, swept, strict=True)
+    )
+    same(traced.value(w, every), wide.value(w, every))
+    for a, b in zip(traced.expand(w, every), wide.expand(w, every), strict=True):
+        same(a, b)
+    for a, b in zip(traced.free(w, theta), wide.free(w, theta), strict=True):
+        same(a, b)
+
+
+def test_the_gaps_of_the_minimum_principle_agree(both, swept, controls):
+    gaps = [
+        (hamiltonian_gap(ready, result, *controls, STEPS)[0], free_gap(ready, result, *controls, STEPS)[0])
+        for ready, result in zip(both, swept, strict=True)
+    ]
+    assert min(gaps[0]) > 1e-6
+    same(*gaps, 1e-9)
+
+
+def test_indirect_solutions_agree(both, controls):
+    traced, wide = (solve_indirect(ready, [controls], steps=1)[0] for ready in both)
+    assert wide.outcome.ok
+    assert abs(wide.objective - traced.objective) < 1e-9
+    same(traced.budget_multipliers, wide.budget_multipliers, 1e-6)
+
+
+@pytest.mark.slow
+def test_direct_solutions_agree_and_have_the_same_derivatives(both, controls):
+    traced, wide = (solve_direct(ready, *controls) for ready in both)
+    assert wide.outcome.ok
+    assert abs(wide.objective - traced.objective) < 1e-9
+    # Exact derivatives take IPOPT the same way.
+    assert wide.iterations == traced.iterations
+    same(traced.costates, wide.costates, 1e-7)
+    same(traced.theta, wide.theta, 1e-7)
+
+
+def test_greedy_schedules_agree(both):
+    traced, wide = (greedy_controls(ready, 4, np.array([0.7])) for ready in both)
+    same(traced, wide, 1e-6)  # to which the multiplier of the budget is found
+
+
+def test_columns_beyond_a_block_and_single_ones_agree(both):
+    traced, wide = both
+    rng = np.random.default_rng(1)
+    x = traced.start[:, None] * rng.uniform(0.8, 1.2, (len(traced.start), BLOCK + 45))
+    w, theta = rng.uniform(0.2, 0.9, (1, x.shape[1])), np.array([0.6])
+    for a, b in zip(
+        traced.functions.rate(traced.constants, x, w, theta),
+        wide.functions.rate(wide.constants, x, w, theta),
+        strict=True,
+    ):
+        assert b.shape == a.shape
+        same(a, b)
+    slope, cost = wide.functions.rate(wide.constants, x[:, 7], w[:, 7], theta)
+    assert (slope.shape, cost.shape) == ((len(x), 1), (1, 1))
+    same(traced.functions.rate(traced.constants, x[:, 7], w[:, 7], theta)[0], slope)
+
+
+def test_a_host_in_single_precision_gets_double_precision(both, controls, swept):
+    with jax.enable_x64(False):
+        single = Sweeper(both[1], INTERVALS, STEPS).run(*controls)
+        columns = both[1].functions.rate(both[1].constants, both[1].start, [0.5], controls[1])
+    same(swept[0].gradient, single.gradient)
+    same(both[0].functions.rate(both[0].constants, both[0].start, [0.5], controls[1])[0], columns[0])
+
+
+def test_steps_on_a_compiled_drift_are_those_of_the_other_executor(problem):
+    schedule = Schedule.piecewise([0, 1.2, 5], {"activation": [0.9, 0.6]})
+    common = {"start": problem.start, "record": 7, "rtol": 1e-10}
+    expected = integrate(problem.model, schedule, backend="casadi", **common)
+    found = integrate(problem.model, schedule, backend=OnSteps(), **common)
+    same(expected.states, found.states, 1e-9)
+    same(expected["error"], found["error"], 1e-9)
+    objective = evaluate(problem, schedule, {"rescaling": 0.7}).objective
+    assert np.isfinite(objective)
+
+
+def test_a_state_that_is_not_finite_ends_the_steps(problem):
+    model = problem.model
+    absurd = Schedule.constant(5.0, {"learning_rate": 1e200})
+    states = OnSteps().solve(*_flat(model), np.full(5, 0.1), absurd, np.array([0.0, 5.0]), (1e-8, 1e-10))
+    assert np.all(np.isfinite(states[0]))
+    assert np.all(np.isnan(states[1]))
+
+
+def _flat(model):
+    from optlearn._dynamics.flat import FlatSystem
+
+    return FlatSystem(model, ("learning_rate",)), model.settings()

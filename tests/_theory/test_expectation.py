@@ -1,0 +1,249 @@
+"""Quadrature rules on integrals that are known, and the choice of a rule for a model."""
+
+import warnings
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from optlearn._dynamics.integrate import integrate
+from optlearn._errors import AccuracyWarning, SpecificationError
+from optlearn._schedule import Schedule
+from optlearn._theory.expectation import AutoRule, GaussHermite, QuasiMonteCarlo
+from optlearn._theory.gaussian import partial_cholesky
+from optlearn._theory.model import LearningModel
+from optlearn._theory.order import Overlaps
+from optlearn._theory.quadrature import choose_rule, probe_states, rule_error
+from optlearn.models._committee import committee
+from optlearn.models._curriculum import curriculum
+
+
+def laid(rule, smooth, *cut):
+    """Points and weights as NumPy arrays: what follows compiles nothing."""
+    points, weights = rule.points(smooth, *cut)
+    return np.asarray(points), np.asarray(weights)
+
+
+def cut_at(*places):
+    """Cut coordinate j at places[j], a number or None."""
+
+    def cut(j, prefix):
+        return None if places[j] is None else jnp.full(prefix.shape[0], places[j])
+
+    return cut
+
+
+def linear_cuts(factor):
+    """Cut where the fields ``factor @ ξ`` cross 0, one after the other: nested cuts."""
+
+    def cut(j, prefix):
+        return -(prefix @ factor[j, :j]) / factor[j, j]
+
+    return cut
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 5, 20, 64])
+def test_gauss_hermite_integrates_polynomials_exactly(nodes):
+    points, weights = laid(GaussHermite(nodes), (False,))
+    assert weights.shape == (nodes,)
+    for power in range(min(2 * nodes, 12)):
+        exact = stats.norm.moment(power) if power else 1.0
+        np.testing.assert_allclose(weights @ points[:, 0] ** power, exact, rtol=1e-12, atol=1e-12)
+
+
+def test_tensor_product_and_noise_nodes():
+    points, weights = laid(GaussHermite(7, noise_nodes=3), (False, False, True))
+    assert points.shape == (7 * 7 * 3, 3)
+    np.testing.assert_allclose(weights.sum(), 1, rtol=1e-14)
+    values = points[:, 0] ** 4 * points[:, 1] ** 2 * points[:, 2] ** 4
+    np.testing.assert_allclose(weights @ values, 3 * 1 * 3, rtol=1e-12)
+
+
+def test_no_dimensions():
+    for rule in (GaussHermite(5), QuasiMonteCarlo(4)):
+        points, weights = laid(rule, ())
+        assert points.shape == (1, 0)
+        np.testing.assert_array_equal(weights, [1])
+
+
+@pytest.mark.parametrize("at", [0.0, -0.7, 1.9, 50.0, -50.0])
+def test_a_cut_makes_jumps_and_bends_exact(at):
+    points, weights = laid(GaussHermite(48), (False,), cut_at(at))
+    x = points[:, 0]
+    density, above = stats.norm.pdf(at), stats.norm.sf(at)
+    np.testing.assert_allclose(weights.sum(), 1, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(weights @ (x > at), above, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(weights @ np.sign(x - at), 2 * above - 1, rtol=0, atol=1e-12)
+    mean_distance = 2 * density + at * (1 - 2 * above)
+    np.testing.assert_allclose(weights @ np.abs(x - at), mean_distance, rtol=1e-12)
+    np.testing.assert_allclose(weights @ x**2, 1, rtol=0, atol=1e-12)
+
+
+def test_a_jump_without_a_cut_costs_what_the_documentation_says():
+    # About 1/n, and no better: the reason for cuts.
+    errors = []
+    for nodes in (20, 80):
+        points, weights = laid(GaussHermite(nodes), (False,))
+        errors.append(abs(float(weights @ (points[:, 0] > 0.3)) - stats.norm.sf(0.3)))
+    assert min(errors) > 1e-4
+
+
+def test_jumps_far_away_do_no_harm_with_few_nodes():
+    # As for the second of two nearly parallel fields: the cut runs away to ±∞.
+    for at in (9.5, -1e6, 1e300):
+        points, weights = laid(GaussHermite(16), (False,), cut_at(at))
+        # 16 nodes a side reach to 4.8 standard deviations; beyond lie 1.6e-6 of the mass.
+        np.testing.assert_allclose(weights.sum(), 1, rtol=0, atol=3e-6)
+        np.testing.assert_allclose(weights @ points[:, 0] ** 2, 1, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("correlation", [-0.9, 0.0, 0.3, 0.95])
+def test_nested_cuts_give_the_arc_cosine_kernels(correlation):
+    gram = jnp.array([[2.0, correlation * np.sqrt(3.0)], [correlation * np.sqrt(3.0), 1.5]])
+    factor = partial_cholesky(gram, (0, 1))
+    points, weights = laid(GaussHermite(48), (False, False), linear_cuts(factor))
+    x, y = np.asarray(factor) @ points.T
+    angle, scale = np.arccos(correlation), np.sqrt(3.0)
+    signs = 1 - 2 * angle / np.pi
+    relus = scale * (np.sin(angle) + (np.pi - angle) * correlation) / (2 * np.pi)
+    np.testing.assert_allclose(weights.sum(), 1, rtol=0, atol=1e-12)
+    # The inner integral of a jump is a smooth function that steepens as the fields align.
+    tolerance = 1e-11 if abs(correlation) < 0.5 else 1e-5
+    np.testing.assert_allclose(weights @ (np.sign(x) * np.sign(y)), signs, atol=tolerance)
+    positive = np.maximum(x, 0) * np.maximum(y, 0)
+    np.testing.assert_allclose(weights @ positive, relus, atol=tolerance)
+
+
+def test_cuts_are_differentiable():
+    def above(gram):
+        factor = partial_cholesky(gram, (0, 1))
+        points, weights = GaussHermite(40).points((False, False), linear_cuts(factor))
+        x, y = factor @ points.T
+        return weights @ (jax.nn.relu(x) * jax.nn.relu(y))
+
+    # Price: ∂E[r(x) r(y)]/∂G₀₁ = P(x > 0, y > 0) = ¼ + arcsin(ρ)/2π.
+    gram = jnp.array([[1.0, 0.4], [0.4, 1.0]])
+    slope = jax.jit(jax.grad(above))(gram)
+    quadrant = 0.25 + np.arcsin(0.4) / (2 * np.pi)
+    np.testing.assert_allclose(slope[0, 1] + slope[1, 0], quadrant, rtol=1e-9)
+
+
+@pytest.mark.parametrize("log2", [2, 9, 14])
+@pytest.mark.parametrize("dimension", [1, 3, 8])
+def test_quasi_monte_carlo_points(log2, dimension):
+    points, weights = laid(QuasiMonteCarlo(log2), (False,) * dimension)
+    assert points.shape == (2**log2, dimension)
+    np.testing.assert_allclose(weights.sum(), 1, rtol=1e-13)
+    # Mirrored pairs: odd moments vanish.
+    np.testing.assert_allclose(weights @ points, np.zeros(dimension), atol=1e-14)
+    np.testing.assert_allclose(weights @ points**3, np.zeros(dimension), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_quasi_monte_carlo_error(seed):
+    # Smooth in 4 dimensions: with 2¹⁴ points plain Monte Carlo would be at 5e-3. Bounds are twice
+    # the largest error over 20 seeds.
+    points, weights = laid(QuasiMonteCarlo(14, seed), (False,) * 4)
+    exact = np.exp(0.5 * 4 * 0.3**2)
+    assert abs(float(weights @ np.exp(0.3 * points.sum(axis=1))) - exact) < 5e-4
+    # A jump costs accuracy, not correctness.
+    assert abs(float(weights @ (points.sum(axis=1) > 0.5)) - stats.norm.sf(0.25)) < 5.3e-3
+
+
+def test_seeds_differ():
+    first, second = (laid(QuasiMonteCarlo(6, seed), (False,))[0] for seed in (0, 1))
+    assert not np.allclose(first, second)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(GaussHermite, 0),
+        partial(GaussHermite, 2.5),
+        partial(GaussHermite, 4, noise_nodes=0),
+        partial(GaussHermite, 4, noise_nodes=-2),
+        partial(QuasiMonteCarlo, 1),
+        partial(QuasiMonteCarlo, 25),
+        partial(QuasiMonteCarlo, 10.5),
+        partial(AutoRule, 0.0),
+        partial(AutoRule, 1.0),
+        partial(AutoRule, np.nan),
+        partial(AutoRule, points=255),
+    ],
+)
+def test_wrong_arguments_of_rules(make):
+    with pytest.raises(SpecificationError, match=r"\w+\(\w+=.*\): "):
+        make()
+
+
+def problems():
+    easy = curriculum(weight_decay=0.1)
+    yield easy, easy.state(Q11=1, Q22=0.5, M11=0.7), {"difficulty": 1.5}, AutoRule(1e-3)
+    noisy = committee(K=1, M=1, sigma_n=0.3, weight_decay=0.05)
+    yield noisy, noisy.state(Q11=0.5, M11=0.3), {}, AutoRule(1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", list(problems()), ids=lambda p: type(p[0]).__name__)
+def test_the_chosen_rule_is_as_accurate_as_asked(problem):
+    model, start, overrides, wanted = problem
+    u = model.settings(overrides)
+    states = probe_states(model, start)
+    rule, error = choose_rule(model, states, u, wanted)
+    assert error <= wanted.accuracy
+    for flat in states:
+        x = model.layout.unflatten(jnp.asarray(flat))
+        closed = np.asarray(model.layout.flatten(model.closed_drift(x, u)))
+        found = np.asarray(model.layout.flatten(jax.jit(partial(model.drift, rule=rule))(x, u)))
+        scale = max(1.0, np.abs(closed).max())
+        assert np.max(np.abs(found - closed)) <= wanted.accuracy * scale
+    assert rule.nodes <= 36  # and it is not a needlessly fine one
+
+
+def test_too_few_points_warn():
+    model, start, overrides, _ = next(problems())
+    u, states = model.settings(overrides), probe_states(model, start)
+    with pytest.warns(AccuracyWarning, match=r"Curriculum is accurate to .* 1.0e-07 was asked"):
+        rule, error = choose_rule(model, states, u, AutoRule(points=256))
+    assert error > 1e-7
+    # What it says of the error is honest within a factor 10.
+    x = model.layout.unflatten(jnp.asarray(states[0]))
+    drifts = (model.closed_drift(x, u), jax.jit(partial(model.drift, rule=rule))(x, u))
+    closed, found = (np.asarray(model.layout.flatten(d)) for d in drifts)
+    assert np.max(np.abs(found - closed)) < 10 * error
+
+
+def test_a_loose_accuracy_takes_few_points_and_no_warning():
+    model, start, _, _ = list(problems())[1]
+    states = probe_states(model, start)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rule, error = choose_rule(model, states, model.settings(), AutoRule(1e-2))
+    assert rule.nodes <= 10
+    assert rule.noise_nodes == 3
+    assert rule_error(model, states, model.settings(), rule) == pytest.approx(error, abs=1e-9)
+
+
+class SignMetric(LearningModel):
+    """A smooth loss, and a metric that jumps: a rule that suits the one does not suit the other."""
+
+    def loss(self, fields, x, latent, u):
+        return (fields.teacher[0, 0] - fields.student[0, 0]) ** 2 / 2
+
+    def metric(self, fields, x, latent, u):
+        return (1 - jnp.sign(fields.teacher[0, 0]) * jnp.sign(fields.student[0, 0])) / 2
+
+
+def test_the_error_has_a_rule_of_its_own():
+    model = SignMetric(students=1, overlaps=Overlaps(T=1.0), parameters={"learning_rate": 0.5})
+    start = model.state(Q11=1.0, M11=0.75)
+    with pytest.warns(AccuracyWarning, match="error of SignMetric is accurate to"):
+        path = integrate(model, Schedule.constant(0.1, {}), start=start, record=2)
+    exact = np.arccos(path["M11"] / np.sqrt(path["Q11"])) / np.pi
+    # The warning states how far off it is; the rule that was chosen keeps to that, twice at most.
+    assert np.all(np.abs(path["error"] - exact) <= 2 * path.info["error_rule_error"])
+    assert path.info["error_rule_error"] < 2e-3
+    assert path.info["rule_error"] < 1e-7
