@@ -40,6 +40,7 @@ docs: .venv/.docs  ## build the documentation into docs/_build, running its note
 lint: .venv/.test  ## ruff and mypy
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-cache >/dev/null || $(BIN)/lint-imports
 	$(BIN)/mypy
 
 clean:  ## remove everything that make creates

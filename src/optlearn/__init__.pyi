@@ -19,6 +19,7 @@ from ._control.solution import Solution as Solution
 from ._control.solve import continuation as continuation
 from ._control.solve import solve as solve
 from ._dynamics.integrate import integrate as integrate
+from ._dynamics.system import System as System
 from ._io.solutions import load as load
 from ._schedule import Schedule as Schedule
 from ._simulate.run import simulate as simulate

@@ -95,7 +95,7 @@ def test_auto_takes_casadi_for_closed_forms():
 
 
 def test_unknown_backend():
-    with pytest.raises(SpecificationError, match="backend='gpu': one of 'auto', 'casadi', 'xla'"):
+    with pytest.raises(SpecificationError, match="backend must be 'auto', 'casadi' or 'xla', got 'gpu'"):
         run(backend="gpu")
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from optlearn import _errors as errors
+from optlearn._dynamics.checks import check_problem
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
-from optlearn._theory.checks import check_problem, check_start
+from optlearn._theory.checks import check_start
 from optlearn._theory.latents import Latents
 from optlearn._theory.model import Break, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
@@ -75,9 +76,9 @@ def test_wrong_shapes(values, message):
 
 
 def test_start_of_the_wrong_type():
-    with pytest.raises(SpecificationError, match=r"start must be OrderParameters .*, got dict"):
-        check(start={"Q11": 1.0})
-    with pytest.raises(SpecificationError, match="model must be a LearningModel, got str"):
+    with pytest.raises(SpecificationError, match=r"start must be OrderParameters .*, got float"):
+        check(start=1.0)
+    with pytest.raises(SpecificationError, match="model must be a System or LearningModel, got str"):
         check_problem("curriculum", START, CONSTANT)
 
 
@@ -143,7 +144,7 @@ def test_unknown_names():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_parameters_must_be_finite(value):
-    with pytest.raises(SpecificationError, match=f"parameter 'scale' is {value}: it must be finite"):
+    with pytest.raises(SpecificationError, match=f"parameter 'scale' must be finite, got {value}"):
         check(parameters={"scale": value})
 
 
@@ -151,9 +152,9 @@ def test_parameters_keep_their_shape():
     model = make(parameters={"learning_rate": 1.0, "scale": 1.0, "shares": [0.5, 0.5]})
     assert check(model, parameters={"shares": [0.2, 0.8]})[1]["shares"][1] == 0.8
     np.testing.assert_array_equal(check(model, parameters={"shares": 0.7})[1]["shares"], [0.7, 0.7])
-    with pytest.raises(SpecificationError, match=r"'shares' has shape \(3,\); .* \(2,\)"):
+    with pytest.raises(SpecificationError, match=r"'shares' must have shape \(2,\) .*, got \(3,\)"):
         check(model, parameters={"shares": [0.2, 0.3, 0.5]})
-    with pytest.raises(SpecificationError, match=r"'scale' has shape \(2,\); .* \(\)"):
+    with pytest.raises(SpecificationError, match=r"'scale' must have shape \(\) .*, got \(2,\)"):
         check(model, parameters={"scale": [1.0, 2.0]})
     with pytest.raises(SpecificationError, match=r"'shares'.* is not one number"):
         check(model, schedule=Schedule.constant(1.0, {"shares": 0.5}))

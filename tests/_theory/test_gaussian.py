@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optlearn._theory.gaussian import JITTER, gram_matrix, partial_cholesky
-from optlearn._theory.order import Layout, Overlaps
+from optlearn._theory.order import OverlapLayout, Overlaps
 
 FACTOR_SLOPES = jax.jit(jax.jacfwd(lambda gram: partial_cholesky(gram, (0, 1, 2))))
 
@@ -103,6 +103,6 @@ def test_expectations_have_the_right_gradient_even_there(gram):
 def test_gram_matrix_of_weight_vectors():
     vectors = np.random.default_rng(0).normal(size=(50, 5))
     G = vectors.T @ vectors / 50
-    x = Layout(2, 1, 2).state(Q=G[:2, :2], M=G[:2, 2:3], R=G[:2, 3:])
+    x = OverlapLayout(2, 1, 2).state(Q=G[:2, :2], M=G[:2, 2:3], R=G[:2, 3:])
     overlaps = Overlaps(T=G[2:3, 2:3], S=G[2:3, 3:], Omega=G[3:, 3:])
     np.testing.assert_array_equal(gram_matrix(x, overlaps), G)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optlearn._errors import SpecificationError
-from optlearn._theory.order import Layout, OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 
 
 @st.composite
@@ -20,9 +20,9 @@ def layouts(draw):
         "heads": draw(st.integers(0, 3)),
         "extras": tuple(draw(st.lists(st.sampled_from(["b", "gain"]), unique=True))),
     }
-    names = Layout(**sizes).names
+    names = OverlapLayout(**sizes).names
     untracked = draw(st.sets(st.sampled_from(names), max_size=len(names) - 1))
-    return Layout(**sizes, untracked=frozenset(untracked) - set(sizes["extras"]))
+    return OverlapLayout(**sizes, untracked=frozenset(untracked) - set(sizes["extras"]))
 
 
 def expected_size(layout):
@@ -51,7 +51,7 @@ def test_round_trip(layout, batch, seed):
 @pytest.mark.parametrize("heads", [0, 1, 2])
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_numpy_and_jax_paths_agree(heads, batch):
-    layout = Layout(3, 2, 1, heads, ("b",), frozenset({"Q12", "M31", "R11"}))
+    layout = OverlapLayout(3, 2, 1, heads, ("b",), frozenset({"Q12", "M31", "R11"}))
     flat = np.random.default_rng(0).normal(size=(*batch, layout.size))
     from_numpy, from_jax = layout.unflatten(flat), layout.unflatten(jnp.asarray(flat))
     for a, b in zip(jax.tree.leaves(from_numpy), jax.tree.leaves(from_jax), strict=True):
@@ -62,15 +62,15 @@ def test_numpy_and_jax_paths_agree(heads, batch):
 
 
 def test_names_and_their_order():
-    layout = Layout(2, 1, 2, 2, ("b",), frozenset({"M21"}))
+    layout = OverlapLayout(2, 1, 2, 2, ("b",), frozenset({"M21"}))
     wanted = "Q11 Q12 Q22 M11 R11 R12 R21 R22 v11 v12 v21 v22 b"
     assert layout.names == tuple(wanted.split())
-    assert Layout(2, heads=1).names == ("Q11", "Q12", "Q22", "v1", "v2")
+    assert OverlapLayout(2, heads=1).names == ("Q11", "Q12", "Q22", "v1", "v2")
 
 
 @pytest.mark.parametrize("heads", [1, 2])
 def test_names_from_ten_nodes_on(heads):
-    layout = Layout(12, 1, heads=heads)
+    layout = OverlapLayout(12, 1, heads=heads)
     flat = np.arange(float(layout.size))
     x = layout.unflatten(flat)
     assert {"Q11", "Q1,10", "Q9,10", "Q10,12", "M99", "M12,1"} & set(layout.names) == {
@@ -93,13 +93,13 @@ def test_names_from_ten_nodes_on(heads):
     ["", "Q", "Q1", "Q13", "Q31", "Q00", "Q111", "M12", "R11", "v11", "P11", "b", "Q1,", "Qab"],
 )
 def test_wrong_names(name):
-    x = Layout(2, 1).state(Q=np.eye(2))
+    x = OverlapLayout(2, 1).state(Q=np.eye(2))
     with pytest.raises(KeyError, match="no order parameter"):
         x[name]
 
 
 def test_state_from_matrices_and_entries():
-    layout = Layout(2, 1, 1, 1, ("b",))
+    layout = OverlapLayout(2, 1, 1, 1, ("b",))
     x = layout.state(Q=[[1.0, 0.1], [0.1, 2.0]], Q12=0.3, M21=0.4, R=[[5.0], [6.0]], v2=7.0, b=8.0)
     assert isinstance(x, OrderParameters)
     np.testing.assert_array_equal(x.Q, [[1, 0.3], [0.3, 2]])
@@ -112,7 +112,7 @@ def test_state_from_matrices_and_entries():
 
 def test_state_does_not_alias_its_arguments():
     Q = np.eye(2)
-    x = Layout(2).state(Q=Q, Q12=0.5)
+    x = OverlapLayout(2).state(Q=Q, Q12=0.5)
     assert Q[0, 1] == 0
     assert x.Q[1, 0] == 0.5
 
@@ -129,11 +129,11 @@ def test_state_does_not_alias_its_arguments():
 )
 def test_state_errors(values, message):
     with pytest.raises(SpecificationError, match=message):
-        Layout(2, 1).state(**values)
+        OverlapLayout(2, 1).state(**values)
 
 
 def test_derivative_by_an_off_diagonal_entry_counts_both_halves_of_q():
-    layout = Layout(2, 1)
+    layout = OverlapLayout(2, 1)
     weights = jnp.array([[1.0, 10.0], [100.0, 1000.0]])
     gradient = jax.grad(lambda flat: jnp.sum(weights * layout.unflatten(flat).Q))(jnp.zeros(layout.size))
     np.testing.assert_array_equal(gradient, [1, 110, 1000, 0, 0])

@@ -67,7 +67,7 @@ def _wide_options(ready: Dynamics) -> dict[str, Any]:
         return {}
     from optlearn._dynamics.on_steps import OnSteps
 
-    return {"backend": OnSteps(), "rtol": 1e-10 if ready.system.rule is None else 1e-8}
+    return {"backend": OnSteps(), "rtol": max(1e-10, ready.rtol)}
 
 
 def check_schedule(problem: Problem, schedule: Schedule) -> None:

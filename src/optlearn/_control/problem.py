@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -9,12 +10,10 @@ import numpy as np
 from optlearn._arrays import Array, Settings
 from optlearn._control.controls import Budget, Continuous, Control, Discrete, Free, check_together
 from optlearn._control.scenario_call import Origin
+from optlearn._dynamics.checks import check_states
+from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
-from optlearn._theory.checks import check_start
-from optlearn._theory.expectation import AbstractRule, AutoRule
-from optlearn._theory.model import LearningModel
-from optlearn._theory.order import OrderParameters
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,8 @@ class Objective:
 
     final: float = 1.0
     average: float = 0.0
-    terminal: Callable[[OrderParameters, Settings], Array] | None = None
-    cost: Callable[[OrderParameters, Settings], Array] | None = None
+    terminal: Callable[[Any, Settings], Array] | None = None
+    cost: Callable[[Any, Settings], Array] | None = None
 
     def __post_init__(self) -> None:
         if not (self.final or self.average or self.terminal or self.cost):
@@ -52,8 +51,8 @@ class Problem:
     """Model, start, horizon, controls, budgets and objective.
 
     Args:
-        model: the learning model.
-        start: order parameters at α = 0.
+        model: what is controlled: a learning model, or any other system.
+        start: its state at α = 0 (``model.state(…)``, or a dictionary of named values).
         horizon: α_F, final training time (steps divided by N).
         controls: name of a model parameter → ``Continuous`` or ``Discrete``.
         budgets: constraints on means or shares over training.
@@ -69,8 +68,8 @@ class Problem:
         origin: the scenario and arguments that it was made of, if it was; None once it is changed.
     """
 
-    model: LearningModel
-    start: OrderParameters
+    model: System
+    start: Any
     horizon: float
     controls: Mapping[str, Control]
     budgets: tuple[Budget, ...] = ()
@@ -79,7 +78,7 @@ class Problem:
     parameters: Mapping[str, Array] = field(default_factory=dict)
     intervals: int = 100
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
-    rule: AbstractRule | AutoRule | None = None
+    rule: Any = None
     name: str = "problem"
     # Not an argument, so that ``dataclasses.replace`` does not carry it over to another problem.
     origin: Origin | None = field(default=None, init=False, compare=False, repr=False)
@@ -90,7 +89,12 @@ class Problem:
         object.__setattr__(self, "horizon", float(self.horizon))
         if not self.controls:
             raise SpecificationError("controls: name at least one parameter to be controlled")
-        object.__setattr__(self, "start", check_start(self.model, self.start))
+        if not isinstance(self.model, System):
+            raise SpecificationError(
+                f"model must be a System or LearningModel, got {type(self.model).__name__}"
+            )
+        object.__setattr__(self, "start", self.model.initial_state(self.start))
+        check_states(self.model, self.flat_start[None], np.zeros(1), where="at the start")
         settings = self.model.settings(self.parameters)
         for kind, names in (("control", self.controls), ("free parameter", self.free)):
             for name in names:
@@ -132,30 +136,31 @@ class Problem:
         guesses = {name: free.start for name, free in self.free.items()}
         return self.model.settings({**self.parameters, **guesses})
 
+    @property
+    def flat_start(self) -> np.ndarray:
+        """(n,) the start as a vector."""
+        return np.asarray(self.model.layout.flatten(self.start))
+
     def with_parameters(self, **values: Array) -> "Problem":
         """The same problem with other parameter values."""
         return replace(self, parameters={**self.parameters, **values})
 
     # --- the objective on order parameters -------------------------------------------------------
 
-    def terminal(
-        self, model: LearningModel, x: OrderParameters, u: Settings, rule: AbstractRule | None
-    ) -> Array:
+    def terminal(self, model: System, x: Any, u: Settings) -> Array:
         """Part of the objective that reads the final state."""
         total = jax.numpy.zeros(())
         if self.objective.final:
-            total = total + self.objective.final * model.error(x, u, rule)
+            total = total + self.objective.final * model.error(x, u)
         if self.objective.terminal is not None:
             total = total + self.objective.terminal(x, u)
         return total
 
-    def running(
-        self, model: LearningModel, x: OrderParameters, u: Settings, rule: AbstractRule | None
-    ) -> Array:
+    def running(self, model: System, x: Any, u: Settings) -> Array:
         """Integrand of the rest, before division by the horizon."""
         total = jax.numpy.zeros(())
         if self.objective.average:
-            total = total + self.objective.average * model.error(x, u, rule)
+            total = total + self.objective.average * model.error(x, u)
         if self.objective.cost is not None:
             total = total + self.objective.cost(x, u)
         return total

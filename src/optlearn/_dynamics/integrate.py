@@ -1,8 +1,9 @@
-"""Integrate the order parameters under a schedule, to a stated tolerance.
+"""Integrate a system under a schedule, to a stated tolerance.
 
-Two executors run the same drift: CasADi (the traced drift on SciPy's DOP853; nothing compiles, so a
-small closed-form model is done in a fraction of a second) and XLA (diffrax's Dopri8; for wide
-quadratures and GPUs). Both step exactly onto the schedule's edges, where the drift jumps.
+Executors run the same drift: CasADi (the traced drift on SciPy's DOP853; nothing compiles, so a small
+closed-form model is done in a fraction of a second) and XLA (diffrax's Dopri8; for large quadratures and
+GPUs). All step exactly onto the schedule's edges, where the drift jumps. A system that gives its own exact
+``advance`` is not integrated at all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,16 +12,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from optlearn._arrays import Array
-from optlearn._dynamics.flat import FlatSystem, flat_system
+from optlearn._dynamics.checks import check_problem, check_states
+from optlearn._dynamics.flat import FlatSystem
+from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
-from optlearn._theory.checks import check_problem
-from optlearn._theory.expectation import AbstractRule, AutoRule
-from optlearn._theory.model import LearningModel
-from optlearn._theory.order import OrderParameters
-from optlearn._theory.physical import check_physical
-from optlearn._theory.quadrature import probe_states, rule_error
 from optlearn._trajectory import Trajectory
 
 Backend = Literal["auto", "casadi", "xla"]
@@ -35,7 +32,7 @@ class Executor(Protocol):
 
     def solve(
         self,
-        system: FlatSystem,
+        flat: FlatSystem,
         settings: Mapping[str, Array],
         start: np.ndarray,
         schedule: Schedule,
@@ -46,7 +43,7 @@ class Executor(Protocol):
         ...
 
     def outputs(
-        self, system: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
+        self, flat: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Error and observables (T,) at states (T, n) under controls (T, c)."""
         ...
@@ -57,23 +54,23 @@ _Run = tuple[Executor, FlatSystem, tuple[float, float]]
 
 @float64
 def integrate(
-    model: LearningModel,
+    model: System,
     schedule: Schedule,
     *,
-    start: OrderParameters,
+    start: Any,
     parameters: Mapping[str, Array] | None = None,
     record: int | Sequence[float] | np.ndarray = 201,
-    rule: AbstractRule | AutoRule | None = None,
+    rule: Any = None,
     backend: Backend | Executor = "auto",
     rtol: float | None = None,
     atol: float = 1e-13,
 ) -> Trajectory:
-    """Order parameters of ``model`` from ``start`` under ``schedule``.
+    """The course of ``model`` from ``start`` under ``schedule``.
 
     Args:
-        model: the learning model.
+        model: the system: a learning model, or any other.
         schedule: controls over training time; its grid ends at the horizon.
-        start: order parameters at α = 0 (``model.state(Q11=1, …)``).
+        start: state at α = 0 (``model.state(Q11=1, …)``, or a dictionary).
         parameters: values that replace the model's defaults.
         record: training times to record, or how many equally spaced ones.
         rule: quadrature for expectations. Default: closed forms where the model has them, else a
@@ -84,68 +81,54 @@ def integrate(
         atol: absolute local error tolerance.
 
     Raises:
-        UnphysicalStateError: a state that no weights can have, with its name, value and α.
+        UnphysicalStateError: an impossible state, with its name, value and α.
     """
     start, settings = check_problem(model, start, schedule, parameters)
     times = _record_times(record, schedule.horizon)
     initial = np.asarray(model.layout.flatten(start))
-    accuracy = rule.accuracy if isinstance(rule, AutoRule) else AutoRule.accuracy
-    probes = probe_states(model, start)
+    probes = model.probes(start)
     at_start, at_end = ({**settings, **schedule.at(a)} for a in (0.0, schedule.horizon))
     # A rule that is accurate at the start may not be where the weights have grown: measure at the
     # end too, and if need be choose again with the end in view.
     chosen_again = False
     while True:
-        system, info = flat_system(model, schedule.controls, probes, at_start, rule)
-        tolerances = (rtol or (1e-12 if system.rule is None else accuracy / 10), atol)
-        executor = choose_executor(system, settings, backend)
+        resolved = model.resolved(probes, at_start, rule)
+        info, accuracy = dict(resolved.info), resolved.accuracy
+        flat = FlatSystem(resolved.system, schedule.controls)
+        tolerances = (rtol or resolved.rtol, atol)
+        executor = choose_executor(flat, settings, backend)
 
-        def dense(at: np.ndarray, run: _Run = (executor, system, tolerances)) -> np.ndarray:
-            executor, system, tolerances = run
+        def dense(at: np.ndarray, run: _Run = (executor, flat, tolerances)) -> np.ndarray:
+            executor, flat, tolerances = run
             order = np.argsort(at, kind="stable")
             states = np.empty((len(at), model.layout.size))
-            states[order] = executor.solve(system, settings, initial, schedule, at[order], tolerances)
+            states[order] = executor.solve(flat, settings, initial, schedule, at[order], tolerances)
             return states
 
         states = dense(times)
-        chosen = not isinstance(rule, AbstractRule) and (system.rule or system.error_rule) is not None
-        if not chosen or not np.all(np.isfinite(states[-1])):
+        if accuracy is None or not np.all(np.isfinite(states[-1])):
             break
         hopeless = max(info.get("rule_error", 0.0), info.get("error_rule_error", 0.0)) > accuracy
-        errors = _errors_at_end(system, info, states[-1:], at_end)
+        errors = resolved.errors(states[-1:], at_end)
         info |= errors
         if max(errors.values()) <= accuracy or hopeless or chosen_again:
             break
         probes, chosen_again = np.concatenate([probes, states[-1:]]), True
-    check_physical(model, states, times)
+    check_states(model, states, times)
     at_times = schedule.at(times)
     u = (
         np.stack([at_times[c] for c in schedule.controls], axis=1)
         if schedule.controls
-        else (np.zeros((len(times), 0)))
+        else np.zeros((len(times), 0))
     )
     values = {name: states[:, i] for i, name in enumerate(model.layout.names)}
-    values |= choose_executor(system, settings, backend, "outputs").outputs(system, settings, states, u)
+    values |= choose_executor(flat, settings, backend, "outputs").outputs(flat, settings, states, u)
     info |= {"backend": type(executor).__name__, "rtol": tolerances[0], "atol": atol}
     return Trajectory(times, values, model.layout.names, info, dense)
 
 
-def _errors_at_end(
-    system: FlatSystem, info: Mapping[str, Any], state: np.ndarray, u: Mapping[str, Array]
-) -> dict[str, float]:
-    """Errors of the chosen rules, measured at the end (1, n) as well."""
-    found = {}
-    if system.rule is not None:
-        error = rule_error(system.model, state, u, system.rule)
-        found["rule_error"] = max(info["rule_error"], error)
-    if system.error_rule is not None:
-        error = rule_error(system.model, state, u, system.error_rule, "error")
-        found["error_rule_error"] = max(info["error_rule_error"], error)
-    return found
-
-
 def choose_executor(
-    system: FlatSystem,
+    flat: FlatSystem,
     settings: Mapping[str, Array],
     backend: Backend | Executor = "auto",
     what: Literal["drift", "outputs"] = "drift",
@@ -153,18 +136,22 @@ def choose_executor(
     """CasADi for small drifts, or outputs; XLA for large ones or where an operation has no CasADi form."""
     from optlearn._dynamics.on_casadi import OnCasadi, drift_size, outputs_size
 
+    if what == "drift" and flat.system.advances:
+        from optlearn._dynamics.exactly import Exactly
+
+        return Exactly()
     if not isinstance(backend, str):
         return backend
     if backend == "auto":
         size = {"drift": drift_size, "outputs": outputs_size}[what]
-        backend = "casadi" if size(system, settings) <= CASADI_LIMIT else "xla"
+        backend = "casadi" if size(flat, settings) <= CASADI_LIMIT else "xla"
     if backend == "casadi":
         return OnCasadi()
     if backend == "xla":
         from optlearn._dynamics.on_xla import OnXla
 
         return OnXla()
-    raise SpecificationError(f"backend={backend!r}: one of 'auto', 'casadi', 'xla'")
+    raise SpecificationError(f"backend must be 'auto', 'casadi' or 'xla', got {backend!r}")
 
 
 def _record_times(record: int | Sequence[float] | np.ndarray, horizon: float) -> np.ndarray:

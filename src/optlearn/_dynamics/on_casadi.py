@@ -24,7 +24,7 @@ class OnCasadi:
 
     def solve(
         self,
-        system: FlatSystem,
+        flat: FlatSystem,
         settings: Mapping[str, Array],
         start: np.ndarray,
         schedule: Schedule,
@@ -33,9 +33,9 @@ class OnCasadi:
     ) -> np.ndarray:
         """(T, n) states at increasing ``times``; rows after a failure are NaN."""
         merged = schedule.merged()
-        shares, vectors, _ = control_tables(merged, system.controls)
-        function = _function("drift", system.mixed_drift, system, settings, start, vectors[0], shares[0])
-        constants = pack((system.model, dict(settings)))
+        shares, vectors, _ = control_tables(merged, flat.controls)
+        function = _function("drift", flat.mixed_drift, flat, settings, start, vectors[0], shares[0])
+        constants = pack((flat.system, dict(settings)))
         states = np.full((len(times), len(start)), np.nan)
         state = start
         states[times <= 0.0] = start
@@ -52,39 +52,39 @@ class OnCasadi:
         return states
 
     def outputs(
-        self, system: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
+        self, flat: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Error and observables (T,) at states (T, n) under controls (T, c)."""
         names: list[str] = []
 
         def listed(*args: Any) -> tuple[Array, ...]:
-            found = system.outputs(*args)
+            found = flat.outputs(*args)
             names.extend(found)
             return tuple(found.values())
 
-        function = _function("outputs", listed, system, settings, states[0], u[0])
+        function = _function("outputs", listed, flat, settings, states[0], u[0])
         if not names:
-            names = _CACHE[("names", system.key)]
-        _CACHE[("names", system.key)] = names
-        constants = pack((system.model, dict(settings)))
+            names = _CACHE[("names", flat.key)]
+        _CACHE[("names", flat.key)] = names
+        constants = pack((flat.system, dict(settings)))
         columns = function(np.tile(constants[:, None], len(states)), states.T, u.T)
         if not isinstance(columns, tuple):
             columns = (columns,)
         return {n: np.array(c).ravel() for n, c in zip(names, columns, strict=True)}
 
 
-def drift_size(system: FlatSystem, settings: Mapping[str, Array]) -> int:
+def drift_size(flat: FlatSystem, settings: Mapping[str, Array]) -> int:
     """Scalar operations in one evaluation of the drift."""
-    n, c = system.model.layout.size, len(system.controls)
+    n, c = flat.system.layout.size, len(flat.controls)
     vectors = np.zeros(n), np.zeros((1, c)), np.ones(1)
-    return _traced("drift", system.mixed_drift, system, settings, *vectors).size
+    return _traced("drift", flat.mixed_drift, flat, settings, *vectors).size
 
 
-def outputs_size(system: FlatSystem, settings: Mapping[str, Array]) -> int:
+def outputs_size(flat: FlatSystem, settings: Mapping[str, Array]) -> int:
     """Scalar operations in one evaluation of the error and the observables."""
-    n, c = system.model.layout.size, len(system.controls)
-    method = lambda *args: tuple(system.outputs(*args).values())  # noqa: E731
-    return _traced("outputs_size", method, system, settings, np.zeros(n), np.zeros(c)).size
+    n, c = flat.system.layout.size, len(flat.controls)
+    method = lambda *args: tuple(flat.outputs(*args).values())  # noqa: E731
+    return _traced("outputs_size", method, flat, settings, np.zeros(n), np.zeros(c)).size
 
 
 def pack(tree: Any) -> np.ndarray:
@@ -98,15 +98,15 @@ def pack(tree: Any) -> np.ndarray:
 def _traced(
     kind: str,
     method: Callable[..., Any],
-    system: FlatSystem,
+    flat: FlatSystem,
     settings: Mapping[str, Array],
     *vectors: np.ndarray,
 ) -> TracedFunction:
-    key = (kind, "traced", system.key, tuple(v.shape for v in vectors))
+    key = (kind, "traced", flat.key, tuple(v.shape for v in vectors))
     if key not in _CACHE:
         _CACHE[key] = trace(
             lambda constants, *rest: method(constants[0], constants[1], *rest),
-            (system.model, dict(settings)),
+            (flat.system, dict(settings)),
             *vectors,
         )
     return _CACHE[key]
@@ -115,14 +115,14 @@ def _traced(
 def _function(
     kind: str,
     method: Callable[..., Any],
-    system: FlatSystem,
+    flat: FlatSystem,
     settings: Mapping[str, Array],
     *vectors: np.ndarray,
 ) -> Any:
     """CasADi function of (constants, *vectors), each one column."""
-    key = (kind, "function", system.key, tuple(v.shape for v in vectors))
+    key = (kind, "function", flat.key, tuple(v.shape for v in vectors))
     if key not in _CACHE:
-        _CACHE[key] = _traced(kind, method, system, settings, *vectors).function(kind)
+        _CACHE[key] = _traced(kind, method, flat, settings, *vectors).function(kind)
     return _CACHE[key]
 
 

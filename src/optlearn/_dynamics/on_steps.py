@@ -22,7 +22,7 @@ class OnSteps(OnXla):
 
     def solve(
         self,
-        system: FlatSystem,
+        flat: FlatSystem,
         settings: Mapping[str, Array],
         start: np.ndarray,
         schedule: Schedule,
@@ -31,10 +31,10 @@ class OnSteps(OnXla):
     ) -> np.ndarray:
         """(T, n) states at increasing ``times``; rows after a failure are NaN."""
         merged = schedule.merged()
-        shares, vectors, _ = control_tables(merged, system.controls)
-        key = ("drift", system.key, vectors.shape[1])
-        drift = compiled(key, lambda: jax.jit(system.mixed_drift))
-        model, constants = as_jax((system.model, dict(settings)))
+        shares, vectors, _ = control_tables(merged, flat.controls)
+        key = ("drift", flat.key, vectors.shape[1])
+        drift = compiled(key, lambda: jax.jit(flat.mixed_drift))
+        model, constants = as_jax((flat.system, dict(settings)))
         states = np.full((len(times), len(start)), np.nan)
         states[times <= 0.0], state = start, start
         for i in range(merged.intervals):

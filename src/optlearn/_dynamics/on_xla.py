@@ -28,7 +28,7 @@ class OnXla:
 
     def solve(
         self,
-        system: FlatSystem,
+        flat: FlatSystem,
         settings: Mapping[str, Array],
         start: np.ndarray,
         schedule: Schedule,
@@ -37,12 +37,12 @@ class OnXla:
     ) -> np.ndarray:
         """(T, n) states at increasing ``times``; rows after a failure are NaN."""
         merged = schedule.merged()
-        shares, vectors, _ = control_tables(merged, system.controls)
+        shares, vectors, _ = control_tables(merged, flat.controls)
         # High order pays off at tight tolerances only.
         method = diffrax.Dopri8() if tolerances[0] < 1e-8 else diffrax.Tsit5()
-        key = ("solve", system.key, type(method))
-        states = compiled(key, lambda: jax.jit(_solver(system, method)))(
-            as_jax((system.model, dict(settings))),
+        key = ("solve", flat.key, type(method))
+        states = compiled(key, lambda: jax.jit(_solver(flat, method)))(
+            as_jax((flat.system, dict(settings))),
             jnp.asarray(start),
             jnp.asarray(merged.grid),
             jnp.asarray(vectors),
@@ -53,22 +53,22 @@ class OnXla:
         return np.asarray(states)
 
     def outputs(
-        self, system: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
+        self, flat: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Error and observables (T,) at states (T, n) under controls (T, c)."""
-        key = ("outputs", system.key)
+        key = ("outputs", flat.key)
         if key not in _CACHE:
             # One state at a time: a wide quadrature times all states would not fit in memory.
             _CACHE[key] = jax.jit(
                 lambda constants, x, v: jax.lax.map(
-                    lambda pair: system.outputs(constants[0], constants[1], *pair), (x, v)
+                    lambda pair: flat.outputs(constants[0], constants[1], *pair), (x, v)
                 )
             )
-        found = _CACHE[key](as_jax((system.model, dict(settings))), jnp.asarray(states), jnp.asarray(u))
+        found = _CACHE[key](as_jax((flat.system, dict(settings))), jnp.asarray(states), jnp.asarray(u))
         return {name: np.asarray(course) for name, course in found.items()}
 
 
-def _solver(system: FlatSystem, method: Any) -> Any:
+def _solver(flat: FlatSystem, method: Any) -> Any:
     def solve(
         constants: Any,
         start: Array,
@@ -82,7 +82,7 @@ def _solver(system: FlatSystem, method: Any) -> Any:
 
         def rhs(alpha: Array, x: Array, _args: None) -> Array:
             interval = jnp.clip(jnp.searchsorted(grid, alpha, side="right") - 1, 0, vectors.shape[0] - 1)
-            return system.mixed_drift(model, settings, x, vectors[interval], shares[interval])
+            return flat.mixed_drift(model, settings, x, vectors[interval], shares[interval])
 
         controller: Any = diffrax.PIDController(rtol=tolerances[0], atol=tolerances[1])
         jumps = grid[1:-1] if grid.shape[0] > 2 else None

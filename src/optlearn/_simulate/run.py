@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from optlearn._arrays import Array
+from optlearn._dynamics.checks import check_problem
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
@@ -19,7 +20,6 @@ from optlearn._simulate.plan import Plan, make_plan
 from optlearn._simulate.record import check_finite, evaluate, record_steps
 from optlearn._simulate.views import make_views
 from optlearn._simulate.weights import advance_weights, initial_weights, weight_overlaps
-from optlearn._theory.checks import check_problem
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._trajectory import Trajectory

@@ -1,59 +1,17 @@
 """Checks before any computation: a slip in a specification gets a sentence, not a NaN."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 import jax
 import numpy as np
 
 from optlearn._arrays import Array
 from optlearn._casadi.trace import evaluate
+from optlearn._dynamics.checks import check_states
 from optlearn._errors import SpecificationError
-from optlearn._schedule import Schedule
 from optlearn._theory.fields import Fields
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.physical import check_physical
-
-_PASSED: dict[Hashable, None] = {}
-
-
-def check_problem(
-    model: LearningModel,
-    start: OrderParameters,
-    schedule: Schedule,
-    parameters: Mapping[str, Array] | None = None,
-) -> tuple[OrderParameters, dict[str, Array]]:
-    """Start and settings as float64 NumPy arrays, after every check that needs no integration."""
-    if not isinstance(model, LearningModel):
-        raise SpecificationError(f"model must be a LearningModel, got {type(model).__name__}")
-    start = check_start(model, start)
-    settings = model.settings({**schedule.parameters, **(parameters or {})})
-    unknown = [name for name in schedule.controls if name not in settings]
-    if unknown:
-        raise SpecificationError(
-            f"the schedule holds {', '.join(map(repr, unknown))}, which {type(model).__name__} "
-            f"does not have; its parameters are {', '.join(sorted(settings))}"
-        )
-    for name in schedule.controls:
-        if np.ndim(settings[name]):
-            raise SpecificationError(
-                f"the schedule holds {name!r}, of shape {np.shape(settings[name])} in the model: "
-                "it is not one number, and only numbers can be scheduled"
-            )
-    for name, value in settings.items():
-        if not np.all(np.isfinite(value)):
-            raise SpecificationError(f"parameter {name!r} is {value}: it must be finite")
-    for u in _extreme_settings(schedule, settings):
-        # Tracing the model costs more than many an integration: numbers that passed are remembered.
-        leaves, structure = jax.tree.flatten((model, start, dict(u)))
-        case = (structure, b"".join(np.asarray(leaf).tobytes() for leaf in leaves))
-        if case not in _PASSED:
-            _check_data(model, u)
-            _check_loss(model, start, u)
-            _PASSED[case] = None
-            if len(_PASSED) > 4096:
-                _PASSED.pop(next(iter(_PASSED)))
-    return start, settings
 
 
 def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters:
@@ -81,26 +39,12 @@ def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters
                 f"start: {name} is {start[name]:.6g}, but {type(model).__name__} does not track "
                 "it: it is always 0"
             )
-    flat = np.asarray(model.layout.flatten(start))[None]
-    check_physical(model, flat, np.zeros(1), where="at the start")
+    check_states(model, np.asarray(model.layout.flatten(start))[None], np.zeros(1), where="at the start")
     return start
 
 
-def _extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[dict[str, Array]]:
-    """Settings where some control is lowest or highest: where a bound would be broken first."""
-    chosen = {0}
-    for name in schedule.controls:
-        chosen |= {int(np.argmin(schedule[name])), int(np.argmax(schedule[name]))}
-    cases = []
-    for shares, values in schedule.variants():
-        for interval in sorted(chosen):
-            if shares[interval] > 0:
-                u = {name: np.asarray(v[interval]) for name, v in values.items()}
-                cases.append({**settings, **u})
-    return cases
-
-
-def _check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
+def check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
+    """Raise unless probabilities add up to 1 and variances are not negative."""
     name = type(model).__name__
     for phase, latents_of in (("latents", model.latents), ("test_latents", model.test_latents)):
         latents = evaluate(lambda u, f=latents_of: f(u), dict(u))
@@ -125,7 +69,8 @@ def _check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
             )
 
 
-def _check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Array]) -> None:
+def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Array]) -> None:
+    """Raise unless loss and metric of a sample are finite numbers."""
     name = type(model).__name__
     latents = evaluate(lambda u: model.latents(u), dict(u))
     latent = {key: np.asarray(value)[0] for key, value in latents.values.items()}

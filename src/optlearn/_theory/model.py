@@ -7,17 +7,17 @@ from functools import cached_property
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
+from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
-from optlearn._theory.expectation import AbstractRule
+from optlearn._theory.expectation import AbstractRule, AutoRule
 from optlearn._theory.fields import Fields
 from optlearn._theory.latents import Latents
-from optlearn._theory.order import Layout, OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 
 Latent = Mapping[str, Array]
 
@@ -38,7 +38,7 @@ class Break:
     at: float = 0.0
 
 
-class LearningModel(eqx.Module):
+class LearningModel(System):
     """What is learned, from which data, with which loss. Subclass it and write ``loss``.
 
     The drift of the order parameters, the generalisation error and both simulators follow.
@@ -62,11 +62,13 @@ class LearningModel(eqx.Module):
             then need half their points.
         finite_size: whether extras also learn from what is of order 1/N beside ``bulk``: the
             centroids' part of ``xᵀx/N`` and the loss itself; N is then the parameter ``N``.
+        drift_rule, error_rule: quadratures of the drift and of the error, set by ``resolved``; None: closed
+            forms where there are any.
     """
 
     students: int = eqx.field(static=True, kw_only=True)
     overlaps: Overlaps = eqx.field(kw_only=True)
-    parameters: dict[str, Array] = eqx.field(kw_only=True, converter=lambda p: _as_floats(p))
+    parameters: dict[str, Array] = eqx.field(kw_only=True, converter=as_floats)
     slots: int = eqx.field(static=True, kw_only=True, default=1)
     clusters: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
     heads: int = eqx.field(static=True, kw_only=True, default=0)
@@ -76,6 +78,8 @@ class LearningModel(eqx.Module):
     breaks: tuple[Break, ...] = eqx.field(static=True, kw_only=True, default=())
     even: bool = eqx.field(static=True, kw_only=True, default=False)
     finite_size: bool = eqx.field(static=True, kw_only=True, default=False)
+    drift_rule: AbstractRule | None = eqx.field(static=True, kw_only=True, default=None)
+    error_rule: AbstractRule | None = eqx.field(static=True, kw_only=True, default=None)
 
     def __check_init__(self) -> None:
         _check_sizes(self)
@@ -136,11 +140,6 @@ class LearningModel(eqx.Module):
         del x, u
         return None
 
-    def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
-        """Further quantities worth plotting, such as a cosine similarity."""
-        del x, u
-        return {}
-
     # --- what follows -----------------------------------------------------------------------------
 
     @float64
@@ -148,6 +147,7 @@ class LearningModel(eqx.Module):
         """dx/dα. In closed form where there is one and no ``rule`` is given, else by quadrature."""
         from optlearn._theory.drift import default_rule, generic_drift
 
+        rule = self.drift_rule if rule is None else rule
         if rule is None:
             closed = self.closed_drift(x, u)
             if closed is not None:
@@ -160,6 +160,7 @@ class LearningModel(eqx.Module):
         """Generalisation error. In closed form where there is one and no ``rule`` is given."""
         from optlearn._theory.drift import default_rule, generic_error
 
+        rule = self.error_rule if rule is None else rule
         if rule is None:
             closed = self.closed_error(x, u)
             if closed is not None:
@@ -168,9 +169,9 @@ class LearningModel(eqx.Module):
         return generic_error(self, x, u, rule)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> OverlapLayout:
         """Names and flat form of the order parameters."""
-        return Layout(
+        return OverlapLayout(
             students=self.students,
             teachers=self.overlaps.T.shape[0],
             centroids=self.overlaps.Omega.shape[0],
@@ -179,32 +180,43 @@ class LearningModel(eqx.Module):
             untracked=self.untracked,
         )
 
-    def state(self, **values: Array) -> OrderParameters:
-        """A state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero."""
-        return self.layout.state(**values)
+    def initial_state(self, given: Any) -> OrderParameters:
+        """The start of a problem: order parameters, or named entries as ``state`` takes them."""
+        from optlearn._theory.checks import check_start
 
-    def settings(self, overrides: Mapping[str, Array] | None = None) -> dict[str, Array]:
-        """The parameters, some of them overridden; an unknown name is an error."""
-        overrides = dict(overrides or {})
-        unknown = sorted(set(overrides) - set(self.parameters))
-        if unknown:
-            raise SpecificationError(
-                f"{type(self).__name__} has no parameter {', '.join(map(repr, unknown))}; "
-                f"it has {', '.join(sorted(self.parameters))}"
-            )
-        return {**self.parameters, **self._fitted(_as_floats(overrides))}
+        return check_start(self, self.state(**given) if isinstance(given, Mapping) else given)
 
-    def _fitted(self, overrides: dict[str, Array]) -> dict[str, Array]:
-        """Overrides with the shapes of the defaults; a number fills an array."""
-        fitted = {}
-        for name, value in overrides.items():
-            have, need = np.shape(value), np.shape(self.parameters[name])
-            if have not in ((), need):
-                raise SpecificationError(
-                    f"parameter {name!r} has shape {have}; {type(self).__name__} needs {need}"
-                )
-            fitted[name] = value if have == need else value * np.ones(need)
-        return fitted
+    def check_specification(self, x: OrderParameters, u: Settings) -> None:
+        """Raise if probabilities, variances or losses at ``x`` under ``u`` make no sense."""
+        from optlearn._theory.checks import check_data, check_loss
+
+        check_data(self, u)
+        check_loss(self, x, u)
+
+    def check(self, x: OrderParameters) -> str | None:
+        """Why no weight vectors have these overlaps; None: some have."""
+        found = self.first_impossible(np.asarray(self.layout.flatten(x))[None])
+        return None if found is None else found[1]
+
+    def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
+        """Number of the first of flat states (T, n) that no weights can have, and the reason."""
+        from optlearn._theory.physical import first_impossible
+
+        return first_impossible(self, states)
+
+    def probes(self, x: OrderParameters) -> np.ndarray:
+        """(2, n) the start, and a state in which students have grown towards teachers and centroids."""
+        from optlearn._theory.quadrature import probe_states
+
+        return probe_states(self, x)
+
+    def resolved(
+        self, states: np.ndarray, u: Settings, quadrature: AbstractRule | AutoRule | None = None
+    ) -> Resolved:
+        """A copy with a rule for the expectations that have no closed form; see ``quadrature.resolve``."""
+        from optlearn._theory.quadrature import resolve
+
+        return resolve(self, states, u, quadrature)
 
     def assignment(self, latent: Latent) -> Array:
         """(L, C) weights of the centroids in the mean of each slot: one-hot rows, or zero rows."""
@@ -218,13 +230,6 @@ class LearningModel(eqx.Module):
             else:
                 rows.append(jnp.zeros(centroids))
         return jnp.stack(rows)
-
-
-def _as_floats(parameters: Mapping[str, Any]) -> dict[str, Array]:
-    return {
-        name: value if isinstance(value, jax.core.Tracer) else np.asarray(value, dtype=float)
-        for name, value in parameters.items()
-    }
 
 
 def _check_sizes(model: LearningModel) -> None:

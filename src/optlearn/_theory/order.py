@@ -81,7 +81,7 @@ class Overlaps(eqx.Module):
 
 
 @dataclass(frozen=True)
-class Layout:
+class OverlapLayout:
     """Which order parameters a model has, and the order of the minimal flat state.
 
     The flat state holds the upper triangle of Q row by row, then M, R, v and the extras, without
@@ -109,6 +109,12 @@ class Layout:
     def size(self) -> int:
         """Length of the flat state."""
         return len(self.names)
+
+    @cached_property
+    def nonnegative(self) -> np.ndarray:
+        """(size,) flags of squared norms; off-diagonal overlaps may be negative."""
+        norms = [kind == "Q" and row == column for kind, row, column in self.entries]
+        return np.array(norms + [False] * len(self.extras))
 
     def flatten(self, x: OrderParameters) -> Array:
         """(…, size) flat state."""

@@ -2,21 +2,13 @@
 
 import numpy as np
 
-from optlearn._errors import UnphysicalStateError
 from optlearn._theory.model import LearningModel
 
 TOLERANCE = 1e-8
 
 
-def check_physical(model: LearningModel, states: np.ndarray, alphas: np.ndarray, where: str = "") -> None:
-    """Raise ``UnphysicalStateError`` at the first state (T, n) that no weights can have."""
-    names = model.layout.names
-    bad = np.argwhere(~np.isfinite(states))
-    if len(bad):
-        time, entry = bad[0]
-        raise UnphysicalStateError(
-            _message(names[entry], states[time, entry], alphas[time], "it is not finite", where)
-        )
+def first_impossible(model: LearningModel, states: np.ndarray) -> tuple[int, str] | None:
+    """Number of the first of finite flat states (T, n) that no weights can have, and the reason."""
     x = model.layout.unflatten(states)
     T, S, Omega = (np.asarray(p) for p in _constants(model))
     batch = len(states)
@@ -31,10 +23,11 @@ def check_physical(model: LearningModel, states: np.ndarray, alphas: np.ndarray,
     scale = np.maximum(1.0, np.abs(gram).max(axis=(1, 2)))
     lowest = np.linalg.eigvalsh(gram)[:, 0]
     wrong = np.flatnonzero(lowest < -TOLERANCE * scale)
-    if len(wrong):
-        time = int(wrong[0])
-        name, value, reason = _culprit(model, gram[time])
-        raise UnphysicalStateError(_message(name, value, alphas[time], reason, where))
+    if not len(wrong):
+        return None
+    time = int(wrong[0])
+    name, value, reason = _culprit(model, gram[time])
+    return time, f"{name} = {value:.6g}; {reason}"
 
 
 def _constants(model: LearningModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -67,12 +60,3 @@ def _culprit(model: LearningModel, gram: np.ndarray) -> tuple[str, float, str]:
                 return name_of(kind, k, i), gram[k, j], reason
     lowest = float(np.linalg.eigvalsh(gram)[0])
     return "Q", gram[0, 0], f"the Gram matrix has the negative eigenvalue {lowest:.6g}"
-
-
-def _message(name: str, value: float, alpha: float, reason: str, where: str) -> str:
-    place = where or f"at α = {alpha:.6g}"
-    return f"unphysical state {place}: {name} = {value:.6g}; {reason}. " + (
-        "No weight vectors have these overlaps."
-        if where
-        else "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
-    )

@@ -1,7 +1,8 @@
 """Choose a quadrature rule for a model, and measure how accurate it is there."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
+from optlearn._dynamics.system import Resolved
 from optlearn._errors import AccuracyWarning, explained
 from optlearn._theory.drift import Coordinates, coordinates, generic_drift, generic_error
 from optlearn._theory.expectation import (
@@ -69,6 +71,76 @@ def choose_rule(
         stacklevel=3,
     )
     return best[1], best[0]
+
+
+@dataclass(frozen=True)
+class ResolvedModel(Resolved):
+    """A learning model with rules for its expectations, whose errors can be measured anywhere."""
+
+    def errors(self, states: np.ndarray, u: Settings) -> dict[str, float]:
+        """Errors of the rules, measured at flat states (S, n) as well."""
+        model, found = self.system, {}
+        assert isinstance(model, LearningModel)
+        if model.drift_rule is not None:
+            error = rule_error(model, states, u, model.drift_rule)
+            found["rule_error"] = max(self.info["rule_error"], error)
+        if model.error_rule is not None:
+            error = rule_error(model, states, u, model.error_rule, "error")
+            found["error_rule_error"] = max(self.info["error_rule_error"], error)
+        return found
+
+
+def resolve(
+    model: LearningModel, states: np.ndarray, u: Settings, wanted: AbstractRule | AutoRule | None
+) -> Resolved:
+    """The model with rules for what it has no closed forms of, and their accuracy.
+
+    Args:
+        model: the learning model.
+        states: (S, n) flat states at which a rule that is chosen must be accurate.
+        u: the settings there.
+        wanted: a rule for everything; an accuracy, for everything; None: closed forms where the model
+            has them, elsewhere a rule with the accuracy of ``AutoRule()``.
+    """
+    if isinstance(wanted, AbstractRule):
+        return ResolvedModel(
+            _with_rules(model, wanted, wanted), None, AutoRule.accuracy / 10, {"rule": repr(wanted)}
+        )
+    x = model.layout.unflatten(states[0])
+    closed_drift = wanted is None and _exists(model.closed_drift, x, u)
+    closed_error = wanted is None and _exists(model.closed_error, x, u)
+    if closed_drift and closed_error:
+        return Resolved(model)
+    wanted = wanted or AutoRule()
+    info: dict[str, Any] = {}
+    drift_rule = error_rule = None
+    if not closed_drift:
+        drift_rule, info["rule_error"] = choose_rule(model, states, u, wanted)
+        info["rule"] = repr(drift_rule)
+    if not closed_error:
+        error_rule, info["error_rule_error"] = choose_rule(model, states, u, wanted, "error", drift_rule)
+        info["error_rule"] = repr(error_rule)
+    rtol = Resolved.rtol if closed_drift else wanted.accuracy / 10
+    return ResolvedModel(_with_rules(model, drift_rule, error_rule), wanted.accuracy, rtol, info)
+
+
+def _with_rules(
+    model: LearningModel, drift_rule: AbstractRule | None, error_rule: AbstractRule | None
+) -> LearningModel:
+    return replace(model, drift_rule=drift_rule, error_rule=error_rule)
+
+
+_CLOSED: dict[Hashable, bool] = {}
+
+
+def _exists(closed: Callable[..., Any], x: OrderParameters, u: Settings) -> bool:
+    """Whether a model's method returns anything, which its structure decides; asked once for each."""
+    model = closed.__self__  # type: ignore[attr-defined]
+    leaves, structure = jax.tree.flatten((model, x, dict(u)))
+    key = (closed.__name__, structure, tuple(np.shape(leaf) for leaf in leaves))
+    if key not in _CLOSED:
+        _CLOSED[key] = jax.eval_shape(closed, x, dict(u)) is not None
+    return _CLOSED[key]
 
 
 def rule_error(

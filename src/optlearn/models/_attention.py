@@ -34,7 +34,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._theory.fields import Fields
 from optlearn._theory.latents import Latents
 from optlearn._theory.model import Latent, LearningModel
-from optlearn._theory.order import Layout, OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
 
@@ -302,7 +302,7 @@ def _radii(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _across(across: np.ndarray) -> frozenset[str]:
     """Names of the overlaps of students' queries with keys, students' or teachers'."""
-    layout = Layout(students=len(across), teachers=len(across))
+    layout = OverlapLayout(students=len(across), teachers=len(across))
     return frozenset(layout.name_of(*entry) for entry in layout.all_entries() if across[entry[1:]])
 
 

@@ -17,7 +17,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._theory.fields import Fields
 from optlearn._theory.gaussian import partial_cholesky
 from optlearn._theory.model import Latent, LearningModel
-from optlearn._theory.order import Layout, OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn.models._bivariate import below, both_below, density
 from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
@@ -242,7 +242,7 @@ def _apart(K: int, overlaps: Overlaps) -> frozenset[str]:
     M = len(overlaps.T)
     if np.any(overlaps.T[: M // 2, M // 2 :]):
         return frozenset()
-    layout = Layout(students=K, teachers=M)
+    layout = OverlapLayout(students=K, teachers=M)
     half = {"Q": (K // 2, K // 2), "M": (K // 2, M // 2)}
     return frozenset(
         layout.name_of(kind, row, column)

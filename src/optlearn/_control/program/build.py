@@ -18,10 +18,9 @@ from optlearn._casadi.trace import UnsupportedPrimitive, trace
 from optlearn._control.problem import Problem
 from optlearn._control.program.xla import WideFunctions, unpacked
 from optlearn._control.relaxation import Relaxation
-from optlearn._dynamics.flat import FlatSystem, flat_system
+from optlearn._dynamics.flat import FlatSystem
 from optlearn._dynamics.on_casadi import pack
 from optlearn._precision import float64
-from optlearn._theory.quadrature import probe_states
 
 # Scalar operations in one rate up to which expressions beat compiled programs (measured:
 # docs/decisions/009-wide-quadratures.md).
@@ -107,7 +106,7 @@ class Functions:
 
 @dataclass(frozen=True)
 class Dynamics:
-    """A problem ready for solvers: its functions and its numbers."""
+    """A problem ready for solvers: its functions, its numbers, and how accurately to integrate it."""
 
     problem: Problem
     relaxation: Relaxation
@@ -115,6 +114,7 @@ class Dynamics:
     functions: Functions | WideFunctions
     constants: np.ndarray
     start: np.ndarray
+    rtol: float
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -134,11 +134,12 @@ def dynamics(problem: Problem, *, wide: bool | None = None) -> Dynamics:
     relaxation = Relaxation(problem)
     settings = problem.settings
     u = {**settings, **{n: _first_value(problem, n) for n in problem.controls}}
-    probes = probe_states(problem.model, problem.start)
-    system, _ = flat_system(problem.model, relaxation.controls, probes, u, problem.rule)
+    model = problem.model
+    resolved = model.resolved(model.probes(problem.start), u, problem.rule)
+    system = FlatSystem(resolved.system, relaxation.controls)
     shares = tuple((n, len(c.values)) for n, c in problem.discrete.items())
     key = (system.key, shares, tuple(problem.free), tuple(problem.continuous), problem.objective, wide)
-    constants = (problem.model, settings, relaxation.values, np.asarray(problem.horizon))
+    constants = (system.system, settings, relaxation.values, np.asarray(problem.horizon))
     if key not in _CACHE:
         _CACHE[key] = _functions(problem, relaxation, system, constants, key, wide)
     return Dynamics(
@@ -147,7 +148,8 @@ def dynamics(problem: Problem, *, wide: bool | None = None) -> Dynamics:
         system,
         _CACHE[key],
         pack(constants),
-        np.asarray(problem.model.layout.flatten(problem.start)),
+        problem.flat_start,
+        resolved.rtol,
     )
 
 
@@ -171,8 +173,7 @@ def _functions(
             return drift, np.zeros(())
         x = model.layout.unflatten(flat)
         cost = sum(
-            shares[i] * problem.running(model, x, system.merge(settings, u[i]), system.error_rule)
-            for i in range(u.shape[0])
+            shares[i] * problem.running(model, x, system.merge(settings, u[i])) for i in range(u.shape[0])
         )
         return drift, cost / horizon
 
@@ -180,7 +181,7 @@ def _functions(
         model, settings, _, _ = constants
         settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
         x = model.layout.unflatten(flat)
-        return problem.terminal(model, x, settings, system.error_rule)
+        return problem.terminal(model, x, settings)
 
     theta = np.zeros(len(free))
     traced = trace(rate, constants, np.zeros(n), np.zeros(m), theta)

@@ -117,18 +117,13 @@ def solve_direct(
 
 
 def _variable_bounds(dynamics: Dynamics, intervals: int) -> tuple[np.ndarray, np.ndarray]:
-    names = dynamics.problem.model.layout.names
-    # Squared norms alone have a sign: off-diagonal overlaps may be negative.
-    norm = np.array([n[0] == "Q" and n[1 : 1 + len(n) // 2] == n[-(len(n) // 2) :] for n in names])
+    least = np.where(dynamics.problem.model.layout.nonnegative, 0.0, -np.inf)
     low, high = dynamics.relaxation.bounds
     free = dynamics.problem.free.values()
     return (
+        np.concatenate([np.tile(least, intervals), np.tile(low, intervals)] + [[f.lower] for f in free]),
         np.concatenate(
-            [np.tile(np.where(norm, 0.0, -np.inf), intervals), np.tile(low, intervals)]
-            + [[f.lower] for f in free]
-        ),
-        np.concatenate(
-            [np.full(len(names) * intervals, np.inf), np.tile(high, intervals)] + [[f.upper] for f in free]
+            [np.full(len(least) * intervals, np.inf), np.tile(high, intervals)] + [[f.upper] for f in free]
         ),
     )
 

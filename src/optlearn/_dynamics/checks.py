@@ -1,0 +1,91 @@
+"""Checks before and after any computation: a slip in a specification gets a sentence, not a NaN."""
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from optlearn._arrays import Array
+from optlearn._dynamics.system import System
+from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._schedule import Schedule
+
+# Tracing a system costs more than many an integration: numbers that passed are remembered.
+_PASSED: dict[Hashable, None] = {}
+_REMEMBERED = 4096
+
+
+def check_problem(
+    system: System, start: Any, schedule: Schedule, parameters: Mapping[str, Array] | None = None
+) -> tuple[Any, dict[str, Array]]:
+    """Start and settings as float64 NumPy arrays, after every check that needs no integration."""
+    if not isinstance(system, System):
+        raise SpecificationError(f"model must be a System or LearningModel, got {type(system).__name__}")
+    start = system.initial_state(start)
+    settings = system.settings({**schedule.parameters, **(parameters or {})})
+    unknown = [name for name in schedule.controls if name not in settings]
+    if unknown:
+        raise SpecificationError(
+            f"the schedule holds {', '.join(map(repr, unknown))}, which {type(system).__name__} "
+            f"does not have; its parameters are {', '.join(sorted(settings))}"
+        )
+    for name in schedule.controls:
+        if np.ndim(settings[name]):
+            raise SpecificationError(
+                f"the schedule holds {name!r}, of shape {np.shape(settings[name])} in the model: "
+                "it is not one number, and only numbers can be scheduled"
+            )
+    for name, value in settings.items():
+        if not np.all(np.isfinite(value)):
+            raise SpecificationError(f"parameter {name!r} must be finite, got {value}")
+    for u in _extreme_settings(schedule, settings):
+        leaves, structure = jax.tree.flatten((system, start, dict(u)))
+        case = (structure, b"".join(np.asarray(leaf).tobytes() for leaf in leaves))
+        if case not in _PASSED:
+            system.check_specification(start, u)
+            _PASSED[case] = None
+            if len(_PASSED) > _REMEMBERED:
+                _PASSED.pop(next(iter(_PASSED)))
+    return start, settings
+
+
+def check_states(system: System, states: np.ndarray, alphas: np.ndarray, where: str = "") -> None:
+    """Raise ``UnphysicalStateError`` at the first of flat states (T, n) that is impossible.
+
+    Args:
+        system: whose states they are.
+        states: (T, n).
+        alphas: (T,) training times.
+        where: words for the place, if it is not along training.
+    """
+    bad = np.argwhere(~np.isfinite(states))
+    if len(bad):
+        time, entry = bad[0]
+        found = time, f"{system.layout.names[entry]} = {states[time, entry]:.6g}; it is not finite"
+    else:
+        first = system.first_impossible(states)
+        if first is None:
+            return
+        found = first
+    place = where or f"at α = {alphas[found[0]]:.6g}"
+    advice = (
+        "No weight vectors have these overlaps."
+        if where
+        else "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
+    )
+    raise UnphysicalStateError(f"unphysical state {place}: {found[1]}. {advice}")
+
+
+def _extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[dict[str, Array]]:
+    """Settings where some control is lowest or highest: where a bound would be broken first."""
+    chosen = {0}
+    for name in schedule.controls:
+        chosen |= {int(np.argmin(schedule[name])), int(np.argmax(schedule[name]))}
+    cases = []
+    for shares, values in schedule.variants():
+        for interval in sorted(chosen):
+            if shares[interval] > 0:
+                u = {name: np.asarray(v[interval]) for name, v in values.items()}
+                cases.append({**settings, **u})
+    return cases

@@ -1,0 +1,132 @@
+"""The state of a system as named entries and as one flat vector."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array
+from optlearn._errors import SpecificationError
+
+
+class Layout(Protocol):
+    """Names of a state's entries, and the way between a state and its flat vector."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the n entries of the flat vector."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """n, the length of the flat vector."""
+        ...
+
+    @property
+    def nonnegative(self) -> np.ndarray:
+        """(n,) flags of entries that are never below zero, such as squared norms."""
+        ...
+
+    def flatten(self, x: Array) -> Array:
+        """(…, n) flat vector of a state."""
+        ...
+
+    def unflatten(self, flat: Array) -> Array:
+        """The state of a flat vector (…, n)."""
+        ...
+
+    def state(self, **values: Array) -> Array:
+        """A state from named values; the rest is zero."""
+        ...
+
+
+@dataclass(frozen=True)
+class NamedLayout:
+    """States that are dictionaries: a name for each number, or for each vector of numbers.
+
+    Args:
+        owner: class of the system, for messages.
+        lengths: name → None for one number, or the length of a vector, whose entries are then called
+            ``V1``, ``V2`` and so on.
+    """
+
+    owner: str
+    lengths: tuple[tuple[str, int | None], ...]
+
+    @classmethod
+    def of(cls, owner: str, names: Any) -> "NamedLayout":
+        """The layout of ``names``: a tuple of numbers' names, or a mapping from name to length."""
+        wrong = SpecificationError(
+            f"{owner}.names must be a tuple of names, or a mapping from name to length, got {names!r}"
+        )
+        if not isinstance(names, Mapping | tuple | list):
+            raise wrong
+        lengths = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
+        if not lengths or not all(str(name).isidentifier() for name in lengths):
+            raise wrong
+        if not all(length is None or (isinstance(length, int) and length > 0) for length in lengths.values()):
+            raise wrong
+        return cls(owner, tuple(lengths.items()))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the n entries of the flat vector."""
+        found: list[str] = []
+        for name, length in self.lengths:
+            found += [name] if length is None else [f"{name}{i + 1}" for i in range(length)]
+        return tuple(found)
+
+    @property
+    def size(self) -> int:
+        """n, the length of the flat vector."""
+        return len(self.names)
+
+    @property
+    def nonnegative(self) -> np.ndarray:
+        """(n,) flags: nothing is known of the signs."""
+        return np.zeros(self.size, dtype=bool)
+
+    def flatten(self, x: Any) -> Array:
+        """(…, n) flat vector of a state."""
+        have = sorted(x) if isinstance(x, Mapping) else type(x).__name__
+        if have != sorted(name for name, _ in self.lengths):
+            raise SpecificationError(
+                f"{self.owner}: a state, and the drift of one, must be a dictionary with the keys "
+                f"{[name for name, _ in self.lengths]}, got {have}"
+            )
+        numpy = all(isinstance(value, np.ndarray | np.generic | float | int) for value in x.values())
+        library = np if numpy else jnp
+        parts = []
+        for name, length in self.lengths:
+            value = library.asarray(x[name], dtype=float)
+            if length is not None and value.shape[-1:] != (length,):
+                raise SpecificationError(
+                    f"{self.owner}: {name!r} must have {length} entries, got shape {value.shape}"
+                )
+            parts.append(value[..., None] if length is None else value)
+        batch = np.broadcast_shapes(*(part.shape[:-1] for part in parts))
+        return library.concatenate([library.broadcast_to(p, (*batch, p.shape[-1])) for p in parts], axis=-1)
+
+    def unflatten(self, flat: Array) -> dict[str, Array]:
+        """The state of a flat vector (…, n)."""
+        found, start = {}, 0
+        for name, length in self.lengths:
+            stop = start + (length or 1)
+            found[name] = flat[..., start] if length is None else flat[..., start:stop]
+            start = stop
+        return found
+
+    def state(self, **values: Array) -> dict[str, np.ndarray]:
+        """A state from named values; one number fills a vector; the rest is zero."""
+        made = {n: np.zeros(() if length is None else length) for n, length in self.lengths}
+        for name, value in values.items():
+            if name not in made:
+                raise SpecificationError(f"{self.owner} has no state {name!r}; it has {', '.join(made)}")
+            array, shape = np.asarray(value, dtype=float), made[name].shape
+            if array.shape not in ((), shape):
+                raise SpecificationError(f"start: {name!r} must have shape {shape}, got {array.shape}")
+            made[name] = np.array(np.broadcast_to(array, shape))
+        return made

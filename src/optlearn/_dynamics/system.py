@@ -1,0 +1,217 @@
+"""What can be controlled: any dynamics, as a few functions of a state and of settings."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._dynamics.layout import Layout, NamedLayout
+from optlearn._errors import SpecificationError
+
+
+class System(eqx.Module):
+    """Dynamics under settings that may change in time. Subclass it and write ``drift`` and ``error``.
+
+    Everything is written in ``jax.numpy``; gradients follow. A subclass names its state and gives default
+    values of its parameters, any of which may be put under control::
+
+        class Relaxation(ol.System):
+            names = ("e",)
+            parameters = {"learning_rate": 0.5, "noise": 0.25}
+
+            def drift(self, x, u):
+                eta, e = u["learning_rate"], x["e"]
+                return {"e": -2 * eta * e + eta**2 * (e + u["noise"])}
+
+            def error(self, x, u):
+                return x["e"]
+
+    Data of its own, such as the eigenvalues of a spectrum, are fields (``spectrum: jax.Array``).
+
+    Attributes:
+        names: of the state's numbers; or a mapping from names to the lengths of vectors.
+        parameters: name → default value of everything that the methods read from ``u``.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def names(self) -> tuple[str, ...] | Mapping[str, int | None]:
+            """Names of the state's numbers, or a mapping from names to the lengths of vectors."""
+
+        @property
+        def parameters(self) -> Mapping[str, Array]:
+            """Default value of everything that the methods read from ``u``."""
+
+    else:
+        names = ()
+        parameters = MappingProxyType({})
+
+    # --- what a system says of itself -------------------------------------------------------------
+
+    def drift(self, x: Array, u: Settings) -> Array:
+        """dx/dα, in the shape of the state."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def error(self, x: Array, u: Settings) -> Array:
+        """What counts as the error in state ``x``, a scalar."""
+
+    def observables(self, x: Array, u: Settings) -> dict[str, Array]:
+        """Further quantities worth plotting, scalars by name."""
+        del x, u
+        return {}
+
+    def check(self, x: Array) -> str | None:
+        """What is wrong with the state ``x`` (NumPy numbers), in a sentence; None: it is possible."""
+        del x
+        return None
+
+    def advance(self, x: Array, u: Settings, length: Array) -> Array:
+        """The state after ``length`` under constant settings, exactly; write it instead of ``drift``.
+
+        For dynamics whose solution is known (a matrix exponential, a power of a map) or which are stiff.
+        """
+        raise NotImplementedError
+
+    # --- what follows -----------------------------------------------------------------------------
+
+    def __check_init__(self) -> None:
+        if not (self.has_drift or self.advances):
+            raise SpecificationError(
+                f"{type(self).__name__} must define drift(x, u) or advance(x, u, length)"
+            )
+        _ = self.layout
+        if not isinstance(self.parameters, Mapping):
+            raise SpecificationError(
+                f"{type(self).__name__}.parameters must map names to numbers, got {self.parameters!r}"
+            )
+
+    @property
+    def advances(self) -> bool:
+        """Whether the system gives its own exact ``advance``."""
+        return type(self).advance is not System.advance
+
+    @property
+    def has_drift(self) -> bool:
+        """Whether the system gives a ``drift``."""
+        return type(self).drift is not System.drift
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Names and flat form of the state."""
+        return NamedLayout.of(type(self).__name__, self.names)
+
+    def state(self, **values: Array) -> Any:
+        """A state from named values; the rest is zero."""
+        return self.layout.state(**values)
+
+    def initial_state(self, given: Any) -> Any:
+        """The state that a problem starts from, as NumPy numbers, from what a user gives."""
+        if not isinstance(given, Mapping):
+            raise SpecificationError(
+                f"start must be a dictionary of {type(self).__name__}'s state "
+                f"({', '.join(self.layout.names)}), got {type(given).__name__}"
+            )
+        return self.state(**given)
+
+    def settings(self, overrides: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """The parameters, some of them overridden; an unknown name is an error."""
+        defaults, overrides = as_floats(self.parameters), as_floats(overrides or {})
+        unknown = sorted(set(overrides) - set(defaults))
+        if unknown:
+            raise SpecificationError(
+                f"{type(self).__name__} has no parameter {', '.join(map(repr, unknown))}; "
+                f"it has {', '.join(sorted(defaults))}"
+            )
+        for name, value in overrides.items():
+            have, need = np.shape(value), np.shape(defaults[name])
+            if have not in ((), need):
+                raise SpecificationError(
+                    f"parameter {name!r} must have shape {need} for {type(self).__name__}, got {have}"
+                )
+            defaults[name] = value if have == need else value * np.ones(need)
+        return defaults
+
+    def check_specification(self, x: Array, u: Settings) -> None:
+        """Raise if the methods contradict each other at state ``x`` under settings ``u``."""
+        owner = type(self).__name__
+        moved = self.advance(x, u, np.asarray(0.0)) if self.advances else self.drift(x, u)
+        if np.shape(self.layout.flatten(moved)) != (self.layout.size,):
+            raise SpecificationError(f"{owner}: what moves must have the shape of the state")
+        error = self.error(x, u)
+        if np.shape(error) != ():
+            raise SpecificationError(
+                f"{owner}.error must return one number, got an array of shape {np.shape(error)}"
+            )
+
+    def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
+        """Number of the first of flat states (T, n) that ``check`` refuses, and its sentence."""
+        for i, flat in enumerate(states):
+            wrong = self.check(self.layout.unflatten(flat))
+            if wrong is not None:
+                return i, wrong
+        return None
+
+    # --- for systems whose numbers are approximations ---------------------------------------------
+
+    def resolved(self, states: np.ndarray, u: Settings, quadrature: Any = None) -> "Resolved":
+        """A copy whose expectations are accurate at flat states (S, n) under settings ``u``.
+
+        Args:
+            states: (S, n) where accuracy matters.
+            u: settings there.
+            quadrature: a rule for expectations, or an accuracy; None: the system's own choice.
+        """
+        del states, u
+        if quadrature is not None:
+            raise SpecificationError(
+                f"{type(self).__name__} computes no expectations: leave out {quadrature!r}"
+            )
+        return Resolved(self)
+
+    def probes(self, x: Array) -> np.ndarray:
+        """(S, n) flat states, the start ``x`` among them, where a quadrature is tried out."""
+        return np.asarray(self.layout.flatten(x))[None]
+
+    def refined(self) -> "System | None":
+        """A copy with a finer, independent rule for its expectations; None: nothing is approximated."""
+        return None
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A system that is ready to compute, and how accurate its numbers are.
+
+    Attributes:
+        system: the system.
+        accuracy: what its quadrature was chosen for; None: it has closed forms, or a rule that was given.
+        rtol: relative tolerance that suits an integration of its drift, which is no more accurate than its
+            expectations.
+        info: rules, and their errors as they were measured.
+    """
+
+    system: System
+    accuracy: float | None = None
+    rtol: float = 1e-12
+    info: Mapping[str, Any] = field(default_factory=lambda: {"rule": "closed form"})
+
+    def errors(self, states: np.ndarray, u: Settings) -> dict[str, float]:
+        """Errors of the rules, measured at flat states (S, n) as well."""
+        del states, u
+        return {}
+
+
+def as_floats(parameters: Mapping[str, Any]) -> dict[str, Array]:
+    """Numbers and arrays as float64 NumPy arrays; traced ones as they are."""
+    return {
+        name: value if isinstance(value, jax.core.Tracer) else np.asarray(value, dtype=float)
+        for name, value in parameters.items()
+    }
