@@ -114,7 +114,7 @@ def subclass(**members):
 
 
 def test_slips_in_a_system():
-    with pytest.raises(SpecificationError, match="Own.names must be a tuple"):
+    with pytest.raises(SpecificationError, match=r"Own.names must be a tuple"):
         subclass(names="e")()
     with pytest.raises(SpecificationError, match=r"Own.parameters must map names"):
         subclass(parameters=["learning_rate"])()
