@@ -1,6 +1,6 @@
 """Any schedule under a problem, re-integrated to full accuracy."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,9 @@ from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
+
+_RUNNING_ACCURACY = 1e-12  # of a piece of a running cost, relative to the whole
+_HALVINGS = 12
 
 
 @float64
@@ -130,15 +133,46 @@ def _objective(ready: Dynamics, schedule: Schedule, theta: np.ndarray, trajector
     total = float(functions.final(constants, trajectory.states[-1], theta))
     if not ready.problem.objective.has_running:
         return total
-    # Gauss-Legendre on every piece of constant control, on the dense output.
-    nodes, weights = np.polynomial.legendre.leggauss(6)
+    controls = ready.relaxation.own_vectors(schedule)
+
+    def cost(times: np.ndarray) -> np.ndarray:
+        states = np.stack(list(trajectory.at(times).values()), axis=1)
+        w = controls[np.searchsorted(schedule.grid, times, side="right") - 1]
+        columns = [np.tile(v[:, None], len(times)) for v in (constants, theta)]
+        return np.array(functions.rate(columns[0], states.T, w.T, columns[1])[1]).ravel()
+
     edges = np.unique(np.concatenate([schedule.merged().grid, np.linspace(0, schedule.horizon, 65)]))
-    left, right = edges[:-1, None], edges[1:, None]
-    times = ((left + right) / 2 + (right - left) / 2 * nodes[None, :]).ravel()
-    lengths = ((right - left) / 2 * weights[None, :]).ravel()
-    states = np.stack(list(trajectory.at(times).values()), axis=1)
-    interval = np.searchsorted(schedule.grid, times, side="right") - 1
-    w = ready.relaxation.own_vectors(schedule)[interval]
-    columns = [np.tile(v[:, None], len(times)) for v in (constants, theta)]
-    _, cost = functions.rate(columns[0], states.T, w.T, columns[1])
-    return total + float(lengths @ np.array(cost).ravel())
+    return total + integral(cost, edges)
+
+
+def integral(function: Callable[[np.ndarray], np.ndarray], edges: np.ndarray) -> float:
+    """∫ function from the first of ``edges`` to the last, to about 1e-11 of its size.
+
+    Gauss-Legendre on every piece between two edges; a piece that changes when it is halved is halved again.
+    All pieces that are in doubt are asked for in one call, since every call may integrate a trajectory.
+    """
+    left, right, total = edges[:-1], edges[1:], 0.0
+    whole = _on_pieces(function, left, right)
+    scale = max(float(np.abs(whole).sum()), 1e-300)
+    for _ in range(_HALVINGS):
+        middle = (left + right) / 2
+        halves = _on_pieces(function, np.concatenate([left, middle]), np.concatenate([middle, right]))
+        first, second = np.split(halves, 2)
+        doubtful = np.abs(first + second - whole) > _RUNNING_ACCURACY * scale
+        total += float((first + second)[~doubtful].sum())
+        if not doubtful.any():
+            return total
+        left, middle, right = left[doubtful], middle[doubtful], right[doubtful]
+        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
+        whole = np.concatenate([first[doubtful], second[doubtful]])
+    return total + float(whole.sum())
+
+
+def _on_pieces(
+    function: Callable[[np.ndarray], np.ndarray], left: np.ndarray, right: np.ndarray
+) -> np.ndarray:
+    """Gauss-Legendre integrals over pieces from ``left`` (P,) to ``right`` (P,)."""
+    nodes, weights = np.polynomial.legendre.leggauss(6)
+    half = (right - left)[:, None] / 2
+    times = (left + right)[:, None] / 2 + half * nodes
+    return np.asarray((half * weights * function(times.ravel()).reshape(times.shape)).sum(axis=1))

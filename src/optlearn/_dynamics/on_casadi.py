@@ -39,12 +39,13 @@ class OnCasadi:
         states = np.full((len(times), len(start)), np.nan)
         state = start
         states[times <= 0.0] = start
+        guard = flat.system.round_off_guard()
         for i in range(merged.intervals):
             left, right = merged.grid[i], merged.grid[i + 1]
             inside = (times > left) & (times <= right)
             rhs = _right_hand_side(function, constants, vectors[i].ravel(), shares[i])
             with np.errstate(over="ignore", invalid="ignore"):  # a state that is not finite is seen
-                found, end = integrate_piece(rhs, left, right, state, times[inside], tolerances)
+                found, end = integrate_piece(rhs, left, right, state, times[inside], tolerances, guard)
             states[inside] = found
             if end is None:
                 break
@@ -154,8 +155,12 @@ def integrate_piece(
     state: np.ndarray,
     times: np.ndarray,
     tolerances: tuple[float, float],
+    guard: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """States at ``times`` in one interval of constant control, and at its end (None: it failed)."""
+    """States at ``times`` in one interval of constant control, and at its end (None: it failed).
+
+    ``guard`` takes round-off out of the state after every step.
+    """
     found = np.full((len(times), len(state)), np.nan)
     solver = DOP853(rhs, left, state, right, rtol=tolerances[0], atol=tolerances[1])
     reached = steps = 0
@@ -169,5 +174,7 @@ def integrate_piece(
         if count > reached:
             found[reached:count] = solver.dense_output()(times[reached:count]).T
             reached = count
+        if guard is not None and (settled := guard(solver.y)) is not solver.y:
+            solver.y, solver.f = settled, rhs(solver.t, settled)
     found[times == right] = solver.y
     return found, solver.y

@@ -37,6 +37,7 @@ class OnSteps(OnXla):
         model, constants = as_jax((flat.system, dict(settings)))
         states = np.full((len(times), len(start)), np.nan)
         states[times <= 0.0], state = start, start
+        guard = flat.system.round_off_guard()
         for i in range(merged.intervals):
             left, right = merged.grid[i], merged.grid[i + 1]
             inside = (times > left) & (times <= right)
@@ -46,7 +47,7 @@ class OnSteps(OnXla):
                 return np.asarray(drift(model, constants, x, u, share))
 
             with np.errstate(over="ignore", invalid="ignore"):  # a state that is not finite is seen
-                found, end = integrate_piece(rhs, left, right, state, times[inside], tolerances)
+                found, end = integrate_piece(rhs, left, right, state, times[inside], tolerances, guard)
             states[inside] = found
             if end is None:
                 break

@@ -1,7 +1,7 @@
 """What can be controlled: any dynamics, as a few functions of a state and of settings."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -158,6 +158,14 @@ class System(eqx.Module):
             wrong = self.check(self.layout.unflatten(flat))
             if wrong is not None:
                 return i, wrong
+        return None
+
+    def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray] | None:
+        """A function that takes round-off out of a flat state (n,) where it would grow; None: none does.
+
+        Integrators call it after every step. It is for states at the edge of what is possible, which the
+        exact dynamics never leave.
+        """
         return None
 
     # --- for systems whose numbers are approximations ---------------------------------------------

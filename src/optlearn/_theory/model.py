@@ -1,7 +1,7 @@
 """A learning model: one loss over local fields, and what the data look like."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -203,6 +203,12 @@ class LearningModel(System):
         from optlearn._theory.physical import first_impossible
 
         return first_impossible(self, states)
+
+    def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray]:
+        """A function that keeps linearly dependent students dependent; see ``physical.cone_edge``."""
+        from optlearn._theory.physical import cone_edge
+
+        return cone_edge(self)
 
     def probes(self, x: OrderParameters) -> np.ndarray:
         """(2, n) the start, and a state in which students have grown towards teachers and centroids."""

@@ -1,10 +1,14 @@
 """Is there a set of weight vectors with these order parameters?"""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
 from optlearn._theory.model import LearningModel
 
 TOLERANCE = 1e-8
+ROUND_OFF = 1e-11  # what an integration to a tolerance of 1e-13 leaves of a zero, relative to Q
 
 
 def first_impossible(model: LearningModel, states: np.ndarray) -> tuple[int, str] | None:
@@ -28,6 +32,32 @@ def first_impossible(model: LearningModel, states: np.ndarray) -> tuple[int, str
     time = int(wrong[0])
     name, value, reason = _culprit(model, gram[time])
     return time, f"{name} = {value:.6g}; {reason}"
+
+
+def cone_edge(model: LearningModel) -> Callable[[np.ndarray], np.ndarray]:
+    """A function that puts flat states (n,) within round-off of the edge of the cone exactly on it.
+
+    Students that are linearly dependent, as equal ones are, stay so under SGD. In numbers they do so up to
+    round-off, which an instability towards specialisation multiplies by e^(rate · α): it ends outside the cone,
+    or at a solution that SGD does not have. So an eigenvalue of the part of Q that teachers and centroids do
+    not explain, C = Q − B A⁺ Bᵀ with B = (M, R), is zero if it is as small as round-off.
+    """
+    T, S, Omega = _constants(model)
+    inverse = np.linalg.pinv(np.block([[T, S], [S.T, Omega]]))
+    layout = model.layout
+
+    def settle(flat: np.ndarray) -> np.ndarray:
+        x = layout.unflatten(flat)
+        known = np.concatenate([x.M, x.R], axis=1)
+        explained = known @ inverse @ known.T
+        values, vectors = np.linalg.eigh(x.Q - explained)
+        tiny = (np.abs(values) < ROUND_OFF * max(1.0, float(np.abs(x.Q).max()))) & (values != 0)
+        if not np.any(tiny):
+            return flat
+        Q = explained + (vectors * np.where(tiny, 0.0, values)) @ vectors.T
+        return np.asarray(layout.flatten(replace(x, Q=Q)))
+
+    return settle
 
 
 def _constants(model: LearningModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
