@@ -1,6 +1,6 @@
 """An optimal-control problem on the order parameters."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._control.controls import Budget, Continuous, Control, Discrete, Free, check_together
 from optlearn._control.scenario_call import Origin
 from optlearn._dynamics.checks import check_states
+from optlearn._dynamics.own_code import Known, digest
 from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
@@ -36,6 +37,12 @@ class Objective:
     def __post_init__(self) -> None:
         if not (self.final or self.average or self.terminal or self.cost):
             raise SpecificationError("Objective: nothing to minimise")
+
+    def key(self, model: System, u: Settings) -> Hashable:
+        """What is minimised, with what own functions compute now: programs are kept by this."""
+        own = [(name, f) for name in ("terminal", "cost") if (f := getattr(self, name)) is not None]
+        parts = [(name, lambda x, u, f=f: f(x, Known("u", u)), (model.state(), dict(u))) for name, f in own]
+        return self, digest("Objective", parts)
 
     @property
     def has_running(self) -> bool:

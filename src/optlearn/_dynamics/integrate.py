@@ -83,6 +83,8 @@ def integrate(
     Raises:
         UnphysicalStateError: an impossible state, with its name, value and α.
     """
+    if isinstance(model, System):
+        model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
     times = _record_times(record, schedule.horizon)
     initial = np.asarray(model.layout.flatten(start))

@@ -1,11 +1,12 @@
 """What can be controlled: any dynamics, as a few functions of a state and of settings."""
 
+import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import equinox as eqx
 import jax
@@ -13,7 +14,9 @@ import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.layout import Layout, NamedLayout
+from optlearn._dynamics.own_code import Known, Part, digest, is_own
 from optlearn._errors import SpecificationError
+from optlearn._precision import float64
 
 
 class System(eqx.Module):
@@ -83,6 +86,9 @@ class System(eqx.Module):
 
     # --- what follows -----------------------------------------------------------------------------
 
+    # What a user's methods computed when they were last asked; part of the structure of programs.
+    own_code: str = eqx.field(static=True, kw_only=True, default="", repr=False)
+
     def __check_init__(self) -> None:
         if not (self.has_drift or self.advances):
             raise SpecificationError(
@@ -93,6 +99,27 @@ class System(eqx.Module):
             raise SpecificationError(
                 f"{type(self).__name__}.parameters must map names to numbers, got {self.parameters!r}"
             )
+
+    @float64
+    def current(self) -> Self:
+        """The system as its methods stand now, whatever globals and closures they read."""
+        cls = type(self)
+        if not is_own(cls):
+            return self
+        return dataclasses.replace(self, own_code=digest(cls.__name__, self.parts()))
+
+    def parts(self) -> Iterator[Part]:
+        """The functions that a user may have written, with arguments to trace them."""
+        x, u = self.state(), self.settings()
+        moving = "advance" if self.advances else "drift"
+        length = (np.zeros(()),) if self.advances else ()
+
+        def known(name: str) -> Callable[..., Any]:
+            return lambda x, u, *rest: getattr(self, name)(Known("x", x), Known("u", u), *rest)
+
+        yield moving, known(moving), (x, u, *length)
+        for name in ("error", "observables"):
+            yield name, known(name), (x, u)
 
     @property
     def advances(self) -> bool:

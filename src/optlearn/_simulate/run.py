@@ -158,6 +158,8 @@ def prepare(
 ) -> Prepared:
     """Check the arguments of a run and bring them into the form that a compiled loop reads."""
     model, start, parameters = _unpack(model, start, parameters)
+    if isinstance(model, LearningModel):
+        model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
     batches = course(schedule, settings, "batch")
     batches = np.ones(1) if batches is None else batches

@@ -8,6 +8,7 @@ import numpy as np
 from optlearn._arrays import Array
 from optlearn._casadi.trace import evaluate
 from optlearn._dynamics.checks import check_states
+from optlearn._dynamics.own_code import is_own, slips_explained
 from optlearn._errors import SpecificationError
 from optlearn._theory.fields import Fields
 from optlearn._theory.model import LearningModel
@@ -79,6 +80,10 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
     student, teacher = (0.3 + 0.1 * np.arange(float(np.prod(s))).reshape(s) for s in shapes)
     fields = Fields(student, teacher, np.asarray(0.2))
     for kind, function in (("loss", model.loss), ("metric", model.metric)):
+        if is_own(type(model)):
+            # On NumPy's arrays a field that does not exist is an error; JAX takes the nearest one silently.
+            with slips_explained(f"{name}.{kind}"):
+                function(fields, start, latent, dict(u))
         shape = jax.eval_shape(function, fields, start, latent, dict(u)).shape
         if shape != ():
             raise SpecificationError(

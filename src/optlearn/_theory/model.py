@@ -1,16 +1,18 @@
 """A learning model: one loss over local fields, and what the data look like."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
+from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
@@ -192,6 +194,27 @@ class LearningModel(System):
 
         check_data(self, u)
         check_loss(self, x, u)
+
+    def parts(self) -> Iterator[Part]:
+        """The functions that a user may have written, with arguments to trace them."""
+        x, u = self.state(), self.settings()
+
+        def known(name: str) -> Callable[..., Any]:
+            return lambda *arguments: getattr(self, name)(*arguments[:-1], Known("u", arguments[-1]))
+
+        yield "test_settings", lambda u: dict(known("test_settings")(u)), (u,)
+        for name in ("latents", "test_latents"):
+            yield name, known(name), (u,)
+        for name in ("penalty", "closed_drift", "closed_error", "observables"):
+            yield name, known(name), (x, u)
+        shapes = jax.eval_shape(lambda u: self.latents(u).values, u)
+        latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), shapes)
+        yield "variances", known("variances"), (latent, u)
+        yield "bulk", known("bulk"), (np.zeros((self.slots, self.slots)), x, latent, u)
+        L, K, M = self.slots, self.students, self.overlaps.T.shape[0]
+        fields = Fields(np.zeros((L, K)), np.zeros((L, M)), np.zeros(()))
+        for name in ("loss", "metric"):
+            yield name, known(name), (fields, x, latent, u)
 
     def check(self, x: OrderParameters) -> str | None:
         """Why no weight vectors have these overlaps; None: some have."""

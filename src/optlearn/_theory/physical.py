@@ -38,9 +38,10 @@ def cone_edge(model: LearningModel) -> Callable[[np.ndarray], np.ndarray]:
     """A function that puts flat states (n,) within round-off of the edge of the cone exactly on it.
 
     Students that are linearly dependent, as equal ones are, stay so under SGD. In numbers they do so up to
-    round-off, which an instability towards specialisation multiplies by e^(rate · α): it ends outside the cone,
-    or at a solution that SGD does not have. So an eigenvalue of the part of Q that teachers and centroids do
-    not explain, C = Q − B A⁺ Bᵀ with B = (M, R), is zero if it is as small as round-off.
+    round-off, which an instability towards specialisation multiplies by e^(rate · α): it ends outside the
+    cone, or at a solution that SGD does not have. So an eigenvalue of the part of Q that
+    teachers and centroids do not explain, C = Q − B A⁺ Bᵀ with B = (M, R), is zero if it is as small as
+    round-off.
     """
     T, S, Omega = _constants(model)
     inverse = np.linalg.pinv(np.block([[T, S], [S.T, Omega]]))

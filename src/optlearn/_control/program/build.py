@@ -134,11 +134,18 @@ def dynamics(problem: Problem, *, wide: bool | None = None) -> Dynamics:
     relaxation = Relaxation(problem)
     settings = problem.settings
     u = {**settings, **{n: _first_value(problem, n) for n in problem.controls}}
-    model = problem.model
+    model = problem.model.current()
     resolved = model.resolved(model.probes(problem.start), u, problem.rule)
     system = FlatSystem(resolved.system, relaxation.controls)
     shares = tuple((n, len(c.values)) for n, c in problem.discrete.items())
-    key = (system.key, shares, tuple(problem.free), tuple(problem.continuous), problem.objective, wide)
+    key = (
+        system.key,
+        shares,
+        tuple(problem.free),
+        tuple(problem.continuous),
+        problem.objective.key(model, settings),
+        wide,
+    )
     constants = (system.system, settings, relaxation.values, np.asarray(problem.horizon))
     if key not in _CACHE:
         _CACHE[key] = _functions(problem, relaxation, system, constants, key, wide)
