@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import optlearn.models as models
-from optlearn._control.controls import Budget, Continuous, Discrete, Free
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.problem import Objective, Problem
 from optlearn._control.program.build import Dynamics, dynamics
 from optlearn._control.solvers.direct import DirectResult, solve_direct

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn._control.certificate import budget_error, certify, schedule_budget_error
+from optlearn._control.certificate import certify
 from optlearn._control.program.build import Dynamics, dynamics
 from optlearn._control.program.rollout import Sweeper
 from optlearn._control.solution import NotConvergedWarning
@@ -85,47 +85,12 @@ def test_a_wrong_free_parameter_is_seen() -> None:
     assert seen.hamiltonian_gap > 0.5 * to_be_won > 1e-3
 
 
-def test_budget_error_is_zero_for_exact_shares(curriculum: Dynamics) -> None:
-    assert budget_error(curriculum, EASY_HARD) == 0.0
-    rng = np.random.default_rng(0)
-    for intervals in (2, 14, 98, 240):
-        w = rng.permutation(np.repeat([0.0, 1.0], intervals // 2))[:, None]
-        assert budget_error(curriculum, w) == 0.0
-    assert budget_error(curriculum, np.ones((10, 1))) == pytest.approx(0.5)
+def test_a_broken_budget_is_a_reason(curriculum: Dynamics) -> None:
     w = EASY_HARD.copy()
     w[30] = 1.0
-    assert budget_error(curriculum, w) == pytest.approx(1 / 60)
     found = certificate(curriculum, w)
+    assert found.budget_error == pytest.approx(1 / 60)
     assert "budget_error" in "".join(found.reasons)
-
-
-def test_budget_error_of_upper_bounds_counts_excess_only() -> None:
-    problem = ol.scenarios.curriculum()
-    at_most = ol.Budget("difficulty", share={0.0: 0.5}, sense="at most")
-    ready = dynamics(
-        ol.Problem(
-            model=problem.model,
-            start=problem.start,
-            horizon=12.0,
-            controls=problem.controls,
-            budgets=(at_most,),
-        )
-    )
-    assert budget_error(ready, np.zeros((10, 1))) == 0.0
-    assert budget_error(ready, np.full((10, 1), 0.75)) == pytest.approx(0.25)
-
-
-def test_budget_error_without_budgets() -> None:
-    assert budget_error(dynamics(ol.scenarios.denoising()), np.full((10, 1), 0.3)) == 0.0
-
-
-def test_budget_error_of_a_schedule_on_its_own_grid(curriculum: Dynamics) -> None:
-    half = ol.Schedule.piecewise([0.0, 1.0, 7.0, 12.0], {"difficulty": [0.0, 2.0, 0.0]})
-    assert schedule_budget_error(curriculum, half) == 0.0
-    less = ol.Schedule.piecewise([0.0, 1.0, 10.0, 12.0], {"difficulty": [0.0, 2.0, 0.0]})
-    assert schedule_budget_error(curriculum, less) == pytest.approx(0.25)
-    mixed = ol.Schedule.mixed([0.0, 12.0], {"difficulty": {0.0: 0.5, 2.0: 0.5}})
-    assert schedule_budget_error(curriculum, mixed) == 0.0
 
 
 def test_every_doubt_is_a_reason(curriculum: Dynamics, optimum: np.ndarray) -> None:

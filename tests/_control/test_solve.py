@@ -147,15 +147,15 @@ def test_batches() -> None:
 
 def test_whole_batches() -> None:
     found = solved("denoising_batch", Delta_F=0.5)
-    assert found.whole is not None
-    batch = found.whole.schedule["batch"]
+    assert found.whole_numbers is not None
+    batch = found.whole_numbers.schedule["batch"]
     np.testing.assert_array_equal(batch, np.round(batch))
     assert batch.mean() == 5.0
     assert batch.min() >= 1
-    again = ol.evaluate(found.problem, found.whole.schedule)
-    assert found.whole.objective == pytest.approx(again.objective, abs=1e-12)
+    again = ol.evaluate(found.problem, found.whole_numbers.schedule)
+    assert found.whole_numbers.objective == pytest.approx(again.objective, abs=1e-12)
     # Between the real optimum and real numbers that are simply rounded.
-    assert found.objective < found.whole.objective < found.objective + 3e-4
+    assert found.objective < found.whole_numbers.objective < found.objective + 3e-4
     assert "whole-number" in found.summary()
 
 

@@ -84,7 +84,7 @@ def test_everything_comes_back(kind, tmp_path, request):
 
 def test_kinds_are_covered(mixed, whole, free):
     assert mixed.relaxed.schedule.mixtures
-    assert whole.whole is not None
+    assert whole.whole_numbers is not None
     assert free.parameters["rescaling"] > 0
 
 

@@ -9,7 +9,6 @@ from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.program.build import Dynamics
 from optlearn._control.program.rollout import Sweeper, Swept
 from optlearn._control.solvers.outcome import Outcome
-from optlearn._schedule import Schedule
 
 # Gaps up to this share of the objective count as small.
 SMALL = 2e-5
@@ -109,7 +108,7 @@ def certify(
         sum(value - best <= 1e-6 * max(1.0, abs(best)) for value in objectives),
         max(objectives) - best,
     )
-    violation = budget_error(dynamics, w)
+    violation = dynamics.relaxation.budget_rows.error(w)
     small = limits(objective)
     reasons = [] if outcome.ok else [outcome.value]
     limited = any(control.limited for control in dynamics.problem.discrete.values())
@@ -145,21 +144,3 @@ def _gap(dynamics: Dynamics, w: np.ndarray, theta: np.ndarray) -> tuple[float, S
     swept = Sweeper(dynamics, len(w), STEPS).run(w, theta)
     gap, _, _ = hamiltonian_gap(dynamics, swept, w, theta, STEPS)
     return max(float(gap), 0.0) + free_gap(dynamics, swept, w, theta, STEPS)[0], swept
-
-
-def budget_error(dynamics: Dynamics, w: np.ndarray) -> float:
-    """Largest violation of a budget, in the units of the control's mean or share."""
-    rows, targets, equal = dynamics.relaxation.budget_rows
-    if not len(targets):
-        return 0.0
-    excess = (rows @ w.T).mean(axis=1) - targets
-    excess = np.where(equal, np.abs(excess), np.maximum(excess, 0.0))
-    # Means of zeros and ones carry round-off only; counts that fit the grid are exact.
-    return float(np.max(np.where(excess < 1e-12, 0.0, excess)))
-
-
-def schedule_budget_error(dynamics: Dynamics, schedule: Schedule) -> float:
-    """Largest violation of a budget by any schedule."""
-    w = dynamics.relaxation.own_vectors(schedule)
-    lengths = np.diff(schedule.grid) / schedule.horizon
-    return budget_error(dynamics, (w * lengths[:, None] * len(w)))

@@ -7,7 +7,8 @@ import jax
 import numpy as np
 
 from optlearn._arrays import Array, Settings
-from optlearn._control.controls import Budget, Continuous, Control, Discrete, Free, check_together
+from optlearn._control.budgets import Budget, check_together
+from optlearn._control.controls import Control, Free
 from optlearn._control.scenario_call import Origin
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
@@ -117,14 +118,14 @@ class Problem:
             check_together(name, control, [b for b in self.budgets if b.control == name])
 
     @property
-    def continuous(self) -> dict[str, Continuous]:
-        """Controls with bounds."""
-        return {n: c for n, c in self.controls.items() if isinstance(c, Continuous)}
+    def continuous(self) -> dict[str, Control]:
+        """Controls with any value between bounds."""
+        return {n: c for n, c in self.controls.items() if not c.needs_rounding}
 
     @property
-    def discrete(self) -> dict[str, Discrete]:
+    def discrete(self) -> dict[str, Control]:
         """Controls with a few values."""
-        return {n: c for n, c in self.controls.items() if isinstance(c, Discrete)}
+        return {n: c for n, c in self.controls.items() if c.needs_rounding}
 
     @property
     def settings(self) -> dict[str, Array]:

@@ -43,7 +43,7 @@ class Solution:
         costates: derivative of the objective with respect to each order parameter, along training.
         certificate: how optimal it is.
         relaxed: with discrete controls, the best schedule that may mix values sample by sample.
-        whole: for controls with ``whole=True``, the best schedule of whole numbers.
+        whole_numbers: for controls with ``whole_numbers=True``, the best schedule of whole numbers.
         method: what was used.
         outcome: how the solver ended, with advice.
         seconds: wall-clock time.
@@ -63,7 +63,7 @@ class Solution:
     outcome: Outcome
     seconds: float
     relaxed: Variant | None = None
-    whole: Variant | None = None
+    whole_numbers: Variant | None = None
     notes: tuple[str, ...] = field(default_factory=tuple)
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Solution:
             "seconds": self.seconds,
             "notes": list(self.notes),
         }
-        for name in ("relaxed", "whole"):
+        for name in ("relaxed", "whole_numbers"):
             variant = getattr(self, name)
             if variant is not None:
                 made[name] = {

@@ -177,7 +177,7 @@ def _finish(
         outcome=best.outcome,
         seconds=time.perf_counter() - began,
         relaxed=relaxed,
-        whole=whole,
+        whole_numbers=whole,
         notes=tuple(notes),
     )
     if not certificate.converged and method != "greedy":

@@ -60,7 +60,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         "trajectory": from_trajectory(solution.trajectory),
         "costates": from_trajectory(solution.costates),
     }
-    for name in ("relaxed", "whole"):
+    for name in ("relaxed", "whole_numbers"):
         variant: Variant | None = getattr(solution, name)
         if variant is not None:
             parts[name] = from_schedule(variant.schedule).assign_attrs(objective=variant.objective)
@@ -149,7 +149,7 @@ def _solution(
     certificate["reasons"] = tuple(certificate["reasons"])
     variants = {
         name: Variant(to_schedule(parts[name]), float(parts[name].attrs["objective"]))
-        for name in ("relaxed", "whole")
+        for name in ("relaxed", "whole_numbers")
         if name in parts
     }
     own = {n: str(v) for n, v in root.items() if n in _PROVENANCE or n.endswith("_version")}
@@ -165,7 +165,7 @@ def _solution(
         outcome=Outcome[attributes["outcome"]],
         seconds=float(attributes["seconds"]),
         relaxed=variants.get("relaxed"),
-        whole=variants.get("whole"),
+        whole_numbers=variants.get("whole_numbers"),
         notes=tuple(nested["notes"]),
         options=nested["options"],
         provenance=own,

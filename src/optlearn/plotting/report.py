@@ -135,8 +135,8 @@ def _facts(solution: Solution) -> dict[str, str]:
     }
     if solution.relaxed is not None:
         facts["best mixed schedule"] = f"{solution.relaxed.objective:.8g}"
-    if solution.whole is not None:
-        facts["best whole numbers"] = f"{solution.whole.objective:.8g}"
+    if solution.whole_numbers is not None:
+        facts["best whole numbers"] = f"{solution.whole_numbers.objective:.8g}"
     facts |= {name: f"{value:.6g}" for name, value in solution.parameters.items()}
     facts["training time"] = f"α = {solution.schedule.horizon:g}, {solution.schedule.intervals} intervals"
     return facts

@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import minimize
 
-from optlearn._control.controls import Budget, Continuous
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous
 from optlearn._control.problem import Baseline, Problem
 from optlearn._control.program.build import dynamics
 from optlearn._control.program.rollout import Sweeper

@@ -9,7 +9,8 @@ import pytest
 
 import optlearn.models as models
 from optlearn._casadi.trace import UnsupportedPrimitive
-from optlearn._control.controls import Budget, Continuous, Free
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Free
 from optlearn._control.evaluate import evaluate
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from optlearn import models
-from optlearn._control.controls import Budget, Continuous, Discrete
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Discrete
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import Dynamics, dynamics
 from optlearn._control.program.rollout import Sweeper
@@ -108,7 +109,7 @@ def test_shift_never_worsens_and_keeps_sum_and_bounds(keep_sum: bool) -> None:
         model=model,
         start=model.state(**models.FIG3_START, b=models.optimal_skip(0.5, 0.1)),
         horizon=1.2,
-        controls={"batch": Continuous(1, 8, whole=True)},
+        controls={"batch": Continuous(1, 8, whole_numbers=True)},
         budgets=(Budget("batch", mean=3.0),),
     )
     sweeper = Sweeper(dynamics(problem), 20)

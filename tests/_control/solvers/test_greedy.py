@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import optlearn.models as models
-from optlearn._control.controls import Budget, Continuous
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous
 from optlearn._control.problem import Objective, Problem
 from optlearn._control.program.build import dynamics
 from optlearn._control.program.rollout import Sweeper

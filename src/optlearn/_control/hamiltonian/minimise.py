@@ -5,7 +5,6 @@ from itertools import product
 
 import numpy as np
 
-from optlearn._control.controls import Continuous
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.program.xla import WideFunctions
 from optlearn._control.relaxation import Relaxation
@@ -35,7 +34,7 @@ class PointwiseMinimiser:
         self.hamiltonian, self.w = hamiltonian, w
         relaxation = hamiltonian.dynamics.relaxation
         self.vertices = share_vertices(relaxation)
-        self.continuous = len(relaxation.problem.continuous)
+        self.continuous = relaxation.curved
         self.lower, self.upper = (bound[: self.continuous] for bound in relaxation.bounds)
         count = _GRID_POINTS.get(self.continuous, _GRID_POINTS_MANY)
         if isinstance(hamiltonian.dynamics.functions, WideFunctions):
@@ -130,12 +129,7 @@ class PointwiseMinimiser:
 
 def share_vertices(relaxation: Relaxation) -> np.ndarray:
     """(V, m − c) shares of all combinations of discrete values: one value each, entirely."""
-    options = []
-    for name in relaxation.controls:
-        control = relaxation.problem.controls[name]
-        if not isinstance(control, Continuous):
-            count = len(control.values)
-            options.append(np.eye(count)[:, : count - 1])
+    options = [control.vertices for control in relaxation.problem.discrete.values()]
     return np.array([np.concatenate([[], *parts]) for parts in product(*options)])
 
 

@@ -133,11 +133,11 @@ def dynamics(problem: Problem, *, wide: bool | None = None) -> Dynamics:
     """
     relaxation = Relaxation(problem)
     settings = problem.settings
-    u = {**settings, **{n: _first_value(problem, n) for n in problem.controls}}
+    u = {**settings, **{n: np.asarray(c.start) for n, c in problem.controls.items()}}
     probes = probe_states(problem.model, problem.start)
     system, _ = flat_system(problem.model, relaxation.controls, probes, u, problem.rule)
-    shares = tuple((n, len(c.values)) for n, c in problem.discrete.items())
-    key = (system.key, shares, tuple(problem.free), tuple(problem.continuous), problem.objective, wide)
+    columns = tuple((n, type(c), c.size) for n, c in problem.controls.items())
+    key = (system.key, columns, tuple(problem.free), problem.objective, wide)
     constants = (problem.model, settings, relaxation.values, np.asarray(problem.horizon))
     if key not in _CACHE:
         _CACHE[key] = _functions(problem, relaxation, system, constants, key, wide)
@@ -197,9 +197,3 @@ def _functions(
     return WideFunctions(
         unpacked(rate, constants), unpacked(final, constants), sizes, pack(constants).size, key
     )
-
-
-def _first_value(problem: Problem, name: str) -> np.ndarray:
-    if name in problem.continuous:
-        return np.asarray(problem.continuous[name].start)
-    return np.asarray(problem.discrete[name].values[0])

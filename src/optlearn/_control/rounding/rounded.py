@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optlearn._control.controls import Discrete
+from optlearn._control.controls import Control
 from optlearn._control.program.build import Dynamics
 from optlearn._control.program.rollout import Sweeper
 from optlearn._control.rounding.counts import (
@@ -62,7 +62,7 @@ def round_controls(
 
 def whole_schedule(dynamics: Dynamics, sweeper: Sweeper, w: np.ndarray, theta: np.ndarray) -> Rounded | None:
     """The best whole numbers for the controls that ask for them, means kept; None: no such."""
-    wanted = {name: c for name, c in dynamics.problem.continuous.items() if c.whole}
+    wanted = {name: c for name, c in dynamics.problem.continuous.items() if c.whole_numbers}
     if not wanted:
         return None
     w = w.copy()
@@ -80,7 +80,7 @@ def _round_one(
     dynamics: Dynamics,
     sweeper: Sweeper,
     name: str,
-    control: Discrete,
+    control: Control,
     w: np.ndarray,
     theta: np.ndarray,
 ) -> np.ndarray:
@@ -102,9 +102,7 @@ def _round_one(
 
 def _shares(dynamics: Dynamics, name: str, w: np.ndarray) -> np.ndarray:
     """(I, n) shares of all values of a control."""
-    part = w[:, dynamics.relaxation.blocks[name]]
-    shares = np.clip(np.column_stack([part, 1 - part.sum(axis=1)]), 0.0, 1.0)
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+    return dynamics.problem.controls[name].shares(w[:, dynamics.relaxation.blocks[name]])
 
 
 def _polish_one(
@@ -152,7 +150,7 @@ def _search(
     return None if found is None else found[0]
 
 
-def _dwell(dynamics: Dynamics, intervals: int, control: Discrete) -> int:
+def _dwell(dynamics: Dynamics, intervals: int, control: Control) -> int:
     step = dynamics.problem.horizon / intervals
     return max(1, int(np.ceil(control.min_dwell / step - 1e-9)))
 
@@ -167,23 +165,21 @@ def _admissible(dynamics: Dynamics, name: str, chosen: np.ndarray) -> bool:
     shares = np.bincount(chosen, minlength=len(control.values)) / len(chosen)
     for budget in dynamics.problem.budgets:
         for row, target in budget.rows(control) if budget.control == name else []:
-            excess = float(row @ shares) - target
-            if abs(excess) > 1e-9 and (excess > 0 or budget.sense == "equal"):
+            if budget.violation(row @ shares, target) > 1e-9:
                 return False
     return True
 
 
 def _write(dynamics: Dynamics, name: str, w: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    control = dynamics.problem.discrete[name]
     written = w.copy()
-    written[:, dynamics.relaxation.blocks[name]] = np.eye(len(control.values))[chosen][:, :-1]
+    written[:, dynamics.relaxation.blocks[name]] = dynamics.problem.controls[name].vertices[chosen]
     return written
 
 
 def _slopes(dynamics: Dynamics, name: str, gradient: np.ndarray) -> np.ndarray:
-    """(I, n) first-order cost of each value, that of the last one being zero."""
-    part = gradient[:, dynamics.relaxation.blocks[name]]
-    return np.column_stack([part, np.zeros(len(part))])
+    """(I, n) first-order cost of each value."""
+    vertices = dynamics.problem.controls[name].vertices
+    return np.asarray(gradient[:, dynamics.relaxation.blocks[name]] @ vertices.T)
 
 
 def _reoptimise(

@@ -70,12 +70,13 @@ def solve_direct(
     n, m, _ = dynamics.sizes
     guess = Sweeper(dynamics, intervals, steps).run(w, theta)
     solver = _solver(dynamics, intervals, steps, max_iterations, tolerance)
-    rows, targets, equal = dynamics.relaxation.budget_rows
+    budgets = dynamics.relaxation.budget_rows
+    rows, targets, _ = budgets
     sums = len(dynamics.relaxation.share_sums)
     states = guess.states[steps::steps]
     lower, upper = _variable_bounds(dynamics, intervals)
     low, high = dynamics.relaxation.bounds
-    least, most = np.where(equal, targets, -np.inf), targets
+    least, most = budgets.limits
     inside = np.clip(w, low + 1e-3 * (high - low), high - 1e-3 * (high - low))
     if fixed is not None:
         place = n * intervals + np.flatnonzero(np.tile(fixed, intervals))

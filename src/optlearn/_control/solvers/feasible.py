@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from optlearn._control.budgets import BudgetRows
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier, multiplier_on_box
 from optlearn._control.program.build import Dynamics
 from optlearn._control.program.rollout import Swept
@@ -28,10 +29,11 @@ class FeasibleSet:
         rows, targets, self._equal = relaxation.budget_rows
         self._rows = rows * (high - low)
         self._targets = targets - rows @ low
+        self._scaled = BudgetRows(self._rows, self._targets, self._equal)
         self._blocks = [
             relaxation.blocks[name]
-            for name, control in relaxation.problem.discrete.items()
-            if len(control.values) > 2
+            for name, control in relaxation.problem.controls.items()
+            if control.sum_limited
         ]
         mixed = np.zeros(relaxation.size, dtype=bool)
         for block in self._blocks:
@@ -65,8 +67,7 @@ class FeasibleSet:
         for _ in range(100 if len(nu) > 1 else 1):
             for b in range(len(nu)):
                 found, nu[b] = self._meet_budget(v, nu, b)
-            means = self._rows @ self._means(found) - self._targets
-            if np.all(np.where(self._equal, np.abs(means), means) <= 1e-12):
+            if np.all(self._scaled.violation(self._means(found)) <= 1e-12):
                 break
         self._last = nu
         return found

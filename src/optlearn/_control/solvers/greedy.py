@@ -11,7 +11,6 @@ References:
 
 import numpy as np
 
-from optlearn._control.controls import Continuous
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import Trial, bracket_multiplier
@@ -52,8 +51,7 @@ def greedy_controls(dynamics: Dynamics, intervals: int, theta: np.ndarray, *, st
         if np.allclose(nu, before, rtol=1e-3, atol=0.0):
             break
     w = passage.run(nu, guarded=True)
-    missed = rows @ w.mean(axis=0) - targets
-    if np.any(np.where(equal, np.abs(missed), missed) > 1e-9):
+    if np.any(dynamics.relaxation.budget_rows.violation(w.mean(axis=0)) > 1e-9):
         # Several budgets on one control can still get in each other's way.
         feasible = FeasibleSet(dynamics, intervals)
         w, _ = feasible.split(feasible.project(feasible.join(w, theta)))
@@ -97,7 +95,7 @@ class _Passage:
                 for row in self.rows
             ]
         )
-        self._first = self._minimiser(dynamics.start, _guess(dynamics))
+        self._first = self._minimiser(dynamics.start, dynamics.relaxation.neutral)
         self.corners = self._first.corners
 
     def scale(self, row: np.ndarray) -> float:
@@ -106,7 +104,7 @@ class _Passage:
 
     def run(self, nu: np.ndarray, *, guarded: bool = False) -> np.ndarray:
         """(I, m) controls under multipliers ν; ``guarded``: budgets are kept within reach."""
-        x, before = self.dynamics.start, _guess(self.dynamics)
+        x, before = self.dynamics.start, self.dynamics.relaxation.neutral
         left = self.targets * self.intervals
         chosen = []
         for i in range(self.intervals):
@@ -165,13 +163,3 @@ class _Passage:
             share = min(max((needed - used) / distance, 0.0), 1.0) if distance else 0.0
             w = w + (1.0 if share > 1 - 1e-9 else share) * (extreme - w)
         return w
-
-
-def _guess(dynamics: Dynamics) -> np.ndarray:
-    """(m,) controls to keep if nothing speaks for others: guesses, and equal shares."""
-    relaxation = dynamics.relaxation
-    w = np.zeros(relaxation.size)
-    for name, block in relaxation.blocks.items():
-        control = relaxation.problem.controls[name]
-        w[block] = control.start if isinstance(control, Continuous) else 1 / len(control.values)
-    return w

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optlearn._control.controls import Continuous
 from optlearn._control.program.build import Dynamics
 from optlearn._control.program.rollout import Sweeper
 from optlearn._control.solvers.feasible import FeasibleSet
@@ -67,14 +66,8 @@ def _distinct(starts: list[Start]) -> list[Start]:
 
 def neutral(dynamics: Dynamics, intervals: int) -> Start:
     """Every control constant: its guess or the middle of its bounds, moved to meet its budget."""
-    problem, relaxation = dynamics.problem, dynamics.relaxation
-    w = np.zeros(relaxation.size)
-    for name, control in problem.controls.items():
-        if isinstance(control, Continuous):
-            w[relaxation.blocks[name]] = control.start
-        else:
-            w[relaxation.blocks[name]] = 1 / len(control.values)
-    return _feasible(dynamics, "neutral", np.tile(w, (intervals, 1)), _theta(dynamics))
+    w = np.tile(dynamics.relaxation.neutral, (intervals, 1))
+    return _feasible(dynamics, "neutral", w, _theta(dynamics))
 
 
 def _random(dynamics: Dynamics, intervals: int, generator: np.random.Generator, number: int) -> Start:
