@@ -15,7 +15,7 @@ import optlearn.models as models
 from optlearn._control.budgets import Budget
 from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import Dynamics, dynamics
+from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.solvers.direct import DirectResult, solve_direct
 from optlearn._control.solvers.indirect import IndirectResult, solve_indirect
 
@@ -49,12 +49,12 @@ class Case:
     parameters: tuple[float, ...] = ()
     methods: tuple[str, ...] = METHODS
 
-    def dynamics(self) -> Dynamics:
-        return dynamics(self.build())
+    def compiled(self) -> CompiledProblem:
+        return compile_problem(self.build())
 
     def guess(self) -> tuple[np.ndarray, np.ndarray]:
         """Relaxed controls (I, m) and free parameters (k,) to start from."""
-        relaxation = self.dynamics().relaxation
+        relaxation = self.compiled().relaxation
         w = np.zeros((self.intervals, relaxation.size))
         for name, block in relaxation.blocks.items():
             given = np.asarray(self.start[name], dtype=float)
@@ -292,7 +292,7 @@ def direct_solution() -> Callable[[Case], DirectResult]:
 
     def solution(case: Case) -> DirectResult:
         if case.name not in found:
-            found[case.name] = solve_direct(case.dynamics(), *case.guess())
+            found[case.name] = solve_direct(case.compiled(), *case.guess())
         return found[case.name]
 
     return solution
@@ -305,7 +305,7 @@ def indirect_solution() -> Callable[[Case], IndirectResult]:
 
     def solution(case: Case) -> IndirectResult:
         if case.name not in found:
-            (found[case.name],) = solve_indirect(case.dynamics(), [case.guess()])
+            (found[case.name],) = solve_indirect(case.compiled(), [case.guess()])
         return found[case.name]
 
     return solution

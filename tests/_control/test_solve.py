@@ -10,8 +10,8 @@ import pytest
 
 import optlearn as ol
 from optlearn import models
-from optlearn._control.program.build import dynamics
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.build import compile_problem
+from optlearn._control.program.rollout import Rollout
 from optlearn._control.rounding.counts import shortest_phase, switches
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import METHODS, continuation
@@ -387,11 +387,13 @@ def test_two_discrete_controls_at_once() -> None:
             difficulty, rate = np.full(6, 2.0), np.full(6, 1.0)
             difficulty[list(easy)], rate[list(fast)] = 0.0, 4.0
             values.append((difficulty, rate))
-    ready = dynamics(problem)
-    sweeper = Sweeper(ready, 6, 16)
+    compiled = compile_problem(problem)
+    rollout = Rollout(compiled, 6, 16)
     best = min(
-        sweeper.objective(
-            ready.relaxation.own_vectors(ol.Schedule.piecewise(grid, {"difficulty": d, "learning_rate": r})),
+        rollout.objective(
+            compiled.relaxation.own_vectors(
+                ol.Schedule.piecewise(grid, {"difficulty": d, "learning_rate": r})
+            ),
             np.zeros(0),
         )
         for d, r in values
@@ -489,8 +491,8 @@ def test_a_failed_run_keeps_budget_and_start() -> None:
 def test_a_run_that_stopped_off_budget_is_moved_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the batches would be better, and forbidden."""
 
-    def stopped(ready: Any, w: np.ndarray, theta: np.ndarray, **_: Any) -> DirectResult:
-        n = len(ready.start)
+    def stopped(compiled: Any, w: np.ndarray, theta: np.ndarray, **_: Any) -> DirectResult:
+        n = len(compiled.start)
         costates, outcome = np.zeros((len(w), n)), Outcome.ITERATIONS
         return DirectResult(np.full_like(w, 10.0), theta, 0.0, costates, np.zeros(1), outcome, 1)
 

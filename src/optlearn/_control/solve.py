@@ -11,9 +11,8 @@ import numpy as np
 from optlearn._control.certificate import STEPS, certify
 from optlearn._control.evaluate import check_schedule, evaluate
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import Dynamics, dynamics
-from optlearn._control.program.rollout import Sweeper, Swept
-from optlearn._control.program.xla import WideFunctions
+from optlearn._control.program.build import CompiledProblem, compile_problem
+from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.rounding.rounded import Rounded, check_grid, round_controls, whole_schedule
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.solvers.outcome import Outcome
@@ -73,17 +72,17 @@ def solve(
     if starts < 1:
         raise SpecificationError(f"starts={starts!r}: at least 1")
     tell("tracing the dynamics")
-    ready = dynamics(problem)
-    if isinstance(ready.functions, WideFunctions) and method != "greedy":
-        ready.functions.prepare()
+    compiled = compile_problem(problem)
+    if method != "greedy":
+        compiled.program.prepare()
     count = problem.intervals if intervals is None else intervals
     uniform_grid(problem.horizon, count)
     count = int(count)
-    check_grid(ready, count)
+    check_grid(compiled, count)
     warm = _warm_schedule(warm_start)
     if warm is not None:
         check_schedule(problem, warm)
-    sweeper = Sweeper(ready, count, steps or enough_steps(ready, count))
+    rollout = Rollout(compiled, count, steps or enough_steps(compiled, count))
     options = {
         name: value
         for name, value in (("max_iterations", max_iterations), ("tolerance", tolerance))
@@ -91,22 +90,22 @@ def solve(
     }
     notes: list[str] = []
     if method == "greedy":
-        runs = [greedy_run(ready, sweeper)]
+        runs = [greedy_run(compiled, rollout)]
     else:
         tell("choosing starts")
-        chosen = choose_starts(ready, sweeper, starts, seed, warm)
-        runs = optimise(ready, sweeper, method, chosen, options, notes, tell)
+        chosen = choose_starts(compiled, rollout, starts, seed, warm)
+        runs = optimise(compiled, rollout, method, chosen, options, notes, tell)
     best = min(runs, key=lambda run: run.objective)
     adapt = steps is None and method != "greedy"
-    while adapt and runs[-1].outcome is not Outcome.INTERRUPTED and too_coarse(ready, sweeper, best):
-        sweeper = Sweeper(ready, count, 2 * sweeper.steps)
-        notes.append(f"once more from there: the schedule needs {sweeper.steps} steps an interval")
+    while adapt and runs[-1].outcome is not Outcome.INTERRUPTED and too_coarse(compiled, rollout, best):
+        rollout = Rollout(compiled, count, 2 * rollout.steps)
+        notes.append(f"once more from there: the schedule needs {rollout.steps} steps an interval")
         there = [Start("there", best.w, best.theta)]
-        finer = optimise(ready, sweeper, method, there, options, notes, tell)
+        finer = optimise(compiled, rollout, method, there, options, notes, tell)
         runs += [replace(run, polish=True) for run in finer]
         best = min(finer, key=lambda run: run.objective)
-    found = _finish(ready, sweeper, method, best, runs, notes, began, tell)
-    used = {"intervals": count, "method": method, "starts": starts, "seed": seed, "steps": sweeper.steps}
+    found = _finish(compiled, rollout, method, best, runs, notes, began, tell)
+    used = {"intervals": count, "method": method, "starts": starts, "seed": seed, "steps": rollout.steps}
     return replace(found, options={**used, **options, "warm_start": warm is not None})
 
 
@@ -127,8 +126,8 @@ def _warm_schedule(warm_start: Solution | Schedule | None) -> Schedule | None:
 
 
 def _finish(
-    ready: Dynamics,
-    sweeper: Sweeper,
+    compiled: CompiledProblem,
+    rollout: Rollout,
     method: str,
     best: Run,
     runs: list[Run],
@@ -136,26 +135,26 @@ def _finish(
     began: float,
     tell: Progress,
 ) -> Solution:
-    problem = ready.problem
+    problem = compiled.problem
     final = Rounded(best.w, best.theta, best.objective)
     relaxed = whole = None
     if problem.discrete:
-        relaxed = _variant(ready, best.w, best.theta)
-        if method != "greedy" or not _is_pure(ready, best.w):
+        relaxed = _variant(compiled, best.w, best.theta)
+        if method != "greedy" or not _is_pure(compiled, best.w):
             tell("rounding")
-            final = round_controls(ready, sweeper, best.w, best.theta)
+            final = round_controls(compiled, rollout, best.w, best.theta)
             notes.append(f"rounded to {final.objective:.10g} on the grid")
-    found = whole_schedule(ready, sweeper, final.w, final.theta)
+    found = whole_schedule(compiled, rollout, final.w, final.theta)
     if found is not None:
-        whole = _variant(ready, found.w, found.theta)
+        whole = _variant(compiled, found.w, found.theta)
     tell("re-integrating and certifying")
-    schedule = ready.relaxation.schedule(final.w, _named(ready, final.theta), rounded=True)
+    schedule = compiled.relaxation.schedule(final.w, _named(compiled, final.theta), rounded=True)
     trajectory = evaluate(problem, schedule)
     if relaxed is not None and trajectory.objective < relaxed.objective:
         # An interior point stops short of a bound by its tolerance; pure values reach it.
         relaxed = Variant(schedule, trajectory.objective)
-    certificate, swept = certify(
-        ready,
+    certificate, rolled = certify(
+        compiled,
         final.w,
         final.theta,
         objective=trajectory.objective,
@@ -169,9 +168,9 @@ def _finish(
         problem=problem,
         schedule=schedule,
         objective=trajectory.objective,
-        parameters=_named(ready, final.theta),
+        parameters=_named(compiled, final.theta),
         trajectory=trajectory,
-        costates=_costates(ready, swept, len(final.w)),
+        costates=_costates(compiled, rolled, len(final.w)),
         certificate=certificate,
         method=method,
         outcome=best.outcome,
@@ -189,22 +188,22 @@ def _finish(
     return solution
 
 
-def _variant(ready: Dynamics, w: np.ndarray, theta: np.ndarray) -> Variant:
-    schedule = ready.relaxation.schedule(w, _named(ready, theta))
-    return Variant(schedule, evaluate(ready.problem, schedule, record=2).objective)
+def _variant(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray) -> Variant:
+    schedule = compiled.relaxation.schedule(w, _named(compiled, theta))
+    return Variant(schedule, evaluate(compiled.problem, schedule, record=2).objective)
 
 
-def _named(ready: Dynamics, theta: np.ndarray) -> dict[str, float]:
-    return dict(zip(ready.problem.free, map(float, theta), strict=True))
+def _named(compiled: CompiledProblem, theta: np.ndarray) -> dict[str, float]:
+    return dict(zip(compiled.problem.free, map(float, theta), strict=True))
 
 
-def _is_pure(ready: Dynamics, w: np.ndarray) -> bool:
-    columns = [ready.relaxation.blocks[name] for name in ready.problem.discrete]
+def _is_pure(compiled: CompiledProblem, w: np.ndarray) -> bool:
+    columns = [compiled.relaxation.blocks[name] for name in compiled.problem.discrete]
     return all(bool(np.all((w[:, c] == 0) | (w[:, c] == 1))) for c in columns)
 
 
-def _costates(ready: Dynamics, swept: Swept, intervals: int) -> Trajectory:
-    names = ready.problem.model.layout.names
-    alpha = np.linspace(0.0, ready.problem.horizon, intervals * STEPS + 1)
-    values = {name: swept.costates[:, i] for i, name in enumerate(names)}
+def _costates(compiled: CompiledProblem, rolled: RolloutResult, intervals: int) -> Trajectory:
+    names = compiled.problem.model.layout.names
+    alpha = np.linspace(0.0, compiled.problem.horizon, intervals * STEPS + 1)
+    values = {name: rolled.costates[:, i] for i, name in enumerate(names)}
     return Trajectory(alpha, values, names, {"objective": float("nan")})

@@ -5,19 +5,16 @@ constraints are the Runge-Kutta steps and the budgets, with exact sparse derivat
 The program depends on the problem's structure only and is kept.
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import casadi
 import numpy as np
 
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import Rollout
 from optlearn._control.solvers.outcome import Outcome, from_ipopt
 from optlearn._control.solvers.shooting import shooting_program
-
-_CACHE: dict[Hashable, Any] = {}
 
 TOLERANCE = 1e-10
 
@@ -46,7 +43,7 @@ class DirectResult:
 
 
 def solve_direct(
-    dynamics: Dynamics,
+    compiled: CompiledProblem,
     w: np.ndarray,
     theta: np.ndarray,
     *,
@@ -58,7 +55,7 @@ def solve_direct(
     """Optimise from the relaxed controls w (I, m) and free parameters θ (k,).
 
     Args:
-        dynamics: the problem.
+        compiled: the problem.
         w: (I, m) first guess.
         theta: (k,) first guess.
         steps: Runge-Kutta steps in each interval.
@@ -67,15 +64,15 @@ def solve_direct(
         tolerance: of IPOPT's optimality conditions.
     """
     intervals = len(w)
-    n, m, _ = dynamics.sizes
-    guess = Sweeper(dynamics, intervals, steps).run(w, theta)
-    solver = _solver(dynamics, intervals, steps, max_iterations, tolerance)
-    budgets = dynamics.relaxation.budget_rows
+    n, m, _ = compiled.sizes
+    guess = Rollout(compiled, intervals, steps).run(w, theta)
+    solver = _solver(compiled, intervals, steps, max_iterations, tolerance)
+    budgets = compiled.relaxation.budget_rows
     rows, targets, _ = budgets
-    sums = len(dynamics.relaxation.share_sums)
+    sums = len(compiled.relaxation.share_sums)
     states = guess.states[steps::steps]
-    lower, upper = _variable_bounds(dynamics, intervals)
-    low, high = dynamics.relaxation.bounds
+    lower, upper = _variable_bounds(compiled, intervals)
+    low, high = compiled.relaxation.bounds
     least, most = budgets.limits
     inside = np.clip(w, low + 1e-3 * (high - low), high - 1e-3 * (high - low))
     if fixed is not None:
@@ -98,7 +95,7 @@ def solve_direct(
             ]
         ),
         ubg=np.concatenate([np.zeros(n * intervals), most, np.ones(sums * intervals)]),
-        p=np.concatenate([dynamics.constants, dynamics.start, [dynamics.problem.horizon], rows.ravel()]),
+        p=np.concatenate([compiled.constants, compiled.start, [compiled.problem.horizon], rows.ravel()]),
     )
     stats = solver.stats()
     z = np.array(solution["x"]).ravel()
@@ -117,12 +114,12 @@ def solve_direct(
     )
 
 
-def _variable_bounds(dynamics: Dynamics, intervals: int) -> tuple[np.ndarray, np.ndarray]:
-    names = dynamics.problem.model.layout.names
+def _variable_bounds(compiled: CompiledProblem, intervals: int) -> tuple[np.ndarray, np.ndarray]:
+    names = compiled.problem.model.layout.names
     # Squared norms alone have a sign: off-diagonal overlaps may be negative.
     norm = np.array([n[0] == "Q" and n[1 : 1 + len(n) // 2] == n[-(len(n) // 2) :] for n in names])
-    low, high = dynamics.relaxation.bounds
-    free = dynamics.problem.free.values()
+    low, high = compiled.relaxation.bounds
+    free = compiled.problem.free.values()
     return (
         np.concatenate(
             [np.tile(np.where(norm, 0.0, -np.inf), intervals), np.tile(low, intervals)]
@@ -134,20 +131,22 @@ def _variable_bounds(dynamics: Dynamics, intervals: int) -> tuple[np.ndarray, np
     )
 
 
-def _solver(dynamics: Dynamics, intervals: int, steps: int, max_iterations: int, tolerance: float) -> Any:
-    budgets = len(dynamics.relaxation.budget_rows[1])
-    sums = dynamics.relaxation.share_sums
-    key = (
-        *(dynamics.functions.key, intervals, steps, budgets, sums.tobytes()),
-        *(max_iterations, tolerance),
-    )
-    if key not in _CACHE:
-        program = shooting_program(dynamics, intervals, steps)
+def _solver(
+    compiled: CompiledProblem, intervals: int, steps: int, max_iterations: int, tolerance: float
+) -> Any:
+    budgets = len(compiled.relaxation.budget_rows[1])
+    sums = compiled.relaxation.share_sums
+
+    def make() -> Any:
+        program = shooting_program(compiled, intervals, steps)
         options = {
             "print_time": False,
             # IPOPT backs away from points where the dynamics are not finite; no need to say so.
             "show_eval_warnings": False,
             **program.derivatives,
+            # IPOPT needs no other derivatives, and compiled programs have none that CasADi could take.
+            "no_nlp_grad": True,
+            "calc_lam_p": False,
             "ipopt": {
                 "print_level": 0,
                 "sb": "yes",
@@ -157,8 +156,7 @@ def _solver(dynamics: Dynamics, intervals: int, steps: int, max_iterations: int,
                 "mu_strategy": "adaptive",
             },
         }
-        if "grad_f" in program.derivatives:
-            # Callbacks have no derivatives that CasADi could take, and IPOPT needs no others.
-            options |= {"no_nlp_grad": True, "calc_lam_p": False}
-        _CACHE[key] = casadi.nlpsol("solver", "ipopt", program.nlp, options)
-    return _CACHE[key]
+        return casadi.nlpsol("solver", "ipopt", program.nlp, options)
+
+    key = ("ipopt", intervals, steps, budgets, sums.tobytes(), max_iterations, tolerance)
+    return compiled.program.once(key, make)

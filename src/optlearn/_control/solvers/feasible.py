@@ -4,8 +4,8 @@ import numpy as np
 
 from optlearn._control.budgets import BudgetRows
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier, multiplier_on_box
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.rollout import Swept
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import RolloutResult
 
 
 class FeasibleSet:
@@ -16,8 +16,8 @@ class FeasibleSet:
     plus the squared parameters, whatever the number of intervals.
     """
 
-    def __init__(self, dynamics: Dynamics, intervals: int) -> None:
-        relaxation, free = dynamics.relaxation, dynamics.problem.free.values()
+    def __init__(self, compiled: CompiledProblem, intervals: int) -> None:
+        relaxation, free = compiled.relaxation, compiled.problem.free.values()
         self.shape = (intervals, relaxation.size)
         low, high = relaxation.bounds
         self._size = intervals * relaxation.size
@@ -51,9 +51,9 @@ class FeasibleSet:
         values = self.offset + self.scale * v
         return values[: self._size].reshape(self.shape), values[self._size :]
 
-    def gradient(self, swept: Swept) -> np.ndarray:
+    def gradient(self, rolled: RolloutResult) -> np.ndarray:
         """Derivative of the objective with respect to v."""
-        return np.asarray(np.concatenate([swept.gradient.ravel(), swept.free_gradient]) * self.scale)
+        return np.asarray(np.concatenate([rolled.gradient.ravel(), rolled.free_gradient]) * self.scale)
 
     def project(self, v: np.ndarray) -> np.ndarray:
         """The nearest point that meets bounds, sums of shares and budgets.

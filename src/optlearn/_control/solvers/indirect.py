@@ -22,8 +22,8 @@ import numpy as np
 
 from optlearn._control.hamiltonian.gap import free_gap, minimise_hamiltonian
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.rollout import Sweeper, Swept
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.outcome import Outcome
 from optlearn._control.solvers.quasi_newton import ARMIJO, QuasiNewton
@@ -68,7 +68,7 @@ class IndirectResult:
 
 
 def solve_indirect(
-    dynamics: Dynamics,
+    compiled: CompiledProblem,
     starts: Sequence[tuple[np.ndarray, np.ndarray]],
     *,
     steps: int = 1,
@@ -79,7 +79,7 @@ def solve_indirect(
     """Optimise from every start.
 
     Args:
-        dynamics: the problem.
+        compiled: the problem.
         starts: relaxed controls w (I, m) and free parameters θ (k,); moved to the nearest controls
             that meet bounds and budgets.
         steps: Runge-Kutta steps in each interval.
@@ -97,7 +97,7 @@ def solve_indirect(
     """
     results: list[IndirectResult] = []
     for w, theta in starts:
-        descent = _Descent(dynamics, w, theta, steps, max_iterations, tolerance, callback)
+        descent = _Descent(compiled, w, theta, steps, max_iterations, tolerance, callback)
         results.append(descent.solve())
         if results[-1].outcome is Outcome.INTERRUPTED:
             break
@@ -109,11 +109,11 @@ class _Point:
     """Controls, free parameters, and the sweep under them."""
 
     v: np.ndarray
-    swept: Swept
+    rolled: RolloutResult
 
     @property
     def objective(self) -> float:
-        return self.swept.objective
+        return self.rolled.objective
 
 
 class _Descent:
@@ -121,7 +121,7 @@ class _Descent:
 
     def __init__(
         self,
-        dynamics: Dynamics,
+        compiled: CompiledProblem,
         w: np.ndarray,
         theta: np.ndarray,
         steps: int,
@@ -129,15 +129,15 @@ class _Descent:
         tolerance: float,
         callback: Callback | None,
     ) -> None:
-        self.dynamics, self.steps, self.max_iterations = dynamics, steps, max_iterations
+        self.compiled, self.steps, self.max_iterations = compiled, steps, max_iterations
         self.relative_tolerance, self.callback = tolerance, callback
-        self.sweeper = Sweeper(dynamics, len(w), steps)
-        self.feasible = FeasibleSet(dynamics, len(w))
+        self.rollout = Rollout(compiled, len(w), steps)
+        self.feasible = FeasibleSet(compiled, len(w))
         self.model = QuasiNewton(self.feasible)
         self.iterations = 0
         self.gap = np.inf
         self.gains = np.zeros(len(w))
-        self.nu = np.zeros(len(dynamics.relaxation.budget_rows[1]))
+        self.nu = np.zeros(len(compiled.relaxation.budget_rows[1]))
         self.point = self._sweep(self.feasible.project(self.feasible.join(w, theta)))
         if not np.isfinite(self.point.objective):
             raise SpecificationError(
@@ -159,13 +159,13 @@ class _Descent:
             self.callback = None  # it may be what interrupted
             self._minimise_hamiltonian()  # the gap of what is returned
         w, theta = self.feasible.split(self.point.v)
-        swept = self.point.swept
+        rolled = self.point.rolled
         return IndirectResult(
             w=w,
             theta=theta,
-            objective=swept.objective,
-            costates=swept.costates[self.steps :: self.steps],
-            budget_multipliers=self.nu * self.dynamics.problem.horizon,
+            objective=rolled.objective,
+            costates=rolled.costates[self.steps :: self.steps],
+            budget_multipliers=self.nu * self.compiled.problem.horizon,
             outcome=outcome,
             iterations=self.iterations,
             gap=self.gap,
@@ -216,7 +216,7 @@ class _Descent:
             w, theta = self.feasible.split(self.point.v)
             w[order[:count]] = goal[order[:count]]
             trial = self.feasible.project(self.feasible.join(w, theta))
-            value = self.sweeper.objective(*self.feasible.split(trial))
+            value = self.rollout.objective(*self.feasible.split(trial))
             if np.isfinite(value) and value < self.point.objective - ARMIJO * self.tolerance:
                 self.point = self._sweep(trial)
                 self.model.forget()
@@ -227,13 +227,13 @@ class _Descent:
     def _minimise_hamiltonian(self) -> np.ndarray:
         """Where the minimum principle sends v; sets the gap."""
         w, theta = self.feasible.split(self.point.v)
-        swept = self.point.swept
-        hamiltonian = IntervalHamiltonian.along(self.dynamics, swept, w, theta, self.steps)
+        rolled = self.point.rolled
+        hamiltonian = IntervalHamiltonian.along(self.compiled, rolled, w, theta, self.steps)
         gap, w_star, self.nu = minimise_hamiltonian(hamiltonian, w, self.nu)
         every = np.arange(len(w))
-        slope = self.nu @ self.dynamics.relaxation.budget_rows[0]
+        slope = self.nu @ self.compiled.relaxation.budget_rows[0]
         self.gains = hamiltonian.value(w, every) - hamiltonian.value(w_star, every) + (w - w_star) @ slope
-        free, theta_star = free_gap(self.dynamics, swept, w, theta, self.steps)
+        free, theta_star = free_gap(self.compiled, rolled, w, theta, self.steps)
         self.gap = gap + free
         if self.callback is not None:
             self.callback(self.iterations, self.point.objective, self.gap)
@@ -245,7 +245,7 @@ class _Descent:
         """Quasi-Newton steps while the model promises more; an outcome if they end the descent."""
         fresh, checked = False, self.iterations
         for _ in range(_DESCENTS):
-            gradient = self.feasible.gradient(self.point.swept)
+            gradient = self.feasible.gradient(self.point.rolled)
             negligible = _NEGLIGIBLE * self.tolerance
             direction = self.model.direction(self.point.v, gradient, 0.01 * negligible)
             promise = -float(gradient @ direction)
@@ -272,17 +272,17 @@ class _Descent:
     def _search(self, direction: np.ndarray, share: float) -> float:
         """Move a share of the direction that lowers the objective enough; 0 if there is none."""
         start = self.point
-        gradient = self.feasible.gradient(start.swept)
+        gradient = self.feasible.gradient(start.rolled)
         slope = float(gradient @ direction)
         if not slope < 0:
             return 0.0
         while share > _SMALLEST_STEP:
             trial = start.v + share * direction
-            value = self.sweeper.objective(*self.feasible.split(trial))
+            value = self.rollout.objective(*self.feasible.split(trial))
             rise = value - start.objective
             if np.isfinite(value) and rise <= ARMIJO * share * slope:
                 self.point = self._sweep(trial)
-                change = self.feasible.gradient(self.point.swept) - gradient
+                change = self.feasible.gradient(self.point.rolled) - gradient
                 self.model.learn(trial - start.v, change)
                 return share
             # The minimum of the parabola through what is known, kept away from both ends.
@@ -293,4 +293,4 @@ class _Descent:
 
     def _sweep(self, v: np.ndarray) -> _Point:
         self.iterations += 1
-        return _Point(v, self.sweeper.run(*self.feasible.split(v)))
+        return _Point(v, self.rollout.run(*self.feasible.split(v)))
