@@ -11,7 +11,8 @@ from optlearn._control.certificate import certify
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
 from optlearn._control.solution import NotConvergedWarning
-from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.solvers.base import Start
+from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.outcome import Outcome
 
 NONE = np.zeros(0)
@@ -39,7 +40,7 @@ def curriculum() -> CompiledProblem:
 
 @pytest.fixture(scope="module")
 def optimum(curriculum: CompiledProblem) -> np.ndarray:
-    return solve_direct(curriculum, np.full((60, 1), 0.5), NONE).w
+    return Direct().shoot(Rollout(curriculum, 60), Start("half", np.full((60, 1), 0.5), NONE)).w
 
 
 def test_the_optimum_is_certified(curriculum: CompiledProblem, optimum: np.ndarray) -> None:
@@ -75,7 +76,8 @@ def test_the_gap_closes_on_the_way_to_the_optimum(curriculum: CompiledProblem, o
 def test_a_wrong_free_parameter_is_seen() -> None:
     """The controls are the best for the parameter; only the parameter is wrong."""
     compiled = compile_problem(ol.scenarios.dropout())
-    found = solve_direct(compiled, np.full((25, 1), 0.7), np.array([0.7]))
+    start = Start("guess", np.full((25, 1), 0.7), np.array([0.7]))
+    found = Direct().shoot(Rollout(compiled, 25), start)
     right = certificate(compiled, found.w, found.theta)
     assert right.converged
     wrong = np.array([0.5])

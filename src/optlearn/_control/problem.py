@@ -9,7 +9,7 @@ import numpy as np
 from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget, check_together
 from optlearn._control.controls import Control, Free
-from optlearn._control.scenario_call import Origin
+from optlearn._control.scenario_call import ScenarioCall
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._theory.checks import check_start
@@ -67,7 +67,7 @@ class Problem:
         name: shown in tables.
 
     Attributes:
-        origin: the scenario and arguments that it was made of, if it was; None once it is changed.
+        made_by: the scenario and arguments that it was made of, if it was; None once it is changed.
     """
 
     model: LearningModel
@@ -83,7 +83,7 @@ class Problem:
     rule: AbstractRule | AutoRule | None = None
     name: str = "problem"
     # Not an argument, so that ``dataclasses.replace`` does not carry it over to another problem.
-    origin: Origin | None = field(default=None, init=False, compare=False, repr=False)
+    made_by: ScenarioCall | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.horizon) and self.horizon > 0):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optlearn._control.certificate import Certificate
 from optlearn._control.problem import Problem
+from optlearn._control.solvers.base import RunRecord
 from optlearn._control.solvers.outcome import Outcome
 from optlearn._control.summary import summary
 from optlearn._schedule import Schedule
@@ -47,7 +48,7 @@ class Solution:
         method: what was used.
         outcome: how the solver ended, with advice.
         seconds: wall-clock time.
-        notes: what was done, step by step.
+        runs: what was done: start, solver, outcome, iterations, objective, seconds, steps of each run.
         options: of ``solve`` that it was found with, the seed among them.
         provenance: of a solution from a file: when it was saved, versions, git revision.
     """
@@ -64,7 +65,7 @@ class Solution:
     seconds: float
     relaxed: Variant | None = None
     whole_numbers: Variant | None = None
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    runs: tuple[RunRecord, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
 
@@ -109,7 +110,7 @@ class Solution:
             "method": self.method,
             "outcome": self.outcome.name.lower(),
             "seconds": self.seconds,
-            "notes": list(self.notes),
+            "runs": [run.to_dict() for run in self.runs],
         }
         for name in ("relaxed", "whole_numbers"):
             variant = getattr(self, name)

@@ -19,7 +19,8 @@ from optlearn._control.program import build
 from optlearn._control.program.build import compile_problem
 from optlearn._control.program.interval import interval_functions
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers import direct
+from optlearn._control.solvers.base import Start
+from optlearn._control.solvers.direct import Direct
 from optlearn._theory.model import LearningModel
 
 # Every function is compiled to run a few times only.
@@ -310,8 +311,9 @@ def test_changed_numbers_reuse_the_program() -> None:
     def run(problem: Problem) -> tuple[float, float]:
         compiled = compile_problem(problem)
         w = np.full((8, 1), 0.5)
-        rolled = Rollout(compiled, 8, 1).objective(w, np.zeros(0))
-        return rolled, direct.solve_direct(compiled, w, np.zeros(0)).objective
+        rollout = Rollout(compiled, 8, 1)
+        found = Direct().shoot(rollout, Start("half", w, np.zeros(0)))
+        return rollout.objective(w, np.zeros(0)), found.objective
 
     first = run(problem())
     program = compile_problem(problem()).program

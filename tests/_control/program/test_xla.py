@@ -20,9 +20,10 @@ from optlearn._control.program.casadi import CasadiProgram
 from optlearn._control.program.rollout import Rollout
 from optlearn._control.program.xla import XlaProgram
 from optlearn._control.program.xla_kernels import BLOCK
-from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.solvers.base import Start
+from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import greedy_controls
-from optlearn._control.solvers.indirect import solve_indirect
+from optlearn._control.solvers.indirect import Indirect
 from optlearn._dynamics.integrate import integrate
 from optlearn._dynamics.on_steps import OnSteps
 from optlearn._schedule import Schedule
@@ -128,7 +129,9 @@ def test_the_gaps_of_the_minimum_principle_agree(both, rolled, controls):
 
 
 def test_indirect_solutions_agree(both, controls):
-    casadi, xla = (solve_indirect(compiled, [controls], steps=1)[0] for compiled in both)
+    casadi, xla = (
+        Indirect().solve(Rollout(compiled, len(controls[0])), Start("guess", *controls)) for compiled in both
+    )
     assert xla.outcome.ok
     assert abs(xla.objective - casadi.objective) < 1e-9
     same(casadi.budget_multipliers, xla.budget_multipliers, 1e-6)
@@ -136,7 +139,9 @@ def test_indirect_solutions_agree(both, controls):
 
 @pytest.mark.slow
 def test_direct_solutions_agree_and_have_the_same_derivatives(both, controls):
-    casadi, xla = (solve_direct(compiled, *controls) for compiled in both)
+    casadi, xla = (
+        Direct().shoot(Rollout(compiled, len(controls[0])), Start("guess", *controls)) for compiled in both
+    )
     assert xla.outcome.ok
     assert abs(xla.objective - casadi.objective) < 1e-9
     # Exact derivatives take IPOPT the same way.

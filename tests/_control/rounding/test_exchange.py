@@ -15,7 +15,7 @@ from optlearn._control.program.rollout import Rollout
 from optlearn._control.rounding.counts import shortest_phase, switches
 from optlearn._control.rounding.exchange import exchange, shift
 from optlearn._control.rounding.rounded import check_grid, round_controls, whole_schedule
-from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral
 from optlearn._errors import SpecificationError
 
@@ -135,7 +135,7 @@ def test_shift_never_worsens_and_keeps_sum_and_bounds(keep_sum: bool) -> None:
 
 def test_whole_schedule_only_where_it_is_asked_for() -> None:
     compiled = compile_problem(curriculum(Discrete(TWO), HALF))
-    assert whole_schedule(compiled, Rollout(compiled, 12), np.full((12, 1), 0.5), NONE) is None
+    assert whole_schedule(Rollout(compiled, 12), np.full((12, 1), 0.5), NONE) is None
 
 
 # --- limits on switches and dwell, against all schedules --------------------------------------------
@@ -180,7 +180,7 @@ def test_limits_give_the_best_of_all_schedules(most: int | None, dwell: float, w
     compiled = compile_problem(curriculum(control, HALF, weight_decay=weight_decay))
     rollout = Rollout(compiled, 24)
     relaxed = np.linspace(0.2, 0.8, 24)[:, None]
-    rounded = round_controls(compiled, rollout, relaxed, NONE)
+    rounded = round_controls(rollout, relaxed, NONE)
     levels = (rounded.w[:, 0] == 0).astype(int)
     assert set(np.unique(rounded.w)) <= {0.0, 1.0}
     assert most is None or switches(levels) <= most
@@ -195,7 +195,7 @@ def test_three_values_and_two_switches_give_the_best_of_all_schedules() -> None:
     budget = Budget("difficulty", share={0.0: 0.5, 1.0: 0.25})
     compiled = compile_problem(curriculum(control, budget))
     rollout = Rollout(compiled, 16)
-    rounded = round_controls(compiled, rollout, np.full((16, 2), [0.5, 0.25]), NONE)
+    rounded = round_controls(rollout, np.full((16, 2), [0.5, 0.25]), NONE)
     wanted = best_of_all(compiled, rollout, 3, 2, 1, [8, 4, 4])
     assert rounded.objective == pytest.approx(wanted, abs=1e-12)
 
@@ -203,7 +203,7 @@ def test_three_values_and_two_switches_give_the_best_of_all_schedules() -> None:
 def test_limits_without_a_budget() -> None:
     compiled = compile_problem(curriculum(Discrete(TWO, max_switches=1)))
     rollout = Rollout(compiled, 16)
-    rounded = round_controls(compiled, rollout, np.full((16, 1), 0.5), NONE)
+    rounded = round_controls(rollout, np.full((16, 1), 0.5), NONE)
     np.testing.assert_array_equal(rounded.w, 1.0)  # easy throughout
 
 
@@ -239,8 +239,8 @@ def test_rounding_and_polish_keep_the_budget(values: tuple[float, ...], budget: 
     check_grid(compiled, 24)
     rollout = Rollout(compiled, 24)
     start = neutral(compiled, 24)
-    relaxed = solve_direct(compiled, start.w, NONE)
-    rounded = round_controls(compiled, rollout, relaxed.w, NONE)
+    relaxed = Direct().shoot(Rollout(compiled, len(start.w)), start)
+    rounded = round_controls(rollout, relaxed.w, NONE)
     assert np.all((rounded.w == 0) | (rounded.w == 1))
     rows, targets, equal = compiled.relaxation.budget_rows
     excess = rows @ rounded.w.mean(axis=0) - targets

@@ -9,10 +9,10 @@ from optlearn import models
 from optlearn._control.budgets import Budget
 from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import compile_problem
+from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers import direct
-from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.solvers.base import Run, Start
+from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.outcome import _IPOPT, Outcome, from_ipopt
 
 # IPOPT's ApplicationReturnStatus, from its own header (IpReturnCodes.inc).
@@ -38,6 +38,12 @@ STATUSES = {
     "Insufficient_Memory": Outcome.FAILED,
     "Internal_Error": Outcome.FAILED,
 }
+
+
+def solve_direct(
+    compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray, *, steps: int = 1, **options: Any
+) -> Run:
+    return Direct(**options).shoot(Rollout(compiled, len(w), steps), Start("test", w, theta))
 
 
 @pytest.mark.parametrize("status", STATUSES)
@@ -158,8 +164,8 @@ def test_iteration_limit_gives_a_usable_result() -> None:
 def test_contradictory_budgets_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Budgets that no schedule meets, smuggled past the check of the problem."""
     compiled = compile_problem(curriculum({"difficulty": EASY_OR_HARD}, budgets=(HALF_EASY,)))
-    rows, _, equal = compiled.relaxation.budget_rows
-    monkeypatch.setitem(compiled.relaxation.__dict__, "budget_rows", (rows, np.array([1.5]), equal))
+    impossible = compiled.relaxation.budget_rows._replace(targets=np.array([1.5]))
+    monkeypatch.setitem(compiled.relaxation.__dict__, "budget_rows", impossible)
     found = solve_direct(compiled, np.full((24, 1), 0.5), NONE)
     assert found.outcome is Outcome.INFEASIBLE
     assert np.all((found.w >= 0) & (found.w <= 1))
@@ -187,7 +193,7 @@ def test_a_failed_run_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             free={"learning_rate": Free(1, 5)},
         )
     )
-    monkeypatch.setattr(direct, "_solver", lambda *arguments: _Broken())
+    monkeypatch.setattr(Direct, "_ipopt", lambda *arguments: _Broken())
     w = np.linspace(0, 1, 24)[:, None]
     found = solve_direct(compiled, w, np.array([2.5]))
     assert found.outcome is Outcome.INVALID

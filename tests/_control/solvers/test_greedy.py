@@ -9,7 +9,8 @@ from optlearn._control.controls import Continuous
 from optlearn._control.problem import Objective, Problem
 from optlearn._control.program.build import compile_problem
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.solvers.base import Start
+from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import greedy_controls
 
 # Budgets of a greedy schedule take tens of forward passes: a coarser grid will do.
@@ -62,7 +63,7 @@ def test_every_control_lowers_the_final_cost_fastest(cases, greedy, name):
         costate = problem.program.final_gradient(problem.constants, x, theta)[1]
         trials = np.append(grid, chosen)[None]
         tile = np.ones((1, trials.shape[1]))
-        H, _ = problem.program.hamiltonian(
+        H = problem.program.hamiltonians.value(
             problem.constants, x[:, None] * tile, trials, theta, np.array(costate) * tile
         )
         values = np.array(H).ravel()
@@ -79,7 +80,7 @@ def test_greedy_is_optimal_for_a_short_time():
         controls={"learning_rate": Continuous(0, 10)},
     )
     made = compile_problem(problem)
-    best = solve_direct(made, np.array([[5.0]]), np.zeros(0))
+    best = Direct().shoot(Rollout(made, 1), Start("large", np.array([[5.0]]), np.zeros(0)))
     assert best.w[0, 0] == pytest.approx(1.7394, abs=1e-3)
     found = greedy_controls(made, 1, np.zeros(0))
     assert found[0, 0] == pytest.approx(best.w[0, 0], rel=1e-3)

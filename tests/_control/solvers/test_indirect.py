@@ -6,12 +6,17 @@ from hypothesis.extra import numpy as hnp
 
 from optlearn._control.hamiltonian.multipliers import multiplier_on_box
 from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.base import Start
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._control.solvers.indirect import solve_indirect
+from optlearn._control.solvers.indirect import Indirect
 from optlearn._control.solvers.outcome import Outcome
 from optlearn._errors import SpecificationError
 
 # --- known answers ----------------------------------------------------------------------------------
+
+
+def solve(case, steps=1, **options):
+    return Indirect(**options).solve(case.rollout(steps), Start("test", *case.guess()))
 
 
 def test_reference_values(indirect_case, indirect_solution):
@@ -62,7 +67,7 @@ def test_agrees_with_the_direct_method(direct_case, direct_solution, indirect_so
 def test_costates_and_multipliers_agree_with_the_direct_method(cases, direct_solution, name):
     case = cases[name]
     direct = direct_solution(case)
-    (found,) = solve_indirect(case.compiled(), [case.guess()], tolerance=1e-9)
+    found = solve(case, tolerance=1e-9)
     scale = np.abs(direct.costates).max()
     np.testing.assert_allclose(found.costates, direct.costates, atol=1e-3 * scale)
     if name != "anti-curriculum":  # whose multiplier is not unique
@@ -70,7 +75,7 @@ def test_costates_and_multipliers_agree_with_the_direct_method(cases, direct_sol
 
 
 def test_singular_arc_of_the_curriculum(cases):
-    (found,) = solve_indirect(cases["curriculum"].compiled(), [cases["curriculum"].guess()], tolerance=1e-9)
+    found = solve(cases["curriculum"], tolerance=1e-9)
     share = found.w[:, 0]
     middle = np.linspace(0, 12, 241)[:-1] + 0.025
     # Easy to 2.760, hard to 6.220, mixed to 9.051, easy to the end.
@@ -92,8 +97,8 @@ def test_every_start_leads_to_the_optimum(cases, name):
     lower, upper = problem.relaxation.bounds
     w, theta = case.guess()
     random = lower + (upper - lower) * np.random.default_rng(0).random(w.shape)
-    starts = [(np.broadcast_to(v, w.shape), theta) for v in (lower, upper, random)]
-    results = solve_indirect(problem, starts)
+    starts = [Start("test", np.broadcast_to(v, w.shape), theta) for v in (lower, upper, random)]
+    results = Indirect().run_all(case.rollout(), starts)
     assert len(results) == len(starts)
     for found in results:
         assert found.outcome is Outcome.SOLVED
@@ -102,7 +107,7 @@ def test_every_start_leads_to_the_optimum(cases, name):
 
 def test_more_steps_change_little(cases):
     case = cases["dropout, noise 0.3"]
-    (found,) = solve_indirect(case.compiled(), [case.guess()], steps=2)
+    found = solve(case, steps=2)
     assert found.outcome is Outcome.SOLVED
     assert found.costates.shape == (case.intervals, case.compiled().sizes[0])
     assert found.objective == pytest.approx(0.03408868, abs=5e-8)
@@ -116,7 +121,7 @@ def test_switches_to_a_better_minimum_of_the_hamiltonian(cases, direct_solution,
 
 def test_iteration_limit_returns_the_best_so_far(cases):
     case = cases["curriculum"]
-    (found,) = solve_indirect(case.compiled(), [case.guess()], max_iterations=4)
+    found = solve(case, max_iterations=4)
     assert found.outcome is Outcome.ITERATIONS
     assert found.iterations <= 4
     assert case.reference + 1e-6 < found.objective < 0.14695
@@ -128,12 +133,13 @@ def test_interrupt_returns_the_best_so_far(cases, after):
     case = cases["curriculum"]
     seen = []
 
-    def callback(iteration, objective, gap):
-        seen.append((iteration, objective, gap))
-        if len(seen) == after:
-            raise KeyboardInterrupt
+    def tell(progress):
+        if progress.gap is not None:
+            seen.append((progress.iteration, progress.objective, progress.gap))
+            if len(seen) == after:
+                raise KeyboardInterrupt
 
-    results = solve_indirect(case.compiled(), [case.guess()] * 2, callback=callback)
+    results = Indirect().run_all(case.rollout(), [Start("test", *case.guess())] * 2, tell)
     assert [r.outcome for r in results] == [Outcome.INTERRUPTED]
     assert results[0].objective == seen[-1][1] <= seen[0][1]
     assert np.isfinite(results[0].gap)
@@ -142,8 +148,8 @@ def test_interrupt_returns_the_best_so_far(cases, after):
 def test_objective_never_rises(cases):
     case = cases["dropout, noise 0.1"]
     seen = []
-    solve_indirect(case.compiled(), [case.guess()], callback=lambda *values: seen.append(values))
-    iterations, objectives, gaps = np.array(seen).T
+    Indirect().solve(case.rollout(), Start("test", *case.guess()), seen.append)
+    iterations, objectives, gaps = np.array([(p.iteration, p.objective, p.gap) for p in seen]).T
     assert np.all(np.diff(iterations) >= 0)
     assert np.all(np.diff(objectives) <= 0)
     assert gaps[-1] <= 1e-7 < gaps[0]
@@ -154,7 +160,7 @@ def test_start_that_diverges_is_refused(cases):
     w, theta = case.guess()
     w[3] = np.nan
     with pytest.raises(SpecificationError, match="objective of the start is nan"):
-        solve_indirect(case.compiled(), [(w, theta)])
+        Indirect().solve(case.rollout(), Start("test", w, theta))
 
 
 # --- projection -------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Arguments come in this order: constants c, state x (n), relaxed controls w (m), free parameters θ (k), step
 length h, costate λ (n). Kernels are called with numbers: each argument is a vector, or a matrix with one
-column for each of P points, and so are the results. Only the direct method needs expressions: ``Derivatives``.
+column for each of P points, and so are the results. Only the direct method needs expressions
+(``Derivatives``).
 
 One step of training is the seam between a problem's dynamics and everything else: ``step`` for numbers,
 ``chains`` for many steps and their adjoints, ``step_expansion`` for its first and second derivatives.

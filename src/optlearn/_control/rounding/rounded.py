@@ -18,7 +18,8 @@ from optlearn._control.rounding.counts import (
 )
 from optlearn._control.rounding.exchange import exchange, shift
 from optlearn._control.rounding.phases import first_schedules, search_phases
-from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.solvers.base import Start
+from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral
 from optlearn._errors import SpecificationError
 
@@ -41,11 +42,9 @@ def check_grid(compiled: CompiledProblem, intervals: int) -> None:
         check_limits(name, control, counts, _dwell(compiled, intervals, control))
 
 
-def round_controls(
-    compiled: CompiledProblem, rollout: Rollout, w: np.ndarray, theta: np.ndarray, polish: bool = True
-) -> Rounded:
+def round_controls(rollout: Rollout, w: np.ndarray, theta: np.ndarray, polish: bool = True) -> Rounded:
     """Round every discrete control of w (I, m), re-optimise the rest, and search nearby."""
-    problem = compiled.problem
+    compiled, problem = rollout.compiled, rollout.compiled.problem
     levels: dict[str, np.ndarray] = {}
     for name, control in problem.discrete.items():
         levels[name] = _round_one(compiled, rollout, name, control, w, theta)
@@ -60,10 +59,9 @@ def round_controls(
     return Rounded(w, theta, rollout.objective(w, theta))
 
 
-def whole_schedule(
-    compiled: CompiledProblem, rollout: Rollout, w: np.ndarray, theta: np.ndarray
-) -> Rounded | None:
+def whole_schedule(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> Rounded | None:
     """The best whole numbers for the controls that ask for them, means kept; None: no such."""
+    compiled = rollout.compiled
     wanted = {name: c for name, c in compiled.problem.continuous.items() if c.whole_numbers}
     if not wanted:
         return None
@@ -194,6 +192,6 @@ def _reoptimise(
     fixed = np.ones(compiled.relaxation.size, dtype=bool)
     for name in problem.continuous:
         fixed[compiled.relaxation.blocks[name]] = False
-    result = solve_direct(compiled, w, theta, steps=rollout.steps, fixed=fixed)
+    result = Direct(fixed=fixed).shoot(rollout, Start("rounded", w, theta))
     better = rollout.objective(result.w, result.theta) < rollout.objective(w, theta)
     return (result.w, result.theta) if better else (w, theta)

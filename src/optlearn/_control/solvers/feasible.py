@@ -51,6 +51,10 @@ class FeasibleSet:
         values = self.offset + self.scale * v
         return values[: self._size].reshape(self.shape), values[self._size :]
 
+    def nearest(self, w: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest controls (I, m) and free parameters (k,) that meet bounds and budgets."""
+        return self.split(self.project(self.join(w, theta)))
+
     def gradient(self, rolled: RolloutResult) -> np.ndarray:
         """Derivative of the objective with respect to v."""
         return np.asarray(np.concatenate([rolled.gradient.ravel(), rolled.free_gradient]) * self.scale)

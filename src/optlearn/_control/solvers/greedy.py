@@ -15,11 +15,35 @@ from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import Trial, bracket_multiplier
 from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.base import Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
+from optlearn._control.solvers.outcome import Outcome
+from optlearn._errors import SpecificationError
+from optlearn._progress import Report, silent
 
 _CYCLES = 2  # over the multipliers of several budgets
 _PASSES = 40  # forward passes for one multiplier
 _INSISTENT = 1e6  # a multiplier, relative to the Hamiltonian, at which only the budget counts
+
+
+class Greedy(Solver):
+    """The locally optimal schedule, with the start's free parameters; its controls are not used."""
+
+    name = "greedy"
+    description = "locally optimal: the steepest descent of the error at every moment"
+    optimises = False
+
+    def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
+        """One passage through training (several, if there are budgets)."""
+        w = greedy_controls(rollout.compiled, rollout.intervals, start.theta, steps=rollout.steps)
+        objective = rollout.objective(w, start.theta)
+        if not np.isfinite(objective):
+            raise SpecificationError(
+                "the objective of the greedy schedule is not finite: the dynamics leave the physical "
+                "region. Tighten the bounds of the controls."
+            )
+        return Run(self.record(rollout, start, objective, Outcome.SOLVED, 1), w, start.theta)
 
 
 def greedy_controls(
@@ -55,8 +79,7 @@ def greedy_controls(
     w = passage.run(nu, guarded=True)
     if np.any(compiled.relaxation.budget_rows.violation(w.mean(axis=0)) > 1e-9):
         # Several budgets on one control can still get in each other's way.
-        feasible = FeasibleSet(compiled, intervals)
-        w, _ = feasible.split(feasible.project(feasible.join(w, theta)))
+        w, _ = FeasibleSet(compiled, intervals).nearest(w, theta)
     return w
 
 

@@ -1,39 +1,23 @@
 """Where solvers start: a neutral guess, the problem's baselines, a warm start, random controls."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.base import Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 
 
-@dataclass(frozen=True)
-class Start:
-    """A first guess: relaxed controls (I, m), free parameters (k,), and where it came from."""
-
-    name: str
-    w: np.ndarray
-    theta: np.ndarray
-
-
-def choose_starts(
-    compiled: CompiledProblem,
-    rollout: Rollout,
-    count: int,
-    seed: int,
-    warm: Schedule | None,
-) -> list[Start]:
+def choose_starts(rollout: Rollout, count: int, seed: int, warm: Schedule | None) -> list[Start]:
     """The best ``count`` guesses by objective; a warm start and the neutral one come first.
 
     All are moved to the nearest controls that meet bounds and budgets.
     """
+    compiled = rollout.compiled
     first = [neutral(compiled, rollout.intervals)]
     if warm is not None:
-        _check_finite(warm)
         first.insert(0, _from_schedule(compiled, "warm start", warm, rollout.intervals))
     others = [
         _from_schedule(compiled, name, make(compiled.problem, rollout.intervals), rollout.intervals)
@@ -80,8 +64,7 @@ def _random(compiled: CompiledProblem, intervals: int, generator: np.random.Gene
 
 
 def _feasible(compiled: CompiledProblem, name: str, w: np.ndarray, theta: np.ndarray) -> Start:
-    feasible = FeasibleSet(compiled, len(w))
-    return Start(name, *feasible.split(feasible.project(feasible.join(w, theta))))
+    return Start(name, *FeasibleSet(compiled, len(w)).nearest(w, theta))
 
 
 def _theta(compiled: CompiledProblem) -> np.ndarray:
@@ -92,12 +75,6 @@ def _from_schedule(compiled: CompiledProblem, name: str, schedule: Schedule, int
     free = compiled.problem.free
     theta = np.array([schedule.parameters.get(n, f.start) for n, f in free.items()], dtype=float)
     return _feasible(compiled, name, compiled.relaxation.vectors(schedule, intervals), theta)
-
-
-def _check_finite(schedule: Schedule) -> None:
-    for name in schedule.controls:
-        if not np.all(np.isfinite(schedule[name])):
-            raise SpecificationError(f"warm_start: {name!r} holds values that are not finite")
 
 
 def _finite_first(item: tuple[float, int]) -> tuple[bool, float]:
