@@ -66,11 +66,11 @@ def test_everything_comes_back(kind, tmp_path, request):
     same_schedule(found.schedule, solution.schedule)
     same_trajectory(found.trajectory, solution.trajectory)
     same_trajectory(found.costates, solution.costates)
-    for name in ("objective", "method", "outcome", "seconds", "notes", "certificate"):
+    for name in ("objective", "method", "outcome", "seconds", "runs", "certificate"):
         assert getattr(found, name) == getattr(solution, name), name
     assert found.parameters == dict(solution.parameters)
     assert found.trajectory.objective == solution.trajectory.objective
-    for name in ("relaxed", "whole"):
+    for name in ("relaxed", "whole_numbers"):
         variant = getattr(solution, name)
         assert (getattr(found, name) is None) == (variant is None)
         if variant is not None:
@@ -84,7 +84,7 @@ def test_everything_comes_back(kind, tmp_path, request):
 
 def test_kinds_are_covered(mixed, whole, free):
     assert mixed.relaxed.schedule.mixtures
-    assert whole.whole is not None
+    assert whole.whole_numbers is not None
     assert free.parameters["rescaling"] > 0
 
 
@@ -93,8 +93,8 @@ def test_provenance(mixed, file):
     assert {"created", "optlearn_version", "jax_version", "casadi_version"} <= set(found.provenance)
     assert found.options["seed"] == 3
     assert found.options["intervals"] == 80
-    assert found.problem.origin.scenario == "curriculum"
-    assert found.problem.origin.arguments["easy_share"] == 0.5
+    assert found.problem.made_by.scenario == "curriculum"
+    assert found.problem.made_by.arguments["easy_share"] == 0.5
     assert mixed.provenance == {}
 
 
@@ -139,7 +139,7 @@ def test_loads_in_another_process_and_plots_the_same(file, mixed, tmp_path):
 class TestProblem:
     def test_of_a_model_of_ones_own_is_not_in_the_file(self, whole, tmp_path):
         own = replace(whole, problem=replace(whole.problem, name="mine"))
-        assert own.problem.origin is None  # a changed problem forgets the scenario
+        assert own.problem.made_by is None  # a changed problem forgets the scenario
         path = own.save(tmp_path / "own.nc")
         found = ol.load(path)
         assert found.problem.name == "mine"
@@ -164,7 +164,7 @@ class TestProblem:
     def test_arguments_of_any_kind_are_remembered(self):
         start = {"Q": np.eye(2), "R": np.zeros((2, 2)), "Omega": np.eye(2)}
         problem = ol.scenarios.denoising(0.2, sigma=np.array([0.1, 0.2]), start=start)
-        arguments = problem.origin.arguments
+        arguments = problem.made_by.arguments
         assert arguments["Delta_F"] == 0.2
         assert arguments["sigma"] == [0.1, 0.2]
         assert arguments["start"]["Q"] == [[1, 0], [0, 1]]

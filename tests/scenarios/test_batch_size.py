@@ -41,13 +41,13 @@ def test_both_methods_find_the_same_optimum(growing):
 def test_the_budget_of_samples_is_met_and_used_up(solved, request):
     solution = request.getfixturevalue(solved)
     assert solution.certificate.budget_error < 1e-7
-    for schedule in (solution.schedule, solution.whole.schedule):
+    for schedule in (solution.schedule, solution.whole_numbers.schedule):
         batch = schedule["batch"]
         assert batch.mean() == pytest.approx(4, abs=1e-6)
         assert batch.min() >= 1
         assert batch.max() <= 20 + 1e-9
     np.testing.assert_array_equal(batch, np.round(batch))
-    assert solution.objective < solution.whole.objective < 1.01 * solution.objective
+    assert solution.objective < solution.whole_numbers.objective < 1.01 * solution.objective
 
 
 def test_the_optimum_is_below_every_baseline(problem, direct):

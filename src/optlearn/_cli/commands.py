@@ -26,6 +26,7 @@ from optlearn._cli.output import (
     show_solution,
 )
 from optlearn._cli.simulation import side_by_side, theory_and_simulation
+from optlearn._progress import stages
 from optlearn.scenarios import list_scenarios
 
 app = typer.Typer(
@@ -133,7 +134,9 @@ def solve(
         problem = make_problem(scenario, arguments, tell)
         from optlearn._control.solve import solve as solve_problem
 
-        solution = solve_problem(problem, intervals, method.value, seed=seed, progress=tell, **options)
+        solution = solve_problem(
+            problem, intervals, method.value, seed=seed, progress=stages(tell), **options
+        )
     result = {"scenario": scenario, "arguments": arguments, **solution.to_dict()}
     deliver(result, out, as_json, lambda: show_solution(scenario, solution), solution.save)
     raise typer.Exit(exit_code(solution))
@@ -175,7 +178,7 @@ def compare(
             intervals=intervals,
             method=method.value,
             seed=seed,
-            progress=tell,
+            progress=stages(tell),
             **options,
         )
     solution = comparison.solution
@@ -230,7 +233,9 @@ def simulate(
         if schedule == OPTIMAL:
             from optlearn._control.solve import solve as solve_problem
 
-            solution = solve_problem(problem, intervals, method.value, seed=seed, progress=tell, **options)
+            solution = solve_problem(
+                problem, intervals, method.value, seed=seed, progress=stages(tell), **options
+            )
             chosen = solution.schedule
         else:
             chosen = baseline_or_file(problem, schedule, intervals)

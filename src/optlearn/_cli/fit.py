@@ -8,6 +8,7 @@ import typer
 from optlearn._cli.inputs import given, scenario_arguments
 from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
 from optlearn._errors import SpecificationError
+from optlearn._progress import stages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +80,7 @@ def fit(
             problem = found.problem(scenario, weights, nodes=nodes, seed=seed, **arguments)
         except TypeError as error:
             raise SpecificationError(f"--set: {error}") from error
-        solution = solve(problem, intervals, seed=seed, progress=tell, **options)
+        solution = solve(problem, intervals, seed=seed, progress=stages(tell), **options)
         if out is not None:
             tell("writing")
             _write(solution, out)

@@ -57,9 +57,9 @@ def show(
                 solution.schedule.to_csv(csv)
         except (OSError, ValueError, ProblemNotInFileError) as error:
             bad_input(str(error))
-    origin = solution.problem.origin
+    call = solution.problem.made_by
     result = {
-        **({} if origin is None else {"scenario": origin.scenario, "arguments": dict(origin.arguments)}),
+        **({} if call is None else {"scenario": call.scenario, "arguments": dict(call.arguments)}),
         **solution.to_dict(),
         "options": dict(solution.options),
         "provenance": dict(solution.provenance),

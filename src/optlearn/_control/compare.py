@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optlearn._control.controls import Budget, Continuous, Control
 from optlearn._control.evaluate import check_schedule, evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 OPTIMUM = "optimum"
-# Means and shares that differ by less than this are equal.
-TOLERANCE = 1e-7
 
 
 def baselines(problem: Problem, intervals: int | None = None) -> dict[str, Schedule]:
@@ -190,60 +187,8 @@ def _row(problem: Problem, name: str, schedule: Schedule, best: float) -> Row:
 
 def broken_limits(problem: Problem, schedule: Schedule) -> list[str]:
     """What a schedule breaks of bounds, admissible values and budgets, in words."""
-    notes = [
-        note for name, control in problem.controls.items() for note in _broken_bounds(schedule, name, control)
-    ]
-    for budget in problem.budgets:
-        notes += _broken_budget(schedule, budget)
-    return notes
-
-
-def _broken_bounds(schedule: Schedule, name: str, control: Control) -> list[str]:
-    if name in schedule.mixtures:
-        mixture = schedule.mixtures[name]
-        values = mixture.values[mixture.shares.max(axis=0) > 0]
-    else:
-        values = schedule[name]
-    if isinstance(control, Continuous):
-        slack = TOLERANCE * (control.upper - control.lower)
-        if values.min() >= control.lower - slack and values.max() <= control.upper + slack:
-            return []
-        return [
-            f"{name} goes from {values.min():.4g} to {values.max():.4g}; its bounds are "
-            f"{control.lower:g} and {control.upper:g}"
-        ]
-    admissible = np.array(control.values)
-    foreign = [v for v in np.unique(values) if np.min(np.abs(admissible - v)) > TOLERANCE]
-    if not foreign:
-        return []
-    shown = ", ".join(f"{value:g}" for value in foreign[:3]) + (", …" if len(foreign) > 3 else "")
-    return [f"{name} = {shown} is not among its values {', '.join(f'{v:g}' for v in admissible)}"]
-
-
-def _broken_budget(schedule: Schedule, budget: Budget) -> list[str]:
-    name, lengths = budget.control, np.diff(schedule.grid) / schedule.horizon
-    if budget.mean is not None:
-        targets = [(f"mean {name}", float(lengths @ schedule[name]), budget.mean)]
-    else:
-        targets = [
-            (f"share of {name} = {value:g}", _share(schedule, name, value, lengths), share)
-            for value, share in budget.share.items()
-        ]
-    limit = "at most " if budget.sense == "at most" else ""
-    return [
-        f"{what} is {found:.6g}, the budget {limit}{target:g}"
-        for what, found, target in targets
-        if (found - target if budget.sense == "at most" else abs(found - target))
-        > TOLERANCE * max(1.0, abs(target))
-    ]
-
-
-def _share(schedule: Schedule, name: str, value: float, lengths: np.ndarray) -> float:
-    """Share of training that a control spends at a value."""
-    if name in schedule.mixtures:
-        mixture = schedule.mixtures[name]
-        return float(lengths @ mixture.shares[:, np.abs(mixture.values - value) <= TOLERANCE].sum(axis=1))
-    return float(lengths[np.abs(schedule[name] - value) <= TOLERANCE].sum())
+    bounds = (control.broken_bounds(name, schedule) for name, control in problem.controls.items())
+    return [note for notes in (*bounds, *(b.broken(schedule) for b in problem.budgets)) for note in notes]
 
 
 _NUMBERS = ("objective", "excess", "reduction", "improvement")

@@ -15,7 +15,7 @@ class ProblemNotInFileError(RuntimeError):
     """
 
 
-class AbsentProblem(Problem):
+class MissingProblem(Problem):
     """Stands for a problem of which only the name is known; every other use says so.
 
     Args:
@@ -37,7 +37,7 @@ class AbsentProblem(Problem):
         return super().__getattribute__(attribute)
 
     def __repr__(self) -> str:
-        return f"<AbsentProblem {self.name}: not in the file, {object.__getattribute__(self, '_why')}>"
+        return f"<MissingProblem {self.name}: not in the file, {object.__getattribute__(self, '_why')}>"
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -46,4 +46,4 @@ class AbsentProblem(Problem):
         return id(self)
 
 
-_UNKNOWN = {field.name for field in fields(Problem)} - {"name", "origin"}
+_UNKNOWN = {field.name for field in fields(Problem)} - {"name", "made_by"}

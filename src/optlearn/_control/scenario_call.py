@@ -11,7 +11,7 @@ _R = TypeVar("_R")
 
 
 @dataclass(frozen=True)
-class Origin:
+class ScenarioCall:
     """A call of a scenario.
 
     Attributes:
@@ -39,7 +39,7 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
             arguments = {name: plain(value) for name, value in _by_name(call).items()}
         except TypeError:
             return problem  # a function or an object among the arguments cannot be written down
-        object.__setattr__(problem, "origin", Origin(function.__name__, arguments))
+        object.__setattr__(problem, "made_by", ScenarioCall(function.__name__, arguments))
         return problem
 
     return made

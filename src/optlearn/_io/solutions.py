@@ -16,10 +16,11 @@ import numpy as np
 import xarray
 
 from optlearn._control.certificate import Certificate, Starts
-from optlearn._control.missing_problem import AbsentProblem
+from optlearn._control.missing_problem import MissingProblem
 from optlearn._control.problem import Problem
 from optlearn._control.scenario_call import plain
 from optlearn._control.solution import Solution, Variant
+from optlearn._control.solvers.base import RunRecord
 from optlearn._control.solvers.outcome import Outcome
 from optlearn._io.files import DataFileError, atomic, read_checked
 from optlearn._io.parts import from_schedule, from_trajectory, to_schedule, to_trajectory
@@ -27,10 +28,10 @@ from optlearn._io.provenance import provenance
 
 KIND = "optlearn solution"
 # Raised when a file of the new kind cannot be read by older code.
-FORMAT = 1
+FORMAT = 2  # 1 had notes where 2 has runs
 # Attributes that are numbers or text, and those that are JSON.
 _PLAIN = ("objective", "method", "outcome", "seconds", "problem")
-_NESTED = ("parameters", "certificate", "options", "notes", "origin", "fingerprint")
+_NESTED = ("parameters", "certificate", "options", "runs", "made_by", "fingerprint")
 _PROVENANCE = ("created", "git_revision")  # and everything that ends in _version
 
 
@@ -46,13 +47,14 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         "parameters": dict(solution.parameters),
         "certificate": solution.certificate.to_dict(),
         "options": dict(solution.options),
-        "notes": list(solution.notes),
-        "origin": None,
+        "runs": [run.to_dict() for run in solution.runs],
+        "made_by": None,
         "fingerprint": None,
     }
-    if problem.origin is not None:
+    if problem.made_by is not None:
+        call = problem.made_by
         record |= {
-            "origin": {"scenario": problem.origin.scenario, "arguments": dict(problem.origin.arguments)},
+            "made_by": {"scenario": call.scenario, "arguments": dict(call.arguments)},
             "fingerprint": _fingerprint(problem),
         }
     parts = {
@@ -60,7 +62,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         "trajectory": from_trajectory(solution.trajectory),
         "costates": from_trajectory(solution.costates),
     }
-    for name in ("relaxed", "whole"):
+    for name in ("relaxed", "whole_numbers"):
         variant: Variant | None = getattr(solution, name)
         if variant is not None:
             parts[name] = from_schedule(variant.schedule).assign_attrs(objective=variant.objective)
@@ -149,12 +151,12 @@ def _solution(
     certificate["reasons"] = tuple(certificate["reasons"])
     variants = {
         name: Variant(to_schedule(parts[name]), float(parts[name].attrs["objective"]))
-        for name in ("relaxed", "whole")
+        for name in ("relaxed", "whole_numbers")
         if name in parts
     }
     own = {n: str(v) for n, v in root.items() if n in _PROVENANCE or n.endswith("_version")}
     return Solution(
-        problem=problem or _made_again(attributes["problem"], nested["origin"], nested["fingerprint"]),
+        problem=problem or _made_again(attributes["problem"], nested["made_by"], nested["fingerprint"]),
         schedule=to_schedule(parts["schedule"]),
         objective=float(attributes["objective"]),
         parameters=nested["parameters"],
@@ -165,8 +167,8 @@ def _solution(
         outcome=Outcome[attributes["outcome"]],
         seconds=float(attributes["seconds"]),
         relaxed=variants.get("relaxed"),
-        whole=variants.get("whole"),
-        notes=tuple(nested["notes"]),
+        whole_numbers=variants.get("whole_numbers"),
+        runs=tuple(map(RunRecord.from_dict, nested["runs"])),
         options=nested["options"],
         provenance=own,
     )
@@ -175,22 +177,22 @@ def _solution(
 # --- the problem ----------------------------------------------------------------------------------
 
 
-def _made_again(name: str, origin: Mapping[str, Any] | None, fingerprint: Any) -> Problem:
+def _made_again(name: str, made_by: Mapping[str, Any] | None, fingerprint: Any) -> Problem:
     """The problem of a scenario, or what says that it is not there."""
-    if origin is None:
-        return AbsentProblem(name, "since it was not made by a scenario of optlearn")
+    if made_by is None:
+        return MissingProblem(name, "since it was not made by a scenario of optlearn")
     # The one arrow of this room to the right: a file names a scenario, and only that can make it.
     from optlearn import scenarios
 
-    scenario, arguments = origin["scenario"], origin["arguments"]
+    scenario, arguments = made_by["scenario"], made_by["arguments"]
     if scenario not in scenarios.list_scenarios():
-        return AbsentProblem(name, f"and this version of optlearn has no scenario {scenario!r}")
+        return MissingProblem(name, f"and this version of optlearn has no scenario {scenario!r}")
     try:
         problem: Problem = getattr(scenarios, scenario)(**arguments)
     except (TypeError, ValueError) as error:
-        return AbsentProblem(name, f"and the scenario {scenario!r} now refuses its arguments ({error})")
+        return MissingProblem(name, f"and the scenario {scenario!r} now refuses its arguments ({error})")
     if _fingerprint(problem) != fingerprint:
-        return AbsentProblem(name, f"and the scenario {scenario!r} of this version makes another one")
+        return MissingProblem(name, f"and the scenario {scenario!r} of this version makes another one")
     return problem
 
 

@@ -135,8 +135,8 @@ def _facts(solution: Solution) -> dict[str, str]:
     }
     if solution.relaxed is not None:
         facts["best mixed schedule"] = f"{solution.relaxed.objective:.8g}"
-    if solution.whole is not None:
-        facts["best whole numbers"] = f"{solution.whole.objective:.8g}"
+    if solution.whole_numbers is not None:
+        facts["best whole numbers"] = f"{solution.whole_numbers.objective:.8g}"
     facts |= {name: f"{value:.6g}" for name, value in solution.parameters.items()}
     facts["training time"] = f"α = {solution.schedule.horizon:g}, {solution.schedule.intervals} intervals"
     return facts
@@ -149,16 +149,20 @@ def _verdict(name: str, converged: bool) -> str:
 
 
 def _source(solution: Solution) -> dict[str, str]:
-    origin = solution.problem.origin
+    call = solution.problem.made_by
     rows: dict[str, Any] = {"method": solution.method, "seconds": f"{solution.seconds:.2f}"}
     rows |= {
         name: value for name, value in solution.options.items() if value is not None and name != "method"
     }
-    if origin is not None:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in origin.arguments.items())
-        rows["problem"] = f"{origin.scenario}({arguments})"
+    if call is not None:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        rows["problem"] = f"{call.scenario}({arguments})"
     rows |= solution.provenance or provenance()
-    rows["notes"] = "; ".join(solution.notes)
+    for i, run in enumerate(solution.runs):
+        rows[f"run {i + 1}"] = (
+            f"{run.solver} from {run.start}: {run.objective:.10g} after {run.iterations} iterations "
+            f"({run.outcome.name.lower()}, {run.seconds:.2f} s)"
+        )
     return {name.replace("_", " "): str(value) for name, value in rows.items()}
 
 

@@ -7,10 +7,11 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import minimize
 
-from optlearn._control.controls import Budget, Continuous
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous
 from optlearn._control.problem import Baseline, Problem
-from optlearn._control.program.build import dynamics
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.build import compile_problem
+from optlearn._control.program.rollout import Rollout
 from optlearn._control.scenario_call import scenario
 from optlearn._precision import float64
 from optlearn._schedule import Schedule, uniform_grid
@@ -194,15 +195,15 @@ def _best(name: str, family: Callable[[np.ndarray], np.ndarray]) -> Baseline:
     @float64
     def baseline(problem: Problem, intervals: int) -> Schedule:
         grid = uniform_grid(problem.horizon, intervals)
-        basis, sweeper = family(grid), Sweeper(dynamics(problem), intervals)
+        basis, rollout = family(grid), Rollout(compile_problem(problem), intervals)
         control = problem.continuous[name]
 
         def cost(values: np.ndarray) -> tuple[float, np.ndarray]:
-            swept = sweeper.run((basis @ values)[:, None], np.zeros(0))
-            return scale * swept.objective, scale * basis.T @ swept.gradient[:, 0]
+            rolled = rollout.run((basis @ values)[:, None], np.zeros(0))
+            return scale * rolled.objective, scale * basis.T @ rolled.gradient[:, 0]
 
         start = np.full(basis.shape[1], control.start)
-        scale = 1 / abs(sweeper.objective((basis @ start)[:, None], np.zeros(0)))
+        scale = 1 / abs(rollout.objective((basis @ start)[:, None], np.zeros(0)))
         bounds = [(control.lower, control.upper)] * len(start)
         found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-9})
         return Schedule.piecewise(grid, {name: basis @ found.x})

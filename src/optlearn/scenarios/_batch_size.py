@@ -6,7 +6,8 @@ import numpy as np
 
 from optlearn import _time_courses as shapes
 from optlearn._arrays import Array
-from optlearn._control.controls import Budget, Continuous
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous
 from optlearn._control.problem import Baseline, Problem
 from optlearn._control.scenario_call import scenario
 from optlearn._schedule import Schedule
@@ -68,7 +69,7 @@ def batch_size(
         model=model,
         start=model.state(**random_overlaps(check, K, overlaps, start_norm, start_overlap, seed)),
         horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
-        controls={"batch": Continuous(1.0, largest, guess=mean, whole=True)},
+        controls={"batch": Continuous(1.0, largest, guess=mean, whole_numbers=True)},
         budgets=(Budget("batch", mean=mean, sense="at most"),),
         intervals=80,
         baselines=_baselines(),

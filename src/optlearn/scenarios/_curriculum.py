@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from optlearn import _time_courses as shapes
-from optlearn._control.controls import Budget, Continuous, Control, Discrete
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Control, Discrete
 from optlearn._control.problem import Baseline, Problem
 from optlearn._control.scenario_call import scenario
 from optlearn._schedule import Schedule, uniform_grid

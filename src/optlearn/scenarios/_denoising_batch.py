@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from optlearn._arrays import Array
-from optlearn._control.controls import Budget, Continuous
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous
 from optlearn._control.problem import Baseline, Problem
 from optlearn._control.scenario_call import scenario
 from optlearn._schedule import Schedule
@@ -71,7 +72,7 @@ def denoising_batch(
         model=model,
         start=model.state(Q=overlaps["Q"], R=overlaps["R"], b=skip),
         horizon=horizon,
-        controls={"batch": Continuous(1.0, largest, guess=mean, whole=True)},
+        controls={"batch": Continuous(1.0, largest, guess=mean, whole_numbers=True)},
         budgets=(Budget("batch", mean=mean),),
         intervals=120,
         baselines=_baselines(),

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from optlearn._control.controls import Budget, Continuous, Control
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Control
 from optlearn._control.problem import Baseline, Problem
 from optlearn._control.scenario_call import scenario
 from optlearn._schedule import Schedule, uniform_grid

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import Dynamics, dynamics
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.build import CompiledProblem, compile_problem
+from optlearn._control.program.rollout import Rollout
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
@@ -37,9 +37,9 @@ def best_of(problem: Problem, family: Family, *bounds: tuple[float, float]) -> S
             not carry keep their guess.
         bounds: lowest and highest value of each number, both allowed.
     """
-    ready = dynamics(problem)
+    compiled = compile_problem(problem)
     lower, upper = (np.array(side, dtype=float) for side in zip(*bounds, strict=True))
-    rough, cost = (_Trial(ready, family, lower, upper, steps) for steps in (COARSE, FINE))
+    rough, cost = (_Trial(compiled, family, lower, upper, steps) for steps in (COARSE, FINE))
     axes = [np.linspace(low, high, SCAN[len(bounds)]) for low, high in bounds]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(bounds))
     first = points[int(np.argmin([rough(point) for point in points]))]
@@ -54,7 +54,7 @@ def best_of(problem: Problem, family: Family, *bounds: tuple[float, float]) -> S
 class _Trial:
     """Objective as a function of a family's parameters (p,)."""
 
-    ready: Dynamics
+    compiled: CompiledProblem
     family: Family
     lower: np.ndarray
     upper: np.ndarray
@@ -62,7 +62,7 @@ class _Trial:
 
     def __call__(self, parameters: np.ndarray) -> float:
         schedule, w, theta = self._controls(parameters)
-        value = self._sweeper(schedule).objective(w, theta)
+        value = self._rollout(schedule).objective(w, theta)
         return value if np.isfinite(value) else np.inf
 
     def with_gradient(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
@@ -72,26 +72,26 @@ class _Trial:
         differenced.
         """
         schedule, w, theta = self._controls(parameters)
-        swept = self._sweeper(schedule).run(w, theta)
+        rolled = self._rollout(schedule).run(w, theta)
         slope = np.zeros(len(parameters))
         for i, shift in enumerate(DIFFERENCE * np.eye(len(parameters))):
             up = np.minimum(parameters + shift, self.upper)
             down = np.maximum(parameters - shift, self.lower)
             _, w_up, theta_up = self._controls(up)
             _, w_down, theta_down = self._controls(down)
-            slope[i] = np.sum(swept.gradient * (w_up - w_down))
-            slope[i] += swept.free_gradient @ (theta_up - theta_down)
+            slope[i] = np.sum(rolled.gradient * (w_up - w_down))
+            slope[i] += rolled.free_gradient @ (theta_up - theta_down)
             slope[i] /= up[i] - down[i]
-        return swept.objective, slope
+        return rolled.objective, slope
 
     def _controls(self, parameters: np.ndarray) -> tuple[Schedule, np.ndarray, np.ndarray]:
         schedule = self.family(*map(float, parameters))
-        free = self.ready.problem.free
+        free = self.compiled.problem.free
         theta = [float(schedule.parameters.get(name, f.start)) for name, f in free.items()]
-        return schedule, self.ready.relaxation.own_vectors(schedule), np.array(theta)
+        return schedule, self.compiled.relaxation.own_vectors(schedule), np.array(theta)
 
-    def _sweeper(self, schedule: Schedule) -> Sweeper:
-        return Sweeper(self.ready, schedule.grid, -(-self.total_steps // schedule.intervals))
+    def _rollout(self, schedule: Schedule) -> Rollout:
+        return Rollout(self.compiled, schedule.grid, -(-self.total_steps // schedule.intervals))
 
 
 def _refine_line(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import solve
 from optlearn._control.solvers.outcome import Outcome
+from optlearn._control.solvers.warm_start import fits
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn.sweeps.spec import Index, Spec
@@ -184,20 +185,13 @@ def _reduced(found: Any) -> dict[str, Any]:
 
 
 def warm_start(problem: Problem, neighbour: Record) -> Schedule | None:
-    """The neighbour's schedule, stretched to this problem's horizon; None if it does not fit.
+    """The neighbour's schedule; None if it lacks a control.
 
     Of a discrete control it is the relaxed optimum, not the rounded one: solvers start better from there.
     """
     found = neighbour["schedule"] if neighbour["relaxed"] is None else neighbour["relaxed"]["schedule"]
     schedule = Schedule.from_json(json.dumps(found))
-    fits = set(schedule.controls) == set(problem.controls) and set(schedule.parameters) == set(problem.free)
-    for name, control in problem.discrete.items():
-        values = schedule.mixtures[name].values if name in schedule.mixtures else schedule.values.get(name)
-        fits = fits and values is not None and set(map(float, values)) <= set(control.values)
-    if not fits:
-        return None
-    grid = schedule.grid * (problem.horizon / schedule.horizon)
-    return Schedule(grid, schedule.values, schedule.mixtures, schedule.parameters)
+    return schedule if fits(problem, schedule) else None
 
 
 def _data(schedule: Schedule) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from optlearn._control.controls import Budget, Discrete
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Discrete
 from optlearn._control.rounding.counts import (
     check_limits,
     limit_switches,

@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from optlearn._control.controls import Budget, Discrete
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Control
 from optlearn._errors import BudgetError
 
 # Combinations of counts that are tried at a time, at most.
 SEARCHED = 2_000_000
 
 
-def value_counts(name: str, control: Discrete, budgets: tuple[Budget, ...], intervals: int) -> np.ndarray:
+def value_counts(name: str, control: Control, budgets: tuple[Budget, ...], intervals: int) -> np.ndarray:
     """(n,) intervals that each value must get; −1 where no budget says exactly.
 
     Raises:
@@ -17,7 +18,7 @@ def value_counts(name: str, control: Discrete, budgets: tuple[Budget, ...], inte
     """
     counts = np.full(len(control.values), -1)
     for budget in budgets:
-        if budget.control != name or budget.sense != "equal":
+        if budget.control != name or not budget.equal:
             continue
         shares = dict(budget.share)
         if budget.mean is not None:
@@ -43,7 +44,7 @@ def value_counts(name: str, control: Discrete, budgets: tuple[Budget, ...], inte
 
 def nearest_counts(
     name: str,
-    control: Discrete,
+    control: Control,
     budgets: tuple[Budget, ...],
     totals: np.ndarray,
 ) -> np.ndarray:
@@ -54,7 +55,7 @@ def nearest_counts(
     """
     n, intervals = len(totals), round(float(totals.sum()))
     constraints = [
-        (row, target * intervals, budget.sense == "equal")
+        (budget, row, target * intervals)
         for budget in budgets
         if budget.control == name
         for row, target in budget.rows(control)
@@ -67,10 +68,8 @@ def nearest_counts(
         counts = np.floor(totals[:-1]) + offsets.reshape(-1, n - 1)
         counts = np.column_stack([counts, intervals - counts.sum(axis=1)])
         allowed = np.all((counts >= 0) & (counts <= intervals), axis=1)
-        for row, target, equal in constraints:
-            excess = counts @ row - target
-            close = 1e-6 * np.abs(row).max()
-            allowed &= excess <= close if not equal else np.abs(excess) <= close
+        for budget, row, target in constraints:
+            allowed &= budget.violation(counts @ row, target) <= 1e-6 * np.abs(row).max()
         if allowed.any():
             counts = counts[allowed]
             distances = np.abs(counts - totals).sum(axis=1)
@@ -85,7 +84,7 @@ def nearest_counts(
     return best.astype(int)
 
 
-def check_limits(name: str, control: Discrete, counts: np.ndarray, dwell: int) -> None:
+def check_limits(name: str, control: Control, counts: np.ndarray, dwell: int) -> None:
     """Raise if intervals at each value, counts (n,), contradict limits on switches and dwell."""
     needed = int(np.count_nonzero(counts > 0)) - 1
     if control.max_switches is not None and needed > control.max_switches:

@@ -1,0 +1,57 @@
+"""What long computations tell of themselves. Loads nothing heavy."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a computation is.
+
+    Attributes:
+        text: the stage, in words.
+        done: parts that are done …
+        total: … of so many.
+        iteration: of a solver.
+        objective: reached by it.
+        gap: what the minimum principle says is still to be won, in units of the objective.
+    """
+
+    text: str
+    done: int | None = None
+    total: int | None = None
+    iteration: int | None = None
+    objective: float | None = None
+    gap: float | None = None
+
+    def __str__(self) -> str:
+        parts = [self.text]
+        if self.total is not None:
+            parts[0] += f" ({self.done}/{self.total})"
+        if self.iteration is not None:
+            parts.append(f"iteration {self.iteration}")
+        if self.objective is not None:
+            parts.append(f"objective {self.objective:.8g}")
+        if self.gap is not None:
+            parts.append(f"gap {self.gap:.1e}")
+        return ", ".join(parts)
+
+
+Report = Callable[[Progress], None]
+
+
+def silent(progress: Progress) -> None:
+    """Tell nobody."""
+
+
+def stages(tell: Callable[[str], None]) -> Report:
+    """A report that tells the text of every new stage, and not how far it is."""
+    last = ""
+
+    def report(progress: Progress) -> None:
+        nonlocal last
+        if progress.text != last:
+            last = progress.text
+            tell(last)
+
+    return report
