@@ -140,7 +140,7 @@ def _objective(
         states = np.stack(list(trajectory.at(times).values()), axis=1)
         w = controls[np.searchsorted(schedule.grid, times, side="right") - 1]
         columns = [np.tile(v[:, None], len(times)) for v in (constants, theta)]
-        return np.array(program.rate(columns[0], states.T, w.T, columns[1])[1]).ravel()
+        return np.array(program.rate(columns[0], states.T, w.T, columns[1], 0.0)[1]).ravel()
 
     edges = np.unique(np.concatenate([schedule.merged().grid, np.linspace(0, schedule.horizon, 65)]))
     return total + integral(cost, edges)

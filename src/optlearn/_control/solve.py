@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optlearn._control.certificate import STEPS, certify
+from optlearn._control.certificate import certify
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
@@ -160,7 +160,7 @@ def _finish(
         objective=trajectory.objective,
         parameters=_named(compiled, final.theta),
         trajectory=trajectory,
-        costates=_costates(compiled, rolled, len(final.w)),
+        costates=_costates(compiled, rolled),
         certificate=certificate,
         method=method.name,
         outcome=best.outcome,
@@ -186,8 +186,8 @@ def _is_pure(compiled: CompiledProblem, w: np.ndarray) -> bool:
     return all(bool(np.all((w[:, c] == 0) | (w[:, c] == 1))) for c in columns)
 
 
-def _costates(compiled: CompiledProblem, rolled: RolloutResult, intervals: int) -> Trajectory:
+def _costates(compiled: CompiledProblem, rolled: RolloutResult) -> Trajectory:
     names = compiled.problem.model.layout.names
-    alpha = np.linspace(0.0, compiled.problem.horizon, intervals * STEPS + 1)
+    alpha = np.linspace(0.0, compiled.problem.horizon, len(rolled.costates))
     values = {name: rolled.costates[:, i] for i, name in enumerate(names)}
     return Trajectory(alpha, values, names, {"objective": float("nan")})

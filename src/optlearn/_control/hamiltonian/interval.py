@@ -24,6 +24,7 @@ class IntervalHamiltonian:
         states: (I, p, n) at the p quadrature points of each interval.
         costates: (I, p, n) there.
         weights: (p,) of the quadrature, adding up to 1.
+        length: of an interval, which exact steps read.
         theta: (k,) free parameters.
         tilt: (I, m) added slope.
         origin: (I, m) where the added slope adds nothing.
@@ -33,27 +34,36 @@ class IntervalHamiltonian:
     states: np.ndarray
     costates: np.ndarray
     weights: np.ndarray
+    length: float
     theta: np.ndarray
     tilt: np.ndarray
     origin: np.ndarray
 
     @classmethod
     def at_point(
-        cls, compiled: CompiledProblem, state: np.ndarray, costate: np.ndarray, theta: np.ndarray
+        cls,
+        compiled: CompiledProblem,
+        state: np.ndarray,
+        costate: np.ndarray,
+        length: float,
+        theta: np.ndarray,
     ) -> "IntervalHamiltonian":
-        """H at one state (n,) and costate (n,): a single interval without extent."""
+        """H at one state (n,) and costate (n,): a single interval that begins there."""
         none = np.zeros((1, compiled.sizes[1]))
-        return cls(compiled, state[None, None], costate[None, None], np.ones(1), theta, none, none)
+        return cls(compiled, state[None, None], costate[None, None], np.ones(1), length, theta, none, none)
 
     @classmethod
     def along(
         cls, compiled: CompiledProblem, rolled: RolloutResult, w: np.ndarray, theta: np.ndarray, steps: int
     ) -> "IntervalHamiltonian":
         """H̄ along a rollout under controls w (I, m), with the exact slope at w."""
+        length = compiled.problem.horizon / len(w)
         points = np.arange(len(w))[:, None] * steps + np.arange(steps + 1)[None, :]
-        arguments = (
-            compiled, rolled.states[points], rolled.costates[points], quadrature(steps), theta,
-        )  # fmt: skip
+        states, costates, weights = rolled.states[points], rolled.costates[points], quadrature(steps)
+        if compiled.program.exact:
+            # What a control changes is the end of its interval, from the beginning in one step.
+            states, costates, weights = states[:, :1], costates[:, 1:], np.ones(1)
+        arguments = (compiled, states, costates, weights, length, theta)
         plain = cls(*arguments, np.zeros_like(w), w)
         _, slope, _ = plain.expand(w, np.arange(len(w)))
         exact = rolled.gradient * len(w) / compiled.problem.horizon
@@ -86,7 +96,7 @@ class IntervalHamiltonian:
     def _added(self, w: np.ndarray, of: np.ndarray) -> np.ndarray:
         return np.asarray(np.einsum("pm,pm->p", self.tilt[of], w - self.origin[of]))
 
-    def _columns(self, w: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _columns(self, w: np.ndarray, of: np.ndarray) -> tuple[Any, ...]:
         """Arguments of the kernels: one column for each pair of control and point."""
         n = self.states.shape[2]
         return (
@@ -94,6 +104,7 @@ class IntervalHamiltonian:
             self.states[of].reshape(-1, n).T,
             np.repeat(w, len(self.weights), axis=0).T,
             self.theta,
+            self.length,
             self.costates[of].reshape(-1, n).T,
         )
 

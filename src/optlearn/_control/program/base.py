@@ -14,13 +14,19 @@ from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from optlearn._control.program.runge_kutta import RungeKuttaExpansion, StepExpansion
+from optlearn._control.program.runge_kutta import (
+    CLASSICAL,
+    EXACT,
+    RungeKuttaExpansion,
+    Stages,
+    StepExpansion,
+)
 
 Kernel = Callable[..., Any]
 
 
 class Hamiltonians(NamedTuple):
-    """Kernels of (c, x, w, θ, λ) around the Hamiltonian H = λ·dx/dα + running cost.
+    """Kernels of (c, x, w, θ, h, λ) around the Hamiltonian H = λ·dx/dα + running cost.
 
     Attributes:
         value: → H.
@@ -37,8 +43,8 @@ class Derivatives(NamedTuple):
     """What CasADi expressions can be made of, q = n + m + k; whoever builds them must keep this alive.
 
     Attributes:
-        first: (c, x, w, θ) → dx/dα (n), running cost, and their Jacobians (n, q), (1, q) in (x, w, θ).
-        second: (c, x, w, θ, μ, ν) → Hessian (q, q) of μ·dx/dα + ν·cost.
+        first: (c, x, w, θ, h) → dx/dα (n), running cost, and their Jacobians (n, q), (1, q) in (x, w, θ).
+        second: (c, x, w, θ, h, μ, ν) → Hessian (q, q) of μ·dx/dα + ν·cost.
         final: (c, x, θ) → final cost.
         final_gradient: (c, x, θ) → final cost, its gradients in x and θ.
         final_hessian: (c, x, θ) → Hessian (n + k, n + k) of the final cost.
@@ -58,10 +64,13 @@ class Program(ABC):
         sizes: lengths n, m, k of x, w, θ.
         constants: how many there are.
         key: equal for problems that share the program.
+        stages: of a step.
     """
 
-    def __init__(self, sizes: tuple[int, int, int], constants: int, key: Hashable) -> None:
-        self.sizes, self.constants, self.key = sizes, constants, key
+    def __init__(
+        self, sizes: tuple[int, int, int], constants: int, key: Hashable, stages: Stages = CLASSICAL
+    ) -> None:
+        self.sizes, self.constants, self.key, self.stages = sizes, constants, key, stages
         self._kept: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -69,6 +78,11 @@ class Program(ABC):
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+    @property
+    def exact(self) -> bool:
+        """Is a step exact, however long? Then an interval is one step."""
+        return self.stages is EXACT
 
     @property
     @abstractmethod
@@ -92,7 +106,10 @@ class Program(ABC):
     @property
     @abstractmethod
     def rate(self) -> Kernel:
-        """(c, x, w, θ) → dx/dα, running cost."""
+        """(c, x, w, θ, h) → dx/dα, running cost.
+
+        Where steps are exact these are the means over a length h; the cost is that at x itself for h = 0.
+        """
 
     @property
     @abstractmethod
@@ -132,7 +149,7 @@ class Program(ABC):
     @cached_property
     def step_expansion(self) -> StepExpansion:
         """One step and its derivatives as expressions."""
-        return RungeKuttaExpansion(self.derivatives.first, self.derivatives.second)
+        return RungeKuttaExpansion(self.stages, self.derivatives.first, self.derivatives.second)
 
     @abstractmethod
     def better_flat(self, steps: int) -> bool:

@@ -16,6 +16,7 @@ from optlearn._casadi.trace import UnsupportedPrimitive, trace
 from optlearn._control.problem import Problem
 from optlearn._control.program.base import Program
 from optlearn._control.program.casadi import CasadiProgram
+from optlearn._control.program.runge_kutta import CLASSICAL, EXACT
 from optlearn._control.program.xla import XlaProgram, unpacked
 from optlearn._control.relaxation import Relaxation
 from optlearn._dynamics.flat import FlatSystem
@@ -25,6 +26,9 @@ from optlearn._precision import float64
 # Scalar operations in one rate up to which expressions beat compiled programs (measured:
 # docs/decisions/009-wide-quadratures.md).
 EXPRESSION_LIMIT = 150_000
+
+# Positions and weights of Gauss's rule of three points on [0, 1].
+_GAUSS = ((0.5 - 0.15**0.5, 0.5, 0.5 + 0.15**0.5), (5 / 18, 8 / 18, 5 / 18))
 
 # By structure. What is derived from a program is kept by the program itself (``Program.once``).
 _PROGRAMS: dict[Hashable, Program] = {}
@@ -100,18 +104,27 @@ def _program(
     free = tuple(problem.free)
     n, m = problem.model.layout.size, relaxation.size
 
-    def rate(constants: Any, flat: Array, w: Array, theta: Array) -> tuple[Array, Array]:
+    advances = system.system.advances
+    # Within an exact step a running cost is averaged by Gauss's rule.
+    moments = [(part, weight) for part, weight in zip(*_GAUSS, strict=True)] if advances else [(0.0, 1.0)]
+
+    def rate(constants: Any, flat: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
         model, settings, values, horizon = constants
         settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
         u, shares = relaxation.table(w, values)
-        drift = system.mixed_drift(model, settings, flat, u, shares)
+        if advances:
+            slope = (system.mixed_advance(model, settings, flat, u, shares, h) - flat) / h
+        else:
+            slope = system.mixed_drift(model, settings, flat, u, shares)
         if not problem.objective.has_running:
-            return drift, np.zeros(())
-        x = model.layout.unflatten(flat)
-        cost = sum(
-            shares[i] * problem.running(model, x, system.merge(settings, u[i])) for i in range(u.shape[0])
-        )
-        return drift, cost / horizon
+            return slope, np.zeros(())
+        cost = 0.0
+        for part, weight in moments:
+            for i in range(u.shape[0]):
+                there = system.advance(model, settings, flat, u[i], part * h) if advances else flat
+                x, merged = model.layout.unflatten(there), system.merge(settings, u[i])
+                cost = cost + weight * shares[i] * problem.running(model, x, merged)
+        return slope, cost / horizon
 
     def final(constants: Any, flat: Array, theta: Array) -> Array:
         model, settings, _, _ = constants
@@ -119,16 +132,18 @@ def _program(
         x = model.layout.unflatten(flat)
         return problem.terminal(model, x, settings)
 
+    stages = EXACT if advances else CLASSICAL
     theta = np.zeros(len(free))
-    traced = trace(rate, constants, np.zeros(n), np.zeros(m), theta)
+    traced = trace(rate, constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
     traced_final = trace(final, constants, np.zeros(n), theta)
     small = max(traced.size, traced_final.size) <= EXPRESSION_LIMIT
     if xla is False or (xla is None and small):
         try:
-            return CasadiProgram(traced.function("rate"), traced_final.function("final"), key)
+            return CasadiProgram(traced.function("rate"), traced_final.function("final"), key, stages)
         except UnsupportedPrimitive:
             # XLA knows all operations, CasADi does not.
             if xla is False:
                 raise
     sizes = (n, m, len(free))
-    return XlaProgram(unpacked(rate, constants), unpacked(final, constants), sizes, pack(constants).size, key)
+    rates, finals = unpacked(rate, constants), unpacked(final, constants)
+    return XlaProgram(rates, finals, sizes, pack(constants).size, key, stages)

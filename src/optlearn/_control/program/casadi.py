@@ -8,6 +8,7 @@ import casadi
 
 from optlearn._control.program import runge_kutta
 from optlearn._control.program.base import Derivatives, Hamiltonians, Kernel, Program
+from optlearn._control.program.runge_kutta import CLASSICAL, Stages
 
 # Below this many instructions in an interval, one flat expression is faster than calls of the rate.
 FLAT = 600
@@ -17,14 +18,15 @@ class CasadiProgram(Program):
     """Everything from two traced functions.
 
     Args:
-        rate: (c, x, w, θ) → dx/dα, running cost, as a CasADi function.
+        rate: (c, x, w, θ, h) → dx/dα, running cost, as a CasADi function.
         final: (c, x, θ) → final cost.
         key: equal for problems that share the program.
+        stages: of a step.
     """
 
-    def __init__(self, rate: Any, final: Any, key: Hashable) -> None:
+    def __init__(self, rate: Any, final: Any, key: Hashable, stages: Stages = CLASSICAL) -> None:
         constants, *sizes = (int(rate.size1_in(i)) for i in range(4))
-        super().__init__((sizes[0], sizes[1], sizes[2]), constants, key)
+        super().__init__((sizes[0], sizes[1], sizes[2]), constants, key, stages)
         self._rate, self._final = rate, final
 
     @property
@@ -42,7 +44,7 @@ class CasadiProgram(Program):
 
     @property
     def rate(self) -> Kernel:
-        """(c, x, w, θ) → dx/dα, running cost."""
+        """(c, x, w, θ, h) → dx/dα, running cost."""
         return self._rate
 
     @property
@@ -60,9 +62,9 @@ class CasadiProgram(Program):
 
     @cached_property
     def step(self) -> Kernel:
-        """(c, x, w, θ, h) → state and cost after one classical Runge-Kutta step of length h."""
+        """(c, x, w, θ, h) → state and cost after one step of length h."""
         c, x, w, theta, h, _ = self._symbols()
-        outputs = runge_kutta.step(lambda state: self._rate(c, state, w, theta), x, h)
+        outputs = runge_kutta.step(self.stages, lambda state: self._rate(c, state, w, theta, h), x, h)
         return _function("step", [c, x, w, theta, h], list(outputs))
 
     @cached_property
@@ -90,9 +92,9 @@ class CasadiProgram(Program):
     @cached_property
     def hamiltonians(self) -> Hamiltonians:
         """Kernels for the minimum principle."""
-        c, x, w, theta, _, costate = self._symbols()
-        inputs = [c, x, w, theta, costate]
-        slope, cost = self._rate(c, x, w, theta)
+        c, x, w, theta, h, costate = self._symbols()
+        inputs = [c, x, w, theta, h, costate]
+        slope, cost = self._rate(c, x, w, theta, h)
         H = casadi.dot(costate, slope) + cost
         hessian, gradient = casadi.hessian(H, w)
         dense = [casadi.densify(v) for v in (H, gradient, casadi.diag(hessian))]
@@ -105,16 +107,16 @@ class CasadiProgram(Program):
     @cached_property
     def derivatives(self) -> Derivatives:
         """By CasADi's own differentiation."""
-        c, x, w, theta, _, mu = self._symbols()
+        c, x, w, theta, h, mu = self._symbols()
         nu = casadi.SX.sym("nu")
         own, end = casadi.vertcat(x, w, theta), casadi.vertcat(x, theta)
-        slope, cost = self._rate(c, x, w, theta)
+        slope, cost = self._rate(c, x, w, theta, h)
         jacobians = [casadi.densify(casadi.jacobian(v, own)) for v in (slope, cost)]
         curvature, _ = casadi.hessian(casadi.dot(mu, slope) + nu * cost, own)
         final, _ = casadi.hessian(self._final(c, x, theta), end)
         return Derivatives(
-            _function("first", [c, x, w, theta], [slope, cost, *jacobians]),
-            _function("second", [c, x, w, theta, mu, nu], [casadi.densify(curvature)]),
+            _function("first", [c, x, w, theta, h], [slope, cost, *jacobians]),
+            _function("second", [c, x, w, theta, h, mu, nu], [casadi.densify(curvature)]),
             self._final,
             self.final_gradient,
             casadi.Function("final_hessian", [c, x, theta], [casadi.densify(final)]),

@@ -1,6 +1,8 @@
-"""The classical Runge-Kutta step: its table, its value, and its derivatives from those of the rate.
+"""A step of training: a classical Runge-Kutta step, or the exact one of a system that knows its solution.
 
-A step is linear in the slopes k_j = f(X_j, w, θ) of its four stages, and each stage state X_j is
+Both are stages of slopes. The exact step has a single stage, whose slope is (end − x)/h.
+
+A step is linear in the slopes k_j = f(X_j, w, θ, h) of its stages, and each stage state X_j is
 linear in the slope before it. So with Z_j = ∂(X_j, w, θ)/∂y and μ_j the adjoint of k_j, the Hessian of
 λ·x_end + ν·cost in y is exactly Σ_j Z_jᵀ ∇²(μ_j·f + ν_j ℓ) Z_j. Only the rate itself is ever differentiated,
 once, so the derivative program stays small however many steps an interval has.
@@ -13,21 +15,38 @@ from typing import Any, NamedTuple
 
 import casadi
 
-NODES = (0.0, 0.5, 0.5, 1.0)  # position of a stage in the step, and weight of the slope before it
-SIXTHS = (1, 2, 2, 1)  # of the step that a stage's slope stands for
-WEIGHTS = tuple(sixths / 6 for sixths in SIXTHS)
+
+class Stages(NamedTuple):
+    """The stages of a step.
+
+    Attributes:
+        nodes: position of each in the step, and weight of the slope before it.
+        parts: of the step that its slope stands for; whole numbers.
+    """
+
+    nodes: tuple[float, ...]
+    parts: tuple[int, ...]
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The parts as shares of the step."""
+        return tuple(part / sum(self.parts) for part in self.parts)
 
 
-def step(rate: Callable[[Any], tuple[Any, Any]], x: Any, h: Any) -> tuple[Any, Any]:
+CLASSICAL = Stages((0.0, 0.5, 0.5, 1.0), (1, 2, 2, 1))
+EXACT = Stages((0.0,), (1,))
+
+
+def step(stages: Stages, rate: Callable[[Any], tuple[Any, Any]], x: Any, h: Any) -> tuple[Any, Any]:
     """State and cost after one step of length h from x, for a rate x → (slope, running cost)."""
     slope: Any = 0.0
     total: Any = 0.0
     costs: Any = 0.0
-    # Summed in sixths, which are whole numbers: one rounding less for each stage.
-    for node, sixths in zip(NODES, SIXTHS, strict=True):
+    # Summed in whole numbers: one rounding less for each stage.
+    for node, part in zip(*stages, strict=True):
         slope, cost = rate(x + node * h * slope)
-        total, costs = total + sixths * slope, costs + sixths * cost
-    return x + h / 6 * total, h / 6 * costs
+        total, costs = total + part * slope, costs + part * cost
+    return x + h / sum(stages.parts) * total, h / sum(stages.parts) * costs
 
 
 class Expanded(NamedTuple):
@@ -65,44 +84,47 @@ class RungeKuttaExpansion(StepExpansion):
     """From the rate's derivatives, as in ``Derivatives``.
 
     Attributes:
-        first: (c, x, w, θ) → slope, cost and their Jacobians in (x, w, θ).
-        second: (c, x, w, θ, μ, ν) → Hessian of μ·slope + ν·cost.
+        stages: of the step.
+        first: (c, x, w, θ, h) → slope, cost and their Jacobians in (x, w, θ).
+        second: (c, x, w, θ, h, μ, ν) → Hessian of μ·slope + ν·cost.
     """
 
+    stages: Stages
     first: Any
     second: Any
 
     def forward(self, c: Any, x: Any, w: Any, theta: Any, h: Any, slope: Any, below: Any) -> Expanded:
-        """Through the four stages, with their sensitivities."""
+        """Through the stages, with their sensitivities."""
         k: Any = casadi.MX(casadi.DM(*x.shape))
         k_slope: Any = casadi.MX(casadi.DM(*slope.shape))
         total, total_slope = k, k_slope
         cost: Any = casadi.MX(0)
         cost_slope: Any = casadi.MX(casadi.DM(1, slope.shape[1]))
-        stages = []
-        for node, b in zip(NODES, WEIGHTS, strict=True):
+        passed = []
+        for node, b in zip(self.stages.nodes, self.stages.weights, strict=True):
             X = x + node * h * k
             Z = casadi.vertcat(slope + node * h * k_slope, below)
-            k, running, A, a = self.first(c, X, w, theta)
+            k, running, A, a = self.first(c, X, w, theta, h)
             k_slope = casadi.mtimes(A, Z)
             total, total_slope = total + b * k, total_slope + b * k_slope
             cost, cost_slope = cost + b * h * running, cost_slope + b * h * casadi.mtimes(a, Z)
-            stages.append((X, Z, A, a))
-        kept = (c, w, theta, h, stages)
+            passed.append((X, Z, A, a))
+        kept = (c, w, theta, h, passed)
         return Expanded(x + h * total, cost, slope + h * total_slope, cost_slope, kept)
 
     def backward(self, kept: Any, costate: Any, weight: Any) -> tuple[Any, Any]:
-        """Back through the four stages, with the adjoints of their slopes."""
-        c, w, theta, h, stages = kept
+        """Back through the stages, with the adjoints of their slopes."""
+        c, w, theta, h, passed = kept
+        nodes, weights = reversed(self.stages.nodes), reversed(self.stages.weights)
         n = costate.shape[0]
         hessian: Any = 0
         before = costate
         later: Any = casadi.MX(casadi.DM(n, 1))  # adjoint of the next stage's state
         following = 0.0
-        for (X, Z, A, a), node, b in zip(reversed(stages), reversed(NODES), reversed(WEIGHTS), strict=True):
+        for (X, Z, A, a), node, b in zip(reversed(passed), nodes, weights, strict=True):
             mu = b * h * costate + following * h * later
             nu = b * h * weight
-            block = self.second(c, X, w, theta, mu, nu)
+            block = self.second(c, X, w, theta, h, mu, nu)
             hessian = hessian + casadi.mtimes(casadi.mtimes(Z.T, block), Z)
             later = casadi.mtimes(A[:, :n].T, mu) + nu * a[:, :n].T
             before = before + later

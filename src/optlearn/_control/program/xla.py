@@ -15,7 +15,7 @@ import numpy as np
 from optlearn._arrays import Array
 from optlearn._control.program.base import Derivatives, Hamiltonians, Kernel, Program
 from optlearn._control.program.callbacks import Callback
-from optlearn._control.program.runge_kutta import NODES, WEIGHTS
+from optlearn._control.program.runge_kutta import CLASSICAL, Stages
 from optlearn._control.program.xla_kernels import Chain, Columns
 
 
@@ -23,11 +23,12 @@ class XlaProgram(Program):
     """Everything from two functions in ``jax.numpy``.
 
     Args:
-        slope: (c, x, w, θ) → dx/dα (n,), running cost (), on vectors.
+        slope: (c, x, w, θ, h) → dx/dα (n,), running cost (), on vectors; h is one number.
         cost: (c, x, θ) → final cost ().
         sizes: lengths of x, w, θ.
         constants: how many.
         key: equal for problems that share the program.
+        stages: of a step.
     """
 
     def __init__(
@@ -37,9 +38,16 @@ class XlaProgram(Program):
         sizes: tuple[int, int, int],
         constants: int,
         key: Hashable,
+        stages: Stages = CLASSICAL,
     ) -> None:
-        super().__init__(sizes, constants, key)
-        self.slope, self.cost = slope, cost
+        super().__init__(sizes, constants, key, stages)
+        self.cost = cost
+        self._slope = slope
+
+    def slope(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
+        """dx/dα (n,) and running cost (), on vectors."""
+        # Kernels have a vector for every argument, for h too.
+        return self._slope(c, x, w, theta, jnp.reshape(h, ()))
 
     @property
     def costly(self) -> bool:
@@ -60,8 +68,8 @@ class XlaProgram(Program):
 
     @cached_property
     def rate(self) -> Columns:
-        """(c, x, w, θ) → dx/dα, running cost."""
-        return self._over_columns(self.slope, "cxwt")
+        """(c, x, w, θ, h) → dx/dα, running cost."""
+        return self._over_columns(self.slope, "cxwth")
 
     @property
     def final(self) -> Kernel:
@@ -81,35 +89,35 @@ class XlaProgram(Program):
 
     @cached_property
     def step(self) -> Columns:
-        """(c, x, w, θ, h) → x and cost after one classical Runge-Kutta step of length h."""
+        """(c, x, w, θ, h) → x and cost after one step of length h."""
         return self._over_columns(self._step, "cxwth")
 
     @cached_property
     def rate_jacobian(self) -> Columns:
-        """(c, x, w, θ) → dx/dα, running cost, and their Jacobians (n·q), (q) in (x, w, θ)."""
+        """(c, x, w, θ, h) → dx/dα, running cost, and their Jacobians (n·q), (q) in (x, w, θ)."""
 
-        def jacobian(c: Array, x: Array, w: Array, theta: Array) -> tuple[Array, ...]:
+        def jacobian(c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, ...]:
             def values(y: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-                found = self.slope(c, *self._split(y))
+                found = self.slope(c, *self._split(y), h)
                 return found, found
 
             blocks, found = jax.jacfwd(values, has_aux=True)(jnp.concatenate([x, w, theta]))
             return *found, blocks[0].reshape(-1), blocks[1]
 
-        return self._over_columns(jacobian, "cxwt")
+        return self._over_columns(jacobian, "cxwth")
 
     @cached_property
     def rate_hessian(self) -> Columns:
-        """(c, x, w, θ, μ, ν) → Hessian (q·q) of μ·dx/dα + ν·cost in (x, w, θ)."""
+        """(c, x, w, θ, h, μ, ν) → Hessian (q·q) of μ·dx/dα + ν·cost in (x, w, θ)."""
 
-        def hessian(c: Array, x: Array, w: Array, theta: Array, mu: Array, nu: Array) -> Array:
+        def hessian(c: Array, x: Array, w: Array, theta: Array, h: Array, mu: Array, nu: Array) -> Array:
             def total(y: Array) -> Array:
-                slope, cost = self.slope(c, *self._split(y))
+                slope, cost = self.slope(c, *self._split(y), h)
                 return mu @ slope + nu[0] * cost
 
             return jax.hessian(total)(jnp.concatenate([x, w, theta])).reshape(-1)
 
-        return self._over_columns(hessian, "cxwtlh")
+        return self._over_columns(hessian, "cxwthlh")
 
     @cached_property
     def final_hessian(self) -> Columns:
@@ -138,16 +146,16 @@ class XlaProgram(Program):
     @cached_property
     def _hamiltonians(self) -> tuple[Columns, Columns, Columns]:
 
-        def H(c: Array, x: Array, w: Array, theta: Array, costate: Array) -> Array:
-            slope, cost = self.slope(c, x, w, theta)
+        def H(c: Array, x: Array, w: Array, theta: Array, h: Array, costate: Array) -> Array:
+            slope, cost = self.slope(c, x, w, theta, h)
             return costate @ slope + cost
 
         def expansion(
-            c: Array, x: Array, w: Array, theta: Array, costate: Array
+            c: Array, x: Array, w: Array, theta: Array, h: Array, costate: Array
         ) -> tuple[Array, Array, Array]:
             def along(direction: Array) -> tuple[Array, Array, Array]:
                 def first(w: Array) -> tuple[Array, Array]:
-                    return jax.jvp(lambda v: H(c, x, v, theta, costate), (w,), (direction,))
+                    return jax.jvp(lambda v: H(c, x, v, theta, h, costate), (w,), (direction,))
 
                 (value, slope), (_, curvature) = jax.jvp(first, (w,), (direction,))
                 return value, slope, curvature
@@ -155,13 +163,13 @@ class XlaProgram(Program):
             values, slopes, curvatures = jax.lax.map(along, jnp.eye(w.shape[0]))
             return values[0], slopes, curvatures
 
-        def free(c: Array, x: Array, w: Array, theta: Array, costate: Array) -> tuple[Array, Array]:
-            return jax.value_and_grad(H, argnums=3)(c, x, w, theta, costate)
+        def free(c: Array, x: Array, w: Array, theta: Array, h: Array, costate: Array) -> tuple[Array, Array]:
+            return jax.value_and_grad(H, argnums=3)(c, x, w, theta, h, costate)
 
         return (
-            self._over_columns(H, "cxwtl"),
-            self._over_columns(expansion, "cxwtl"),
-            self._over_columns(free, "cxwtl"),
+            self._over_columns(H, "cxwthl"),
+            self._over_columns(expansion, "cxwthl"),
+            self._over_columns(free, "cxwthl"),
         )
 
     @property
@@ -178,8 +186,8 @@ class XlaProgram(Program):
         jacobians = [(n, 1), (1, 1), (n, q), (1, q)]
         gradients = [(1, 1), (n, 1), (k, 1)]
         return Derivatives(
-            Callback("first", everything, jacobians, self.rate_jacobian),
-            Callback("second", [*everything, n, 1], [(q, q)], self.rate_hessian),
+            Callback("first", [*everything, 1], jacobians, self.rate_jacobian),
+            Callback("second", [*everything, 1, n, 1], [(q, q)], self.rate_hessian),
             Callback("final", end, [(1, 1)], self.final),
             Callback("final_gradient", end, gradients, self.final_gradient),
             Callback("final_hessian", end, [(n + k, n + k)], self.final_hessian),
@@ -198,12 +206,13 @@ class XlaProgram(Program):
 
         def stage(carry: Any, table: Any) -> tuple[Any, None]:
             (slope, total, costs), (node, weight) = carry, table
-            slope, cost = self.slope(c, x + node * h * slope, w, theta)
+            slope, cost = self.slope(c, x + node * h * slope, w, theta, h)
             return (slope, total + weight * slope, costs + weight * cost), None
 
         # A loop over the stages, so that the rate is compiled once and not four times.
+        table = jnp.asarray(self.stages.nodes), jnp.asarray(self.stages.weights)
         none = (jnp.zeros_like(x), jnp.zeros_like(x), jnp.zeros(()))
-        (_, total, costs), _ = jax.lax.scan(stage, none, (jnp.asarray(NODES), jnp.asarray(WEIGHTS)))
+        (_, total, costs), _ = jax.lax.scan(stage, none, table)
         return x + h * total, h * costs
 
     @cached_property

@@ -111,6 +111,7 @@ class _Passage:
 
     def __init__(self, compiled: CompiledProblem, intervals: int, theta: np.ndarray, steps: int) -> None:
         self.compiled, self.intervals, self.theta, self.steps = compiled, intervals, theta, steps
+        self.length = compiled.problem.horizon / intervals
         self.rows, self.targets, self.equal = compiled.relaxation.budget_rows
         blocks = compiled.relaxation.blocks.values()
         # (b, m) which entries of w belong to the control that a budget is about.
@@ -146,11 +147,11 @@ class _Passage:
     def _minimiser(self, x: np.ndarray, before: np.ndarray) -> PointwiseMinimiser:
         _, slope, _ = self.compiled.program.final_gradient(self.compiled.constants, x, self.theta)
         costate = np.array(slope).ravel()
-        hamiltonian = IntervalHamiltonian.at_point(self.compiled, x, costate, self.theta)
+        hamiltonian = IntervalHamiltonian.at_point(self.compiled, x, costate, self.length, self.theta)
         return PointwiseMinimiser(hamiltonian, before[None])
 
     def _advance(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        h = self.compiled.problem.horizon / (self.intervals * self.steps)
+        h = self.length / self.steps
         for _ in range(self.steps):
             end, _ = self.compiled.program.step(self.compiled.constants, x, w, self.theta, h)
             x = np.array(end).ravel()

@@ -17,6 +17,8 @@ def enough_steps(compiled: CompiledProblem, intervals: int) -> int:
     Or 1e-7 where expectations are wide quadratures, which are no more accurate than that. This is under the
     neutral guess; the optimum may need more, see ``too_coarse``.
     """
+    if compiled.program.exact:
+        return 1
     guess = neutral(compiled, intervals)
     small = 1e-7 if compiled.program.costly else 1e-8
     coarse = Rollout(compiled, intervals, 1).objective(guess.w, guess.theta)
@@ -30,7 +32,7 @@ def enough_steps(compiled: CompiledProblem, intervals: int) -> int:
 
 def too_coarse(rollout: Rollout, best: Run) -> bool:
     """Whether twice as many steps would change the objective by more than a certificate allows."""
-    if rollout.steps >= MOST_STEPS:
+    if rollout.compiled.program.exact or rollout.steps >= MOST_STEPS:
         return False
     finer = Rollout(rollout.compiled, rollout.intervals, 2 * rollout.steps)
     fine = finer.objective(best.w, best.theta)
