@@ -200,7 +200,7 @@ def test_rate_value_jacobian_and_hessian_equal_jax(name: str) -> None:
         casadi.SX.sym(n, functions.rate.size1_in(i)) for i, n in enumerate(("c", "x", "w", "t"))
     )
     y = casadi.vertcat(x, w, theta)
-    slope, cost = functions.rate(c, x, w, theta)
+    slope, cost = functions.rate(c, x, w, theta, 1.0)
     joined = casadi.vertcat(slope, cost)
     jacobian = casadi.jacobian(joined, y)
     made = casadi.Function(
@@ -285,10 +285,10 @@ def test_hamiltonian_is_costate_times_slope_plus_cost() -> None:
     costate = np.array([0.3, -0.2, 0.5])
 
     def hamiltonian(w: np.ndarray) -> float:
-        slope, cost = compiled.program.rate(compiled.constants, x, w, theta)
+        slope, cost = compiled.program.rate(compiled.constants, x, w, theta, 1.0)
         return float(costate @ np.array(slope).ravel() + float(cost))
 
-    H, slope, _ = compiled.program.hamiltonians.expansion(compiled.constants, x, w, theta, costate)
+    H, slope, _ = compiled.program.hamiltonians.expansion(compiled.constants, x, w, theta, 1.0, costate)
     close(H, hamiltonian(w))
     h = 1e-5
     wanted = [(hamiltonian(w + h * e) - hamiltonian(w - h * e)) / (2 * h) for e in np.eye(len(w))]

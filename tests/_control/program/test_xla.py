@@ -161,23 +161,23 @@ def test_columns_beyond_a_block_and_single_ones_agree(both):
     x = casadi.start[:, None] * rng.uniform(0.8, 1.2, (len(casadi.start), BLOCK + 45))
     w, theta = rng.uniform(0.2, 0.9, (1, x.shape[1])), np.array([0.6])
     for a, b in zip(
-        casadi.program.rate(casadi.constants, x, w, theta),
-        xla.program.rate(xla.constants, x, w, theta),
+        casadi.program.rate(casadi.constants, x, w, theta, 1.0),
+        xla.program.rate(xla.constants, x, w, theta, 1.0),
         strict=True,
     ):
         assert b.shape == a.shape
         same(a, b)
-    slope, cost = xla.program.rate(xla.constants, x[:, 7], w[:, 7], theta)
+    slope, cost = xla.program.rate(xla.constants, x[:, 7], w[:, 7], theta, 1.0)
     assert (slope.shape, cost.shape) == ((len(x), 1), (1, 1))
-    same(casadi.program.rate(casadi.constants, x[:, 7], w[:, 7], theta)[0], slope)
+    same(casadi.program.rate(casadi.constants, x[:, 7], w[:, 7], theta, 1.0)[0], slope)
 
 
 def test_a_host_in_single_precision_gets_double_precision(both, controls, rolled):
     with jax.enable_x64(False):
         single = Rollout(both[1], INTERVALS, STEPS).run(*controls)
-        columns = both[1].program.rate(both[1].constants, both[1].start, [0.5], controls[1])
+        columns = both[1].program.rate(both[1].constants, both[1].start, [0.5], controls[1], 1.0)
     same(rolled[0].gradient, single.gradient)
-    same(both[0].program.rate(both[0].constants, both[0].start, [0.5], controls[1])[0], columns[0])
+    same(both[0].program.rate(both[0].constants, both[0].start, [0.5], controls[1], 1.0)[0], columns[0])
 
 
 def test_steps_on_a_compiled_drift_are_those_of_the_other_executor(problem):

@@ -64,7 +64,7 @@ def test_every_control_lowers_the_final_cost_fastest(cases, greedy, name):
         trials = np.append(grid, chosen)[None]
         tile = np.ones((1, trials.shape[1]))
         H = problem.program.hamiltonians.value(
-            problem.constants, x[:, None] * tile, trials, theta, np.array(costate) * tile
+            problem.constants, x[:, None] * tile, trials, theta, 1.0, np.array(costate) * tile
         )
         values = np.array(H).ravel()
         assert values[-1] <= values[:-1].min() + 1e-10 * np.ptp(values)
