@@ -80,11 +80,10 @@ def fit(
         except TypeError as error:
             raise SpecificationError(f"--set: {error}") from error
         solution = solve(problem, intervals, seed=seed, progress=tell, **options)
-        if out is not None:
-            tell("writing")
-            _write(solution, out)
     result = {"scenario": scenario, "arguments": arguments, "fit": found.to_dict(), **solution.to_dict()}
     deliver(result, None, as_json, lambda: _show(found, solution, out))
+    if out is not None:
+        _write(solution, out)
     raise typer.Exit(exit_code(solution))
 
 

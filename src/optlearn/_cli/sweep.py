@@ -1,6 +1,5 @@
 """``optlearn sweep``: a scenario solved on a grid of its arguments."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -11,7 +10,7 @@ import typer
 
 from optlearn._cli.commands import Method
 from optlearn._cli.inputs import given, literal, scenario_arguments
-from optlearn._cli.output import NOT_CONVERGED, bad_input, console, plain, reporting
+from optlearn._cli.output import NOT_CONVERGED, bad_input, console, reporting, to_json
 from optlearn.scenarios import list_scenarios
 
 if TYPE_CHECKING:
@@ -188,21 +187,20 @@ def _shown(total: int, as_json: bool, quiet: bool) -> Iterator[Callable[["PointD
 
 
 def _line(content: dict[str, Any]) -> None:
-    typer.echo(json.dumps(plain(content), allow_nan=False))
+    typer.echo(to_json(content))
 
 
 def _draw(dataset: "xarray.Dataset", variable: str, folder: Path) -> Path:
     import matplotlib
 
     matplotlib.use("agg")
-    from optlearn._io import atomic
+    from optlearn.plotting.look import save_figure
     from optlearn.sweeps._plot import plot
 
     path = folder / f"{variable}.png"
     figure = plot(dataset, variable).get_figure(root=True)
     assert figure is not None
-    with atomic(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+    save_figure(figure, path)
     return path
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from optlearn._io import remove_half_written
 from optlearn._processes import Ended, Send, run_tasks
 from optlearn.paper.runner import Progress, Result, Status, Task, run_task
 
@@ -19,8 +20,7 @@ def run_all(tasks: Sequence[Task], jobs: int, progress: Progress) -> list[Result
 
     def ended(task: Task, end: Ended) -> None:
         results.setdefault(task.figure, _died(task.figure, end.code))
-        for half_written in (task.out / task.figure).glob(f".*.{end.pid}.tmp*"):
-            half_written.unlink(missing_ok=True)
+        remove_half_written(task.out / task.figure, end.pid)
 
     run_tasks(_figure, tasks, jobs, heard=heard, ended=ended)
     return [results[task.figure] for task in tasks]

@@ -10,7 +10,7 @@ import numpy as np
 
 from optlearn._errors import SpecificationError
 from optlearn._io import load_dataset
-from optlearn.practice.tables import RESERVED
+from optlearn._schedule import RESERVED
 from optlearn.sweeps.store import Record, Store, read_description
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _names(records: Sequence[Record], key: str) -> list[str]:
 
 def _controls(record: Record) -> dict[str, Any]:
     found = record["schedule"] if record else {}
-    return {name: values for name, values in found.items() if name not in RESERVED}
+    return {**{n: values for n, values in found.items() if n not in RESERVED}, **found.get("controls", {})}
 
 
 def _schedule_names(records: Sequence[Record]) -> list[str]:

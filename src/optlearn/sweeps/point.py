@@ -1,6 +1,5 @@
 """One point of a sweep, and chains of points, each solved from the solution of the one before."""
 
-import json
 import threading
 import time
 import traceback
@@ -144,7 +143,7 @@ def _solved(spec: Spec, index: Index, neighbour: Record | None) -> Record:
         "outcome": solution.outcome.name.lower(),
         "warm": warm is not None,
         "free": dict(solution.parameters),
-        "schedule": _data(solution.schedule),
+        "schedule": solution.schedule.to_dict(),
         "relaxed": _relaxed(solution),
         "baselines": baselines,
         "reduced": reduced,
@@ -154,7 +153,7 @@ def _solved(spec: Spec, index: Index, neighbour: Record | None) -> Record:
 def _relaxed(solution: Solution) -> dict[str, Any] | None:
     if solution.relaxed is None:
         return None
-    return {"objective": solution.relaxed.objective, "schedule": _data(solution.relaxed.schedule)}
+    return {"objective": solution.relaxed.objective, "schedule": solution.relaxed.schedule.to_dict()}
 
 
 def _baselines(problem: Problem, names: Sequence[str], intervals: int) -> dict[str, float]:
@@ -189,7 +188,7 @@ def warm_start(problem: Problem, neighbour: Record) -> Schedule | None:
     Of a discrete control it is the relaxed optimum, not the rounded one: solvers start better from there.
     """
     found = neighbour["schedule"] if neighbour["relaxed"] is None else neighbour["relaxed"]["schedule"]
-    schedule = Schedule.from_json(json.dumps(found))
+    schedule = Schedule.from_dict(found)
     fits = set(schedule.controls) == set(problem.controls) and set(schedule.parameters) == set(problem.free)
     for name, control in problem.discrete.items():
         values = schedule.mixtures[name].values if name in schedule.mixtures else schedule.values.get(name)
@@ -198,8 +197,3 @@ def warm_start(problem: Problem, neighbour: Record) -> Schedule | None:
         return None
     grid = schedule.grid * (problem.horizon / schedule.horizon)
     return Schedule(grid, schedule.values, schedule.mixtures, schedule.parameters)
-
-
-def _data(schedule: Schedule) -> dict[str, Any]:
-    """A schedule with JSON's types; numbers survive exactly."""
-    return dict(json.loads(schedule.to_json()))

@@ -5,7 +5,6 @@
 """
 
 import json
-import os
 import platform
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,8 +17,9 @@ from typing import Any
 
 from optlearn import __version__
 from optlearn._errors import SpecificationError
-from optlearn._io import atomic
+from optlearn._io import read_file, read_json, remove_half_written, write_file
 from optlearn._io.provenance import code_digest
+from optlearn._json import parse
 from optlearn.sweeps.spec import Index, Spec, digest
 
 SCHEMA = 1
@@ -68,13 +68,13 @@ class Store:
         """A finished point; None if there is none, or if its file is damaged."""
         path = self.path(index)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_file(path)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise SweepFolderError(f"cannot read {path}: {error.strerror or error}") from error
         try:
-            content = json.loads(text)
+            content = parse(text)
             record: Record = content["record"]
             sound = content["sha256"] == digest(record) and record["index"] == list(index)
         except (ValueError, KeyError, TypeError):
@@ -87,9 +87,8 @@ class Store:
     def check_visible(self) -> None:
         """Raise unless this process, perhaps on another machine, sees the folder of this very sweep."""
         try:
-            content = json.loads((self.folder / "sweep.json").read_text(encoding="utf-8"))
-            found = content["id"]
-        except (OSError, ValueError, KeyError) as error:
+            found = read_json(self.folder / "sweep.json")["id"]
+        except (OSError, KeyError, TypeError) as error:
             raise SweepFolderError(
                 f"{platform.node()} does not see {self.folder}: workers on other machines need a folder that "
                 "all of them share"
@@ -132,8 +131,7 @@ def open_store(folder: Path, spec: Spec, *, resume: bool, force: bool, executor:
     content = {"schema": SCHEMA, "id": spec.id, "spec": spec.to_json(), "parts": [*parts, this]}
     try:
         (folder / "points").mkdir(parents=True, exist_ok=True)
-        for half_written in (folder / "points").glob(".*.tmp.json"):
-            half_written.unlink(missing_ok=True)
+        remove_half_written(folder / "points")
     except OSError as error:
         raise SweepFolderError(f"cannot write {folder}: {error.strerror or error}") from error
     write_json(description, content)
@@ -146,9 +144,9 @@ def read_description(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise SpecificationError(f"{folder}: there is no sweep here (no sweep.json)")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         schema = content["schema"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, KeyError, TypeError) as error:
         raise SpecificationError(f"{path} cannot be read: {error}") from error
     if schema != SCHEMA:
         raise SpecificationError(f"{path} has schema {schema}; this version of optlearn reads {SCHEMA}")
@@ -175,12 +173,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write so that the file is complete under its name, also after a loss of power."""
+    """Write a file of the sweep."""
     try:
-        with atomic(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-            json.dump(content, file, separators=(",", ":"))
-            file.flush()
-            os.fsync(file.fileno())
+        write_file(path, json.dumps(content, separators=(",", ":")))
     except OSError as error:
         raise SweepFolderError(
             f"cannot write {path}: {error.strerror or error}; what is finished is kept, and resume goes on "
