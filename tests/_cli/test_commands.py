@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 import optlearn
 from optlearn import scenarios
 from optlearn._cli import app
-from optlearn._cli.cache import cache_directory
 from optlearn._cli.commands import Method, Mode
 from optlearn._cli.output import to_json
 
@@ -272,15 +271,6 @@ def test_json_has_plain_numbers_only():
         3: Method.auto,
     }
     assert json.loads(to_json(value)) == {"a": None, "b": [0, 1], "c": [1, None], "3": "auto"}
-
-
-def test_the_cache_directory_can_be_chosen(monkeypatch, tmp_path):
-    monkeypatch.setenv("OPTLEARN_CACHE", str(tmp_path / "here"))
-    assert cache_directory() == tmp_path / "here"
-    monkeypatch.delenv("OPTLEARN_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    if sys.platform.startswith("linux"):
-        assert cache_directory() == tmp_path / "optlearn"
 
 
 def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):

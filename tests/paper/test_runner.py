@@ -13,10 +13,7 @@ from optlearn._cli import app
 from optlearn._errors import SpecificationError
 from optlearn._io import load_dataset
 from optlearn.paper import list_figures, runner
-
-
-class MissingDataError(ValueError):
-    """Of the same name as that of the data sets' room."""
+from optlearn.practice.datasets import MissingDataError
 
 
 def reproduce(tmp_path, **options):

@@ -23,6 +23,7 @@ from optlearn._io import load_dataset, save_dataset
 from optlearn._io.provenance import code_digest
 from optlearn.paper import list_figures
 from optlearn.paper.claims import Claim, load_claims, save_claims
+from optlearn.practice.datasets import MissingDataError
 
 Progress = Callable[[str, str], None]
 
@@ -143,7 +144,7 @@ def run_task(task: Task, progress: Progress) -> Result:
         return _run(task, module, tell)
     except Exception as error:
         seconds = time.perf_counter() - began
-        if _data_missing(error):
+        if isinstance(error, MissingDataError):
             return Result(task.figure, Status.SKIPPED, seconds=seconds, message=str(error))
         message = f"{type(error).__name__}: {error}"
         return Result(
@@ -250,11 +251,6 @@ def _check_options(figures: Sequence[str], options: Mapping[str, Any]) -> None:
         if not any(option in names for names in known.values()):
             shown = "; ".join(f"{name}: {', '.join(names) or 'none'}" for name, names in known.items())
             raise SpecificationError(f"no figure here has the option {option!r}. Options are: {shown}")
-
-
-def _data_missing(error: BaseException) -> bool:
-    """Does the error say that a data set is not there? Its class belongs to another room."""
-    return any(kind.__name__ == "MissingDataError" for kind in type(error).__mro__)
 
 
 def failed(results: Sequence[Result], named: bool) -> bool:
