@@ -27,7 +27,7 @@ def command(tmp_path, *arguments):
 
 def test_a_figure_has_four_files_with_provenance(figure, tmp_path):
     told = []
-    result = reproduce(tmp_path, quick=True, progress=lambda *message: told.append(message))
+    result = reproduce(tmp_path, quick=True, progress=told.append)
     assert result.status == "done"
     assert sorted(p.name for p in (tmp_path / "fake").iterdir()) == [
         "claims.json", "data.nc", "fake.pdf", "fake.png",
@@ -38,7 +38,10 @@ def test_a_figure_has_four_files_with_provenance(figure, tmp_path):
     assert attributes["seconds"] >= 0
     claims = json.loads((tmp_path / "fake" / "claims.json").read_text())
     assert [claim["holds"] for claim in claims] == [True, True]
-    assert told == [("fake", "counting (1/1)"), ("fake", "drawing")]
+    assert told == [
+        runner.FigureProgress("counting", 0, 1, figure="fake"),
+        runner.FigureProgress("drawing", 1, 1, figure="fake"),
+    ]
 
 
 def test_a_finished_figure_is_reused(figure, tmp_path):
@@ -91,7 +94,7 @@ def test_an_unknown_figure_or_option(figure, tmp_path):
         runner.reproduce(["fig9"], out=tmp_path)
     with pytest.raises(SpecificationError, match=r"'sise'. Options are: fake: size"):
         reproduce(tmp_path, options={"sise": 1})
-    with pytest.raises(SpecificationError, match="jobs=0"):
+    with pytest.raises(SpecificationError, match="jobs must be at least 1, got 0"):
         reproduce(tmp_path, jobs=0)
 
 
@@ -132,7 +135,7 @@ def test_a_claim_that_fails_is_shown_with_its_number_and_is_no_failure(figure, t
 
 
 def test_progress_is_told_on_stderr(figure, tmp_path):
-    assert "fake: counting (1/1)" in command(tmp_path, "fake").stderr
+    assert "fake: counting (0 of 1 done)" in command(tmp_path, "fake").stderr
 
 
 @pytest.mark.parametrize(("named", "code"), [(True, 1), (False, 0)])

@@ -1,4 +1,4 @@
-"""What page and solver say to each other: requests and events, all plain data that can be pickled."""
+"""What page and solver say to each other, beside ``Progress``: plain data that can be pickled."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,13 +29,6 @@ class Simulate:
     schedule: Schedule
     N: int
     seeds: int
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What is being done."""
-
-    text: str
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import scipy.optimize
 import scipy.stats
 
 from optlearn import scenarios
-from optlearn._app.messages import Compared, Found, Progress, Simulate, Simulated, Solve, Usual
+from optlearn._app.messages import Compared, Found, Simulate, Simulated, Solve, Usual
 from optlearn._app.worker_process import Send
 from optlearn._control.certificate import Certificate
 from optlearn._control.compare import broken_limits
@@ -30,6 +30,7 @@ from optlearn._control.summary import certificate_words
 from optlearn._dynamics import on_casadi, on_xla
 from optlearn._dynamics.integrate import integrate
 from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._progress import Progress
 from optlearn._schedule import Mixture, Schedule
 from optlearn._simulate.run import simulate
 from optlearn._trajectory import Trajectory
@@ -194,7 +195,8 @@ def _simulate(request: Simulate, send: Send) -> None:
     parts: list[Trajectory] = []
     for part in range(BATCHES):
         done = part * request.seeds // BATCHES
-        send(Progress(f"simulating SGD at N = {request.N}: {done} of {request.seeds} seeds"))
+        text = f"simulating SGD at N = {request.N}: {done} of {request.seeds} seeds"
+        send(Progress(text, done, request.seeds))
         parts.append(
             simulate(
                 problem,

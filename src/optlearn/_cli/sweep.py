@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -16,6 +16,7 @@ from optlearn.scenarios import list_scenarios
 if TYPE_CHECKING:
     import xarray
 
+    from optlearn._progress import Progress
     from optlearn.sweeps.point import PointDone
 
 FAILED = 1
@@ -109,9 +110,9 @@ def sweep(
         try:
             with _shown(total, as_json, quiet) as show:
 
-                def progress(point: "PointDone") -> None:
+                def progress(point: "Progress") -> None:
                     tell("")  # where an interruption takes effect
-                    show(point)
+                    show(cast("PointDone", point))
 
                 dataset = run_sweep(
                     scenario, over, out=folder, fixed=fixed, baselines=baseline or (), executor=cluster,
@@ -172,14 +173,11 @@ def _shown(total: int, as_json: bool, quiet: bool) -> Iterator[Callable[["PointD
     """Progress: JSON lines on stdout, a bar or lines on stderr, or nothing."""
     from optlearn.sweeps.progress import bar
 
-    finished = 0
     with nullcontext(None) if quiet else bar(total, console(stderr=True)) as show:
 
         def tell(point: "PointDone") -> None:
-            nonlocal finished
-            finished += 1
             if as_json:
-                _line({"event": "point", **vars(point), "done": finished, "total": total})
+                _line({"event": "point", **vars(point)})
             if show is not None:
                 show(point)
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from optlearn._io import remove_half_written
 from optlearn._processes import Ended, Send, run_tasks
-from optlearn.paper.runner import Progress, Result, Status, Task, run_task
+from optlearn._progress import Report
+from optlearn.paper.runner import Result, Status, Task, run_task
 
 
-def run_all(tasks: Sequence[Task], jobs: int, progress: Progress) -> list[Result]:
+def run_all(tasks: Sequence[Task], jobs: int, progress: Report) -> list[Result]:
     """Run figures, at most ``jobs`` at a time; results in the order of ``tasks``."""
     results: dict[str, Result] = {}
 
@@ -16,7 +17,7 @@ def run_all(tasks: Sequence[Task], jobs: int, progress: Progress) -> list[Result
         if isinstance(message, Result):
             results[task.figure] = message
         else:
-            progress(*message)
+            progress(message)
 
     def ended(task: Task, end: Ended) -> None:
         results.setdefault(task.figure, _died(task.figure, end.code))
@@ -28,7 +29,7 @@ def run_all(tasks: Sequence[Task], jobs: int, progress: Progress) -> list[Result
 
 def _figure(task: Task, send: Send) -> None:
     """One figure in a worker; progress and result go to the parent."""
-    send(run_task(task, lambda figure, text: send((figure, text))))
+    send(run_task(task, send))
 
 
 def _died(figure: str, code: int | None) -> Result:

@@ -9,7 +9,7 @@ import json
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,11 +21,10 @@ from typing import Any
 from optlearn._errors import SpecificationError
 from optlearn._io import load_dataset, save_dataset
 from optlearn._io.provenance import code_digest
+from optlearn._progress import Progress, Report
 from optlearn.paper import list_figures
 from optlearn.paper.claims import Claim, load_claims, save_claims
 from optlearn.practice.datasets import MissingDataError
-
-Progress = Callable[[str, str], None]
 
 
 class Status(StrEnum):
@@ -35,6 +34,13 @@ class Status(StrEnum):
     REUSED = "reused"  # finished by an earlier run
     SKIPPED = "skipped"  # its data set is missing
     FAILED = "failed"  # it raised
+
+
+@dataclass(frozen=True)
+class FigureProgress(Progress):
+    """How far the figure of this name is."""
+
+    figure: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ def reproduce(
     jobs: int = 1,
     force: bool = False,
     options: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> list[Result]:
     """Compute and draw figures of the paper, and check its claims.
 
@@ -98,7 +104,7 @@ def reproduce(
         jobs: figures to run at once, each in a process of its own.
         force: compute anew even if finished.
         options: further arguments of ``compute``, given to the figures that have them.
-        progress: called with the figure and a line of text; one that ends in (k/n) says how far it is.
+        progress: called with a ``FigureProgress`` at every stage of a figure.
 
     Returns:
         One result a figure, in the order asked for.
@@ -108,11 +114,11 @@ def reproduce(
         if name not in list_figures():
             raise SpecificationError(f"no figure {name!r}; there are {', '.join(list_figures())}")
     if jobs < 1:
-        raise SpecificationError(f"jobs={jobs!r}: at least 1")
+        raise SpecificationError(f"jobs must be at least 1, got {jobs!r}")
     own = dict(options or {})
     _check_options(chosen, own)
     tasks = [Task(name, quick, data_dir, Path(out), force, own) for name in chosen]
-    tell = progress or (lambda figure, text: None)
+    tell = progress or (lambda news: None)
     if jobs == 1 or len(tasks) == 1:
         return [run_task(task, tell) for task in tasks]
     from optlearn.paper.processes import run_all
@@ -132,12 +138,12 @@ class Task:
     options: Mapping[str, Any]
 
 
-def run_task(task: Task, progress: Progress) -> Result:
+def run_task(task: Task, progress: Report) -> Result:
     """Run one figure; whatever goes wrong is in the result."""
     began = time.perf_counter()
 
-    def tell(text: str) -> None:
-        progress(task.figure, text)
+    def tell(news: Progress) -> None:
+        progress(FigureProgress(**vars(news), figure=task.figure))
 
     try:
         module = load_figure(task.figure)
@@ -157,7 +163,7 @@ def load_figure(name: str) -> ModuleType:
     return import_module(f"optlearn.paper.{name}")
 
 
-def _run(task: Task, module: ModuleType, tell: Callable[[str], None]) -> Result:
+def _run(task: Task, module: ModuleType, tell: Report) -> Result:
     began = time.perf_counter()
     folder, name = task.out / task.figure, task.figure
     data_file, claims_file = folder / "data.nc", folder / "claims.json"
@@ -183,11 +189,11 @@ def _run(task: Task, module: ModuleType, tell: Callable[[str], None]) -> Result:
         data = load_dataset(data_file)  # what is drawn is what is on disk
     elif claims_file.exists() and all(drawing.exists() for drawing in drawings):
         status = Status.REUSED
-        tell("finished before")
+        tell(Progress("finished before", 1, 1))
     if status is Status.DONE:
         from optlearn.paper.style import save_figure
 
-        tell("drawing")
+        tell(Progress("drawing", 1, 1))
         figure = module.plot(data)
         for drawing in drawings:
             save_figure(figure, drawing)

@@ -8,6 +8,7 @@ import numpy as np
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError
+from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._simulate.batch import AT_ONCE, simulate_many
 from optlearn.sweeps.spec import Index, Scenario, Spec, make_spec
@@ -28,7 +29,7 @@ def simulate(
     seed: int = 0,
     fixed: Mapping[str, Any] | None = None,
     at_once: int = AT_ONCE,
-    progress: Callable[[float], None] | None = None,
+    progress: Report | None = None,
 ) -> "xarray.Dataset":
     """Run SGD at finite N at every point of a grid.
 
@@ -46,7 +47,7 @@ def simulate(
         seed: of the random numbers.
         fixed: further arguments of the scenario.
         at_once: seeds in one call of the compiled program.
-        progress: called with the share of the work that is done.
+        progress: called with how much of the work is done.
 
     Returns:
         ``error`` (…, N, seed) and every order parameter at the end of training, and ``theory`` (…), the
@@ -75,9 +76,10 @@ def simulate(
         for horizon, members in groups.items():
             part = n * horizon / work
 
-            def tell(share: float, before: float = before, part: float = part) -> None:
+            def tell(news: Progress, before: float = before, part: float = part) -> None:
                 if progress is not None:
-                    progress(before + part * share)
+                    share = (news.done or 0.0) / (news.total or 1.0)
+                    progress(Progress(news.text, before + part * share, 1.0))
 
             states, errors = simulate_many(
                 [problems[i] for i in members],
