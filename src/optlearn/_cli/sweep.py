@@ -192,7 +192,7 @@ def _draw(dataset: "xarray.Dataset", variable: str, folder: Path) -> Path:
     import matplotlib
 
     matplotlib.use("agg")
-    from optlearn.plotting.look import save_figure
+    from optlearn.plotting.style import save_figure
     from optlearn.sweeps._plot import plot
 
     path = folder / f"{variable}.png"

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Mixture, Schedule
-from optlearn.plotting.look import BLUE, GREEN, ORANGE, TIME, VERMILION, own_axes, shades, styled
+from optlearn.plotting.style import BLUE, GREEN, ORANGE, TIME, VERMILION, own_axes, shades, styled
 
 FEW = 4  # so many different values, all of them whole steps apart, are ticks of their own
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from optlearn._errors import SpecificationError
 from optlearn._trajectory import Trajectory
-from optlearn.plotting.look import TIME, own_axes, shades, styled
+from optlearn.plotting.style import TIME, own_axes, shades, styled
 
 MANY = 7  # so many courses have colours of their own; more are shaded from dark to light
 
