@@ -32,6 +32,24 @@ class Simulate:
 
 
 @dataclass(frozen=True)
+class Failed:
+    """A request came to nothing.
+
+    Attributes:
+        reason: a sentence for the user.
+        expected: is it about the request (bad input), rather than a fault?
+    """
+
+    reason: str
+    expected: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """A request has been worked on to its end; nothing more will be heard of it."""
+
+
+@dataclass(frozen=True)
 class Found:
     """An optimum.
 

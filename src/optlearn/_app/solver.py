@@ -19,7 +19,6 @@ import scipy.stats
 
 from optlearn import scenarios
 from optlearn._app.messages import Compared, Found, Simulate, Simulated, Solve, Usual
-from optlearn._app.worker_process import Send
 from optlearn._control.certificate import Certificate
 from optlearn._control.compare import broken_limits
 from optlearn._control.evaluate import evaluate
@@ -30,6 +29,7 @@ from optlearn._control.summary import certificate_words
 from optlearn._dynamics import on_casadi, on_xla
 from optlearn._dynamics.integrate import integrate
 from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._processes import Send
 from optlearn._progress import Progress
 from optlearn._schedule import Mixture, Schedule
 from optlearn._simulate.run import simulate

@@ -5,8 +5,9 @@ Content is made in memory and written by Python alone: HDF5 crashes the process 
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -86,7 +87,18 @@ def save_dataset(
         attributes: further attributes, beside the dataset's own and ``provenance()``.
     """
     marked = dataset.assign_attrs({**dataset.attrs, **provenance(), **(attributes or {})})
-    return write_file(path, marked.to_netcdf(None, engine="h5netcdf"))
+    return write_file(path, as_netcdf(marked))
+
+
+def as_netcdf(content: "xarray.Dataset | xarray.DataTree") -> memoryview:
+    """The bytes of a NetCDF-4 file."""
+    with ExitStack() as stack:
+        if "dask" in sys.modules:
+            import dask
+
+            # While a client of a cluster is open, xarray would lock the file there; a buffer has no name.
+            stack.enter_context(dask.config.set(scheduler="synchronous"))
+        return content.to_netcdf(None, engine="h5netcdf")
 
 
 def load_dataset(path: str | Path) -> "xarray.Dataset":

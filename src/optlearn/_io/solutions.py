@@ -23,7 +23,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution, Variant
 from optlearn._control.solvers.outcome import Outcome
 from optlearn._errors import DataFileError
-from optlearn._io.files import read_checked, write_file
+from optlearn._io.files import as_netcdf, read_checked, write_file
 from optlearn._io.parts import from_schedule, from_trajectory, to_schedule, to_trajectory
 from optlearn._io.provenance import provenance
 from optlearn._json import parse, plain
@@ -80,7 +80,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         }
     )
     tree = xarray.DataTree.from_dict({"/": root, **{f"/{name}": part for name, part in parts.items()}})
-    return write_file(path, tree.to_netcdf(None, engine="h5netcdf"))
+    return write_file(path, as_netcdf(tree))
 
 
 def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:

@@ -112,7 +112,7 @@ def reproduce(
     chosen = list(dict.fromkeys(figures or list_figures()))
     for name in chosen:
         if name not in list_figures():
-            raise SpecificationError(f"no figure {name!r}; there are {', '.join(list_figures())}")
+            raise SpecificationError(f"figures must be among {', '.join(list_figures())}, got {name!r}")
     if jobs < 1:
         raise SpecificationError(f"jobs must be at least 1, got {jobs!r}")
     own = dict(options or {})
@@ -256,7 +256,7 @@ def _check_options(figures: Sequence[str], options: Mapping[str, Any]) -> None:
     for option in options:
         if not any(option in names for names in known.values()):
             shown = "; ".join(f"{name}: {', '.join(names) or 'none'}" for name, names in known.items())
-            raise SpecificationError(f"no figure here has the option {option!r}. Options are: {shown}")
+            raise SpecificationError(f"options must be among {shown}; got {option!r}")
 
 
 def failed(results: Sequence[Result], named: bool) -> bool:

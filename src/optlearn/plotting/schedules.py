@@ -53,7 +53,7 @@ def _control(schedules: Mapping[str, Schedule], control: str | None) -> str:
         return known[0]
     if control is None or any(control not in schedule.controls for schedule in schedules.values()):
         raise SpecificationError(
-            f"control={control!r}: name one that is in every schedule; there are {known}"
+            f"control must be one that every schedule has, among {', '.join(known)}, got {control!r}"
         )
     return control
 

@@ -29,7 +29,9 @@ def plot_order_parameters(
     """
     chosen = tuple(trajectory.order_parameters if names is None else names)
     if not chosen:
-        raise SpecificationError(f"names={names!r}: at least one of {', '.join(trajectory.values)}")
+        raise SpecificationError(
+            f"names must be at least one of {', '.join(trajectory.values)}, got {names!r}"
+        )
     axes = own_axes(axes)
     colours = [None] * len(chosen) if len(chosen) <= MANY else list(shades(len(chosen)))
     for name, colour in zip(chosen, colours, strict=True):

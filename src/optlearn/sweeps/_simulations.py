@@ -58,7 +58,7 @@ def simulate(
     spec = make_spec(scenario, over, fixed=fixed)
     dimensions = [int(n) for n in np.atleast_1d(N)]
     if len(set(dimensions)) < len(dimensions):
-        raise SpecificationError(f"N={dimensions}: the same dimension twice")
+        raise SpecificationError(f"N must hold every dimension once, got {dimensions}")
     indices = spec.indices()
     problems = [spec.problem(index) for index in indices]
     schedules = [_schedule(spec, index, p, schedule) for index, p in zip(indices, problems, strict=True)]
@@ -131,7 +131,7 @@ def _schedule(
     if isinstance(wanted, str):
         if wanted not in problem.baselines:
             raise SpecificationError(
-                f"schedule={wanted!r}: no such baseline; there are {', '.join(problem.baselines)}"
+                f"schedule must be a baseline, one of {', '.join(problem.baselines)}, got {wanted!r}"
             )
         found = problem.baselines[wanted](problem, problem.intervals)
     elif callable(wanted):

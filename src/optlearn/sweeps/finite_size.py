@@ -129,7 +129,7 @@ def moments(errors: np.ndarray, theory: float) -> Moments:
     """Moments of the errors (S,) of all runs."""
     mean = float(errors.mean())
     if len(errors) < 4:
-        raise SpecificationError(f"{len(errors)} runs: a variance and its error need at least 4")
+        raise SpecificationError(f"seeds must be at least 4 for a variance and its error, got {len(errors)}")
     fourth = float(np.mean((errors - mean) ** 4))
     return Moments(theory, len(errors), mean, float(errors.var(ddof=1)), fourth)
 
@@ -229,7 +229,7 @@ def schedules_of(problem: Problem, names: Sequence[str] | None) -> dict[str, Sch
     known = all_baselines(problem) if names is None else {}
     for name in names or ():
         if name not in problem.baselines:
-            raise SpecificationError(f"no baseline {name!r}; there are {', '.join(problem.baselines)}")
+            raise SpecificationError(f"baselines must be among {', '.join(problem.baselines)}, got {name!r}")
         known[name] = problem.baselines[name](problem, problem.intervals)
     found = {OPTIMUM: solve(problem).schedule, **known}
     return {

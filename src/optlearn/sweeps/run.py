@@ -93,7 +93,7 @@ def sweep(
             out = stack.enter_context(tempfile.TemporaryDirectory(prefix="optlearn-sweep-"))
         folder = Path(out)
         if folder.is_file():
-            raise SpecificationError(f"out={str(folder)!r}: this is a file")
+            raise SpecificationError(f"out must be a folder, got the file {str(folder)!r}")
         try:
             stack.enter_context(locked(folder))
         except OSError as error:

@@ -126,7 +126,7 @@ def make_spec(
         scenario = cast(str, getattr(scenario, "__name__", ""))
     function = scenario_function(scenario)
     if not over or not hasattr(over, "items"):
-        raise SpecificationError(f"over={over!r}: argument → values, such as {{'eta': [1, 2]}}")
+        raise SpecificationError(f"over must be argument → values, such as {{'eta': [1, 2]}}, got {over!r}")
     checked = {name: _values(name, values) for name, values in over.items()}
     fixed = dict(fixed or {})
     _check_arguments(function, _name(scenario), checked, fixed)
@@ -134,7 +134,9 @@ def make_spec(
     check.count("chain", chain)
     check.count("warm_starts", warm_starts)
     if reduce is not None and not callable(reduce):
-        raise SpecificationError(f"reduce={reduce!r}: a function of a Solution that returns a mapping")
+        raise SpecificationError(
+            f"reduce must be a function of a Solution that returns a mapping, got {reduce!r}"
+        )
     return Spec(scenario, checked, fixed, dict(options or {}), tuple(baselines), reduce, chain, warm_starts)
 
 
@@ -180,20 +182,22 @@ def digest(value: Any) -> str:
 def _values(name: str, values: Any) -> tuple[Value, ...]:
     """Distinct numbers, words or flags."""
     if isinstance(values, str) or not np.iterable(values):
-        raise SpecificationError(f"over[{name!r}]={values!r}: a list or array of values")
+        raise SpecificationError(f"over[{name!r}] must be a list or array of values, got {values!r}")
     found = [value.item() if isinstance(value, np.generic) else value for value in values]
     found = [value.item() if getattr(value, "ndim", None) == 0 else value for value in found]
     for value in found:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(value, str | bool) and not (number and np.isfinite(value)):
-            raise SpecificationError(f"over[{name!r}] holds {value!r}: only finite numbers, words and flags")
+            raise SpecificationError(
+                f"over[{name!r}] must hold finite numbers, words or flags, got {value!r}"
+            )
     if not found:
-        raise SpecificationError(f"over[{name!r}] is empty: at least one value")
+        raise SpecificationError(f"over[{name!r}] must hold at least one value, got none")
     if len({type(value) in (int, float) for value in found}) > 1:
-        raise SpecificationError(f"over[{name!r}]={found!r}: all numbers, or none")
+        raise SpecificationError(f"over[{name!r}] must hold numbers only, or none, got {found!r}")
     twice = [value for value in found if found.count(value) > 1]
     if twice:
-        raise SpecificationError(f"over[{name!r}] holds {twice[0]!r} more than once")
+        raise SpecificationError(f"over[{name!r}] must hold every value once, got {twice[0]!r} more often")
     return tuple(found)
 
 

@@ -15,6 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from optlearn import __version__
 from optlearn._errors import SpecificationError
 from optlearn._io import read_file, read_json, remove_half_written, write_file
@@ -106,7 +108,7 @@ def open_store(folder: Path, spec: Spec, *, resume: bool, force: bool, executor:
     """
     folder = folder.absolute()
     if resume and force:
-        raise SpecificationError("resume and force: either go on, or start over")
+        raise SpecificationError("resume and force must not both be given: either go on, or start over")
     description = folder / "sweep.json"
     parts: list[dict[str, Any]] = []
     if description.exists():
@@ -156,20 +158,18 @@ def read_description(folder: Path) -> dict[str, Any]:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Let only one driver at a time work in a folder; a killed one does not hold the lock."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SpecificationError(f"another process is working on the sweep in {folder}") from None
-        except OSError:  # a file system without locks
-            pass
+    lock = FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise SpecificationError(f"another process is working on the sweep in {folder}") from None
+    except NotImplementedError:  # a file system without locks
+        pass
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
