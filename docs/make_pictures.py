@@ -17,7 +17,7 @@ import optlearn as ol
 from optlearn._control.program.build import compile_problem
 from optlearn._control.program.rollout import Rollout
 from optlearn._precision import float64
-from optlearn.plotting.look import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RC, TIME, VERMILION
+from optlearn.plotting.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RC, TIME, VERMILION
 
 FOLDER = Path(__file__).parent / "images" / "idea"
 EASY, HARD = "#BFE3F5", "#D55E00"

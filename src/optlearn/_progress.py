@@ -18,8 +18,8 @@ class Progress:
     """
 
     text: str
-    done: int | None = None
-    total: int | None = None
+    done: float | None = None
+    total: float | None = None
     iteration: int | None = None
     objective: float | None = None
     gap: float | None = None
@@ -27,7 +27,7 @@ class Progress:
     def __str__(self) -> str:
         parts = [self.text]
         if self.total is not None:
-            parts[0] += f" ({self.done}/{self.total})"
+            parts[0] += f" ({self.done:g}/{self.total:g})"
         if self.iteration is not None:
             parts.append(f"iteration {self.iteration}")
         if self.objective is not None:

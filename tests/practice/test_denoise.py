@@ -129,9 +129,9 @@ def test_improvement_is_relative_to_what_the_baseline_gained():
             {"schedules": {"a": constant(0.2, 2.0)}},
             "20 steps at N = 10; the training set has 10 images",
         ),
-        ({"weights": np.ones((2, 11))}, r"weights of shape \(2, 11\)"),
-        ({"images": np.ones((10, 10))}, "images of shape"),
-        ({"second_moment": np.eye(9)}, "second_moment of shape"),
+        ({"weights": np.ones((2, 11))}, r"weights must have shape .*, got \(2, 11\)"),
+        ({"images": np.ones((10, 10))}, "images must be finite numbers in 3 axes"),
+        ({"second_moment": np.eye(9)}, "second_moment must have shape"),
     ],
 )
 def test_wrong_arguments(change, message):

@@ -18,8 +18,7 @@ import scipy.optimize
 import scipy.stats
 
 from optlearn import scenarios
-from optlearn._app.messages import Compared, Found, Progress, Simulate, Simulated, Solve, Usual
-from optlearn._app.worker_process import Send
+from optlearn._app.messages import Compared, Found, Simulate, Simulated, Solve, Usual
 from optlearn._control.certificate import Certificate
 from optlearn._control.compare import broken_limits
 from optlearn._control.evaluate import evaluate
@@ -31,7 +30,8 @@ from optlearn._control.summary import certificate_words
 from optlearn._dynamics import on_casadi, on_xla
 from optlearn._dynamics.integrate import integrate
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._progress import stages
+from optlearn._processes import Send
+from optlearn._progress import Progress
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
 from optlearn._trajectory import Trajectory
@@ -72,7 +72,7 @@ def _solve(request: Solve, send: Send) -> None:
     def attempt(**options: Any) -> Solution:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            solution = solve(problem, progress=stages(tell), **options)
+            solution = solve(problem, progress=send, **options)
         mixed = solution.relaxed
         _LAST[request.scenario] = solution.schedule if mixed is None else mixed.schedule
         send(_found(solution, request.full, time.perf_counter() - began, _remarks(caught)))
@@ -172,7 +172,8 @@ def _simulate(request: Simulate, send: Send) -> None:
     parts: list[Trajectory] = []
     for part in range(BATCHES):
         done = part * request.seeds // BATCHES
-        send(Progress(f"simulating SGD at N = {request.N}: {done} of {request.seeds} seeds"))
+        text = f"simulating SGD at N = {request.N}: {done} of {request.seeds} seeds"
+        send(Progress(text, done, request.seeds))
         parts.append(
             simulate(
                 problem,

@@ -14,6 +14,7 @@ from optlearn._cli.commands import app
 from optlearn._cli.doctor import register as register_doctor
 from optlearn._cli.explore import register as register_explore
 from optlearn._cli.fit import register as register_fit
+from optlearn._cli.help import register as register_help
 from optlearn._cli.output import STOPPED
 from optlearn._cli.reproduce import register
 from optlearn._cli.show import register as register_show
@@ -27,6 +28,7 @@ register_doctor(app)
 register_fit(app)
 register_show(app)
 register_explore(app)
+register_help(app)
 
 
 def main() -> None:

@@ -4,8 +4,9 @@ import hashlib
 import logging
 import os
 import platform
-import sys
 from pathlib import Path
+
+from optlearn._caches import cache_folder
 
 
 def keep_compiled_programs() -> None:
@@ -17,7 +18,7 @@ def keep_compiled_programs() -> None:
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     # Programs are compiled for one kind of processor; a home directory may be shared by several.
-    directory = cache_directory() / "jax" / _processor()
+    directory = cache_folder() / "jax" / _processor()
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not os.access(directory, os.W_OK):
@@ -30,19 +31,6 @@ def keep_compiled_programs() -> None:
     # XLA looks for its own tuning flags (prefer-no-gather) among the processor's features, and
     # fills the screen with errors about programs that it has written itself: jax-ml/jax#38445.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-
-def cache_directory() -> Path:
-    """Where this user's caches of optlearn go."""
-    if os.environ.get("OPTLEARN_CACHE"):
-        return Path(os.environ["OPTLEARN_CACHE"])
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "optlearn"
 
 
 def _processor() -> str:

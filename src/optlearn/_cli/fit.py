@@ -1,14 +1,13 @@
 """``optlearn fit``: the schedule for one's own data."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from optlearn._cli.inputs import given, scenario_arguments
 from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
 from optlearn._errors import SpecificationError
-from optlearn._progress import stages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,11 +80,10 @@ def fit(
         except TypeError as error:
             raise SpecificationError(f"--set: {error}") from error
         solution = solve(problem, intervals, seed=seed, progress=stages(tell), **options)
-        if out is not None:
-            tell("writing")
-            _write(solution, out)
     result = {"scenario": scenario, "arguments": arguments, "fit": found.to_dict(), **solution.to_dict()}
     deliver(result, None, as_json, lambda: _show(found, solution, out))
+    if out is not None:
+        _write(solution, out)
     raise typer.Exit(exit_code(solution))
 
 
@@ -93,24 +91,17 @@ def _read(
     file: Path, x_key: str, labels_key: str | None, weights_key: str | None, clusters: int | None
 ) -> "tuple[np.ndarray, np.ndarray | None, np.ndarray | None]":
     """Samples, labels and weights of an ``.npz`` file, without ever unpickling."""
-    import zipfile
-
     import numpy as np
 
-    if not file.is_file():
-        raise SpecificationError(f"{file}: there is no such file")
-    if not zipfile.is_zipfile(file):
-        raise SpecificationError(f"{file} is not an .npz file; write one by numpy.savez(file, X=…, y=…)")
-    try:
-        with np.load(file, allow_pickle=False) as data:
-            arrays: dict[str, Any] = {name: data[name] for name in data.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise SpecificationError(f"{file} cannot be read: {error}") from error
+    from optlearn.practice.archives import Archive
 
-    def pick(option: str, key: str) -> Any:
-        if key not in arrays:
-            raise SpecificationError(f"{option} {key}: {file} has no such array; it has {', '.join(arrays)}")
-        return arrays[key]
+    archive = Archive(file)
+
+    def pick(option: str, key: str) -> "np.ndarray":
+        if key not in archive.names:
+            known = ", ".join(archive.names)
+            raise SpecificationError(f"{option} {key}: {file} has no such array; it has {known}")
+        return archive.read(key)
 
     samples = pick("--x-key", x_key)
     if not np.issubdtype(samples.dtype, np.number):
@@ -119,11 +110,11 @@ def _read(
     if labels_key is not None:
         labels = pick("--labels-key", labels_key)
     elif clusters is None:
-        labels = arrays.get("y")
-        if labels is None:
+        if "y" not in archive.names:
             raise SpecificationError(
                 f"{file} has no labels y; name them by --labels-key, or give --clusters to find clusters"
             )
+        labels = archive.read("y")
     return samples, labels, None if weights_key is None else pick("--weights-key", weights_key)
 
 

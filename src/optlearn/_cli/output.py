@@ -1,19 +1,20 @@
 """What commands print: results on stdout; progress, warnings and errors on stderr."""
 
 import json
-import math
 import os
 import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import typer
 
-from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._errors import DataFileError, SpecificationError, UnphysicalStateError
+from optlearn._io import write_file
+from optlearn._json import finite, plain
 
 if TYPE_CHECKING:
     from optlearn._control.solution import Solution
@@ -76,7 +77,7 @@ def show_simulation(result: Mapping[str, Any]) -> None:
         "largest |z|",
     ):
         table.add_column(heading, justify="right")
-    result = plain(result)
+    result = plain(result, number=finite, other=str)
     z = result.get("z", {})
     errors = result.get("standard_error", {}).get("error")
     for i, alpha in enumerate(result["alpha"]):
@@ -93,19 +94,9 @@ def show_simulation(result: Mapping[str, Any]) -> None:
     console().print(table)
 
 
-def plain(value: Any) -> Any:
-    """The same with JSON's types only; a number that is not finite is null."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):  # NumPy's and JAX's arrays and numbers
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
+def to_json(value: Any) -> str:
+    """One line of JSON; a number that is not finite is null."""
+    return json.dumps(plain(value, number=finite, other=str), allow_nan=False)
 
 
 def deliver(
@@ -115,38 +106,25 @@ def deliver(
     show: Callable[[], None],
     save: Callable[[Path], object] | None = None,
 ) -> None:
-    """Write the result to ``out``, and print it: as one line of JSON, or with ``show``.
+    """Print the result, as one line of JSON or with ``show``, and write it to ``out``.
 
     Where ``save`` is given, it writes files whose name ends in .nc.
     """
-    text = json.dumps(plain(result), allow_nan=False)
-    failure = None
-    if out is not None and save is not None and out.suffix == ".nc":
-        try:
-            save(out)
-        except OSError as error:
-            failure = error.strerror or str(error)
-    elif out is not None:
-        failure = _write(out, text)
+    text = to_json(result)
+    # Printed first: a file that cannot be written must not cost the result.
     if as_json:
         typer.echo(text)
     else:
         show()
-    if failure is not None:  # said last: a file that cannot be written must not cost the result
-        bad_input(f"--out {out}: {failure}")
-
-
-def _write(out: Path, text: str) -> str | None:
-    """Write so that the file is never seen half written; what went wrong, if anything."""
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    if out is None:
+        return
     try:
-        temporary.write_text(text + "\n", encoding="utf-8")
-        temporary.replace(out)
+        if save is not None and out.suffix == ".nc":
+            save(out)
+        else:
+            write_file(out, text + "\n")
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        return error.strerror or str(error)
-    return None
+        bad_input(f"--out {out}: {error.strerror or error}")
 
 
 def bad_input(message: str, *notes: str) -> NoReturn:
@@ -217,7 +195,7 @@ def reporting(quiet: bool) -> Iterator[Callable[[str], None]]:
                 show(text)
 
             yield tell
-    except (SpecificationError, UnphysicalStateError) as error:
+    except (DataFileError, SpecificationError, UnphysicalStateError) as error:
         bad_input(str(error), *getattr(error, "__notes__", ()))
     except KeyboardInterrupt:
         screen.print("stopped", style="yellow")

@@ -1,10 +1,9 @@
 """``optlearn reproduce``: figures of the paper, with its claims checked."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -13,7 +12,8 @@ from optlearn._cli.output import bad_input, console, deliver, reporting
 from optlearn.paper import list_figures
 
 if TYPE_CHECKING:
-    from optlearn.paper.runner import Result
+    from optlearn._progress import Progress
+    from optlearn.paper.runner import FigureProgress, Result
 
 FAILED = 1
 _HELP = (
@@ -84,9 +84,9 @@ def reproduce(
 
         tell("loaded")
 
-        def progress(figure: str, text: str) -> None:
-            tell(text)  # where an interruption takes effect
-            show(figure, text)
+        def progress(news: "Progress") -> None:
+            tell(news.text)  # where an interruption takes effect
+            show(cast(runner.FigureProgress, news))
 
         results = runner.reproduce(
             figures, quick=quick, data_dir=data_dir, out=out, jobs=jobs, force=force,
@@ -108,32 +108,35 @@ def _options(settings: list[str] | None) -> dict[str, Any]:
 
 
 @contextmanager
-def _bars(figures: Sequence[str], quiet: bool) -> Iterator[Callable[[str, str], None]]:
+def _bars(figures: Sequence[str], quiet: bool) -> "Iterator[Callable[[FigureProgress], None]]":
     """A bar for each figure in a terminal, one line for each stage in a log file, or nothing."""
     screen = console(stderr=True)
     if quiet:
-        yield lambda figure, text: None
+        yield lambda news: None
         return
     if not screen.is_terminal:
-        yield lambda figure, text: screen.print(f"{figure}: {text}", markup=False)
+
+        def line(news: "FigureProgress") -> None:
+            share = "" if news.total is None else f" ({news.done:g} of {news.total:g} done)"
+            screen.print(f"{news.figure}: {news.text}{share}", markup=False)
+
+        yield line
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich import progress as rich
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("[bold]{task.fields[figure]}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, TextColumn("{task.description}"), console=screen) as bars:
+    with rich.Progress(*columns, TextColumn("{task.description}"), console=screen) as bars:
         tasks = {name: bars.add_task("", total=1, figure=name, start=False) for name in figures}
         current: set[str] = set()
 
-        def show(figure: str, text: str) -> None:
-            if figure not in current:
-                current.add(figure)
-                bars.start_task(tasks[figure])
-            bars.update(tasks[figure], description=text)
-            counted = re.search(r"\((\d+)/(\d+)\)$", text)
-            if counted:
-                bars.update(tasks[figure], completed=int(counted[1]) - 1, total=int(counted[2]))
-            elif text in ("drawing", "finished before"):
-                bars.update(tasks[figure], completed=1, total=1)
+        def show(news: "FigureProgress") -> None:
+            if news.figure not in current:
+                current.add(news.figure)
+                bars.start_task(tasks[news.figure])
+            bars.update(tasks[news.figure], description=news.text)
+            if news.total is not None:
+                bars.update(tasks[news.figure], completed=news.done, total=news.total)
 
         yield show
 

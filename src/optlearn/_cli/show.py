@@ -49,7 +49,7 @@ def show(
                 tell("writing the report")
                 solution.report(report, baselines=baselines)
             if plot is not None:
-                from optlearn.plotting.look import save_figure
+                from optlearn.plotting.style import save_figure
 
                 tell("drawing")
                 save_figure(solution.plot(), plot)

@@ -1,22 +1,22 @@
 """``optlearn sweep``: a scenario solved on a grid of its arguments."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from optlearn._cli.commands import Method
 from optlearn._cli.inputs import given, literal, scenario_arguments
-from optlearn._cli.output import NOT_CONVERGED, bad_input, console, plain, reporting
+from optlearn._cli.output import NOT_CONVERGED, bad_input, console, reporting, to_json
 from optlearn.scenarios import list_scenarios
 
 if TYPE_CHECKING:
     import xarray
 
+    from optlearn._progress import Progress
     from optlearn.sweeps.point import PointDone
 
 FAILED = 1
@@ -110,9 +110,9 @@ def sweep(
         try:
             with _shown(total, as_json, quiet) as show:
 
-                def progress(point: "PointDone") -> None:
+                def progress(point: "Progress") -> None:
                     tell("")  # where an interruption takes effect
-                    show(point)
+                    show(cast("PointDone", point))
 
                 dataset = run_sweep(
                     scenario, over, out=folder, fixed=fixed, baselines=baseline or (), executor=cluster,
@@ -173,14 +173,11 @@ def _shown(total: int, as_json: bool, quiet: bool) -> Iterator[Callable[["PointD
     """Progress: JSON lines on stdout, a bar or lines on stderr, or nothing."""
     from optlearn.sweeps.progress import bar
 
-    finished = 0
     with nullcontext(None) if quiet else bar(total, console(stderr=True)) as show:
 
         def tell(point: "PointDone") -> None:
-            nonlocal finished
-            finished += 1
             if as_json:
-                _line({"event": "point", **vars(point), "done": finished, "total": total})
+                _line({"event": "point", **vars(point)})
             if show is not None:
                 show(point)
 
@@ -188,21 +185,20 @@ def _shown(total: int, as_json: bool, quiet: bool) -> Iterator[Callable[["PointD
 
 
 def _line(content: dict[str, Any]) -> None:
-    typer.echo(json.dumps(plain(content), allow_nan=False))
+    typer.echo(to_json(content))
 
 
 def _draw(dataset: "xarray.Dataset", variable: str, folder: Path) -> Path:
     import matplotlib
 
     matplotlib.use("agg")
-    from optlearn._io import atomic
+    from optlearn.plotting.style import save_figure
     from optlearn.sweeps._plot import plot
 
     path = folder / f"{variable}.png"
     figure = plot(dataset, variable).get_figure(root=True)
     assert figure is not None
-    with atomic(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+    save_figure(figure, path)
     return path
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optlearn._control.evaluate import check_schedule, evaluate
+from optlearn._control.identity import check_same, description
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
@@ -157,6 +158,8 @@ def compare(
         check_schedule(problem, schedule)
     if solution is None:
         solution = solve(problem, intervals=intervals, **solve_options)
+    elif solution.problem is not problem:
+        check_same(problem, description(solution.problem), "solution")
     count = solution.schedule.intervals if intervals is None else intervals
     everything = {OPTIMUM: solution.schedule, **baselines(problem, count), **own}
     rows = [_row(problem, name, s, solution.objective) for name, s in everything.items()]

@@ -1,5 +1,6 @@
 """The problem of a saved solution that cannot be made again."""
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -21,11 +22,15 @@ class MissingProblem(Problem):
     Args:
         name: of the problem.
         why: it is not here.
+        described: what the file says of it; see ``optlearn._control.identity.description``.
     """
 
-    def __init__(self, name: str, why: str) -> None:
+    described: Mapping[str, Any]
+
+    def __init__(self, name: str, why: str, described: Mapping[str, Any]) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "_why", why)
+        object.__setattr__(self, "described", described)
 
     def __getattribute__(self, attribute: str) -> Any:
         if attribute in _UNKNOWN:

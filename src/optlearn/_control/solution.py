@@ -137,9 +137,6 @@ class Solution:
         return fragment(self)
 
 
-def schedule_dict(schedule: Schedule) -> dict[str, list[float]]:
+def schedule_dict(schedule: Schedule) -> dict[str, Any]:
     """Grid and values (the mean of a mixed control), as lists."""
-    return {
-        "grid": schedule.grid.tolist(),
-        **{name: schedule[name].tolist() for name in schedule.controls},
-    }
+    return Schedule(schedule.grid, {name: schedule[name] for name in schedule.controls}).to_dict()

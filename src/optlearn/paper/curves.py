@@ -1,26 +1,25 @@
 """From schedules and trajectories to labelled arrays."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
 
-Progress = Callable[[str], None]
-
 
 class Steps:
-    """Tells how far a computation is: each text ends in (k/n), which moves progress bars."""
+    """Tells how far a computation of several stages is."""
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
+    def __init__(self, progress: Report | None, total: int) -> None:
         self.progress, self.total, self.done = progress, total, 0
 
     def __call__(self, text: str) -> None:
         """Say what comes next."""
-        self.done += 1
         if self.progress is not None:
-            self.progress(f"{text} ({self.done}/{self.total})")
+            self.progress(Progress(text, self.done, self.total))
+        self.done += 1
 
 
 def stack(trajectories: Iterable[Trajectory], name: str) -> np.ndarray:

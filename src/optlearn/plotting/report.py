@@ -16,12 +16,13 @@ from optlearn._control.evaluate import evaluate
 from optlearn._control.solution import Solution
 from optlearn._control.summary import certificate_words
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._io import atomic, provenance
+from optlearn._io import provenance, write_file
 from optlearn._trajectory import Trajectory
-from optlearn.plotting.courses import plot_error, plot_order_parameters
-from optlearn.plotting.evidence import plot_certificate, plot_compare
-from optlearn.plotting.look import style
+from optlearn.plotting.certificates import plot_certificate
+from optlearn.plotting.comparisons import plot_compare
 from optlearn.plotting.schedules import plot_schedule
+from optlearn.plotting.style import style
+from optlearn.plotting.trajectories import plot_error, plot_order_parameters
 
 # Wide enough to read, narrow enough for two beside each other and for one on a phone.
 SIZE = (4.4, 2.9)
@@ -64,9 +65,7 @@ def write_report(solution: Solution, path: str | PathLike[str], *, baselines: bo
         f"<title>optlearn: {name}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
         "</body>\n</html>\n"
     )
-    with atomic(Path(path)) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return Path(path)
+    return write_file(path, text)
 
 
 def fragment(solution: Solution) -> str:

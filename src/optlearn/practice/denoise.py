@@ -89,11 +89,11 @@ def train(
     noise = np.stack([_noise_of_steps(name, s, steps, N) for name, s in schedules.items()], axis=1)
     w = _floats("weights", weights, np.ndim(weights))
     if w.ndim not in (2, 3) or w.shape[-1] != N or w.shape[:-2] not in ((), (sets,)):
-        raise SpecificationError(f"weights of shape {w.shape}: ({sets}, K, {N}) or (K, {N}) are expected")
+        raise SpecificationError(f"weights must have shape ({sets}, K, {N}) or (K, {N}), got {w.shape}")
     moment = _floats("second_moment", second_moment, np.ndim(second_moment))
     if moment.shape not in ((N, N), (sets, N, N)):
         raise SpecificationError(
-            f"second_moment of shape {moment.shape}: ({sets}, {N}, {N}) or ({N}, {N}) are expected"
+            f"second_moment must have shape ({sets}, {N}, {N}) or ({N}, {N}), got {moment.shape}"
         )
     stops = np.unique(np.linspace(0, steps, max(2, records)).round().astype(int))
     test = np.broadcast_to(np.asarray(test_noise, dtype=float), (count,))
@@ -167,7 +167,7 @@ def reconstruct(images: Array, weights: Array, skip: float, noise: float, seed: 
 def training_sets(count: int, sets: int, size: int, seed: int = 0) -> np.ndarray:
     """(sets, size) random indices below ``count``, in random order, none twice in a set."""
     if not 0 < size <= count:
-        raise SpecificationError(f"a training set of {size} out of {count} images")
+        raise SpecificationError(f"size must be from 1 to {count}, the number of images, got {size}")
     return np.stack([_stream("images", seed, s).permutation(count)[:size] for s in range(sets)])
 
 
@@ -184,7 +184,7 @@ def held_out_moment(images: Array, training: np.ndarray) -> np.ndarray:
     x = _floats("images", images, 2)
     held_out = len(x) - training.shape[1]
     if held_out < 1:
-        raise SpecificationError(f"none of {len(x)} images is left to test on")
+        raise SpecificationError(f"training must leave images to test on, got all {len(x)}")
     total = x.T @ x
     return np.stack([total - x[chosen].T @ x[chosen] for chosen in training]) / held_out
 
@@ -297,7 +297,9 @@ def _check_finite(learners: list[_Learner], names: tuple[str, ...]) -> None:
 def _floats(name: str, value: Array, dimensions: int) -> np.ndarray:
     array = np.asarray(value, dtype=float)
     if array.ndim != dimensions or not np.all(np.isfinite(array)):
-        raise SpecificationError(f"{name} of shape {array.shape}: {dimensions} axes of finite numbers")
+        raise SpecificationError(
+            f"{name} must be finite numbers in {dimensions} axes, got shape {array.shape}"
+        )
     return array
 
 

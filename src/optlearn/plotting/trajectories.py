@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from optlearn._errors import SpecificationError
 from optlearn._trajectory import Trajectory
-from optlearn.plotting.look import TIME, own_axes, shades, styled
+from optlearn.plotting.style import TIME, own_axes, shades, styled
 
 MANY = 7  # so many courses have colours of their own; more are shaded from dark to light
 
@@ -29,7 +29,9 @@ def plot_order_parameters(
     """
     chosen = tuple(trajectory.order_parameters if names is None else names)
     if not chosen:
-        raise SpecificationError(f"names={names!r}: at least one of {', '.join(trajectory.values)}")
+        raise SpecificationError(
+            f"names must be at least one of {', '.join(trajectory.values)}, got {names!r}"
+        )
     axes = own_axes(axes)
     colours = [None] * len(chosen) if len(chosen) <= MANY else list(shades(len(chosen)))
     for name, colour in zip(chosen, colours, strict=True):

@@ -3,10 +3,10 @@
 from matplotlib.figure import Figure
 
 from optlearn._control.solution import Solution
-from optlearn.plotting.courses import plot_error, plot_order_parameters
-from optlearn.plotting.evidence import plot_certificate
-from optlearn.plotting.look import ShownFigure, styled
+from optlearn.plotting.certificates import plot_certificate
 from optlearn.plotting.schedules import plot_schedule
+from optlearn.plotting.style import ShownFigure, styled
+from optlearn.plotting.trajectories import plot_error, plot_order_parameters
 
 
 @styled

@@ -11,7 +11,7 @@ from optlearn._processes import WorkerStartError, run_tasks
 
 @pytest.fixture
 def tiny(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "sweep" / "modules"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
     import pool_tasks
 
     return pool_tasks

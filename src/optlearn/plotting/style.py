@@ -13,7 +13,7 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from optlearn._io import atomic
+from optlearn._io import write_file
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
@@ -66,10 +66,12 @@ def shades(count: int) -> np.ndarray:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure; the ending of ``path`` is its format."""
+    """Write a figure; the ending of ``path`` is its format (PNG without one)."""
     plain = {"CreationDate": None} if path.suffix == ".pdf" else {}
-    with style(), atomic(path) as temporary:
-        figure.savefig(temporary, dpi=200, metadata=plain)
+    picture = BytesIO()
+    with style():
+        figure.savefig(picture, format=path.suffix[1:] or "png", dpi=200, metadata=plain)
+    write_file(path, picture.getbuffer())
 
 
 class ShownFigure(Figure):
