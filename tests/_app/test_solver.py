@@ -8,7 +8,7 @@ import pytest
 import optlearn as ol
 from optlearn._app import solver
 from optlearn._app.messages import Compared, Found, Progress, Simulate, Simulated, Solve
-from optlearn._app.parameters import Number, arguments, defaults, parameters
+from optlearn._app.parameters import arguments, defaults, parameters
 from optlearn._app.solver import carried_over, quick_intervals
 from optlearn._schedule import Mixture
 
