@@ -43,56 +43,6 @@ def exit_code(solution: "Solution") -> int:
     return NOT_CONVERGED
 
 
-def show_scenarios(scenarios: Mapping[str, str]) -> None:
-    """Names and one line each."""
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, line in scenarios.items():
-        table.add_row(f"[bold]{name}[/bold]", line)
-    console().print(table)
-
-
-def show_solution(scenario: str, solution: "Solution") -> None:
-    """A summary with the shape of the schedule."""
-    screen = console()
-    screen.print(solution)
-    screen.print(f"Beside the usual schedules: optlearn compare {scenario}", style="dim")
-
-
-def show_simulation(result: Mapping[str, Any]) -> None:
-    """A table of the error, and of the quantity that is farthest off."""
-    from rich.table import Table
-
-    runs = "1 run" if result["seeds"] == 1 else f"{result['seeds']} runs"
-    title = f"{result['scenario']}: theory and {runs} at N = {result['N']}"
-    table = Table(title=f"{title}, {result['mode']}, {result['schedule']}")
-    for heading in (
-        "α",
-        "error, theory",
-        "error, simulation",
-        "standard error",
-        "z",
-        "largest |z|",
-    ):
-        table.add_column(heading, justify="right")
-    result = plain(result)
-    z = result.get("z", {})
-    errors = result.get("standard_error", {}).get("error")
-    for i, alpha in enumerate(result["alpha"]):
-        all_z = {name: abs(scores[i]) for name, scores in z.items() if scores[i] is not None}
-        worst = max(all_z, key=lambda name: all_z[name], default=None)
-        table.add_row(
-            f"{alpha:.4g}",
-            f"{result['theory']['error'][i]:.6g}",
-            f"{result['mean']['error'][i]:.6g}",
-            "–" if errors is None else f"{errors[i]:.2g}",
-            "–" if not z or z["error"][i] is None else f"{z['error'][i]:+.1f}",
-            "–" if worst is None else f"{all_z[worst]:.1f} ({worst})",
-        )
-    console().print(table)
-
-
 def plain(value: Any) -> Any:
     """The same with JSON's types only; a number that is not finite is null."""
     if isinstance(value, Mapping):

@@ -5,15 +5,11 @@ from typing import Annotated
 
 import typer
 
+from optlearn._cli import options
 from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("show")(show)
-
-
-def show(
+def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A solution, saved as NetCDF.")],
     report: Annotated[
         Path | None,
@@ -27,14 +23,16 @@ def show(
         Path | None, typer.Option(metavar="FILE.csv", help="Write the schedule as a table.")
     ] = None,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Compare with the usual schedules in the report.")
+        bool, options.flag("--baselines", text="Compare with the usual schedules in the report.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Show a saved solution: objective, certificate, schedule, and where it comes from.
 
     `optlearn solve SCENARIO --out FILE.nc` writes such a file, and so does solution.save in Python.
+
+    Example: optlearn show s.nc --report s.html
     """
     if baselines and report is None:
         bad_input("--baselines: is shown in a report; give --report FILE.html")
