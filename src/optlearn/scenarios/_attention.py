@@ -53,7 +53,7 @@ _KINDS = {
     code_only=dict.fromkeys(("tokens", "heads", "alpha_F", "eta"), "a number, by default what control needs"),
     variants=({"control": "token_mask"}, {"control": "head_mask"}),
     # Its direct runs take minutes; ``test_attention`` compares sweeps with one, and with a general minimiser.
-    example=Example({"temperature": [3.0, 0.8]}, 3, {"alpha_F": 4.0}, methods=("indirect",)),
+    example=Example({"temperature": [3.0, 0.8]}, 3, {"alpha_F": 4.0}, methods=("indirect",), slow=True),
 )
 def attention(
     control: What = "temperature",

@@ -23,7 +23,7 @@ GROWTH = 8.0
     citations=("smith2018batch",),
     ranges={"mean_batch": (2, 10, 0.5), "max_batch": (15, 60, 1), "start_overlap": (0, 0.1, 0.01)},
     code_only={"T": "a matrix"},
-    example=Example({"batch": [1.0, 3.0]}, 6, {"sigma_n": 0.5, "alpha_F": 5.0}),
+    example=Example({"batch": [1.0, 2.5]}, 6, {"sigma_n": 0.5, "alpha_F": 5.0}),
 )
 def batch_size(
     K: int = 2,
