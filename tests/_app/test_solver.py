@@ -11,6 +11,7 @@ from optlearn._app.messages import Compared, Found, Progress, Simulate, Simulate
 from optlearn._app.parameters import arguments, defaults, parameters
 from optlearn._app.solver import carried_over, quick_intervals
 from optlearn._schedule import Mixture
+from optlearn.scenarios._arguments import Number
 
 QUICK_SCENARIOS = ("curriculum", "dropout", "denoising")
 
