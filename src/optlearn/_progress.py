@@ -42,16 +42,3 @@ Report = Callable[[Progress], None]
 
 def silent(progress: Progress) -> None:
     """Tell nobody."""
-
-
-def stages(tell: Callable[[str], None]) -> Report:
-    """A report that tells the text of every new stage, and not how far it is."""
-    last = ""
-
-    def report(progress: Progress) -> None:
-        nonlocal last
-        if progress.text != last:
-            last = progress.text
-            tell(last)
-
-    return report

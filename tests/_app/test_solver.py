@@ -8,9 +8,10 @@ import pytest
 import optlearn as ol
 from optlearn._app import solver
 from optlearn._app.messages import Compared, Found, Simulate, Simulated, Solve
-from optlearn._app.parameters import Number, arguments, defaults, parameters
+from optlearn._app.parameters import arguments, defaults, parameters
 from optlearn._app.solver import quick_intervals
 from optlearn._progress import Progress
+from optlearn.scenarios._arguments import Number
 
 QUICK_SCENARIOS = ("curriculum", "dropout", "denoising")
 

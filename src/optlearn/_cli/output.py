@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import typer
 from optlearn._errors import DataFileError, SpecificationError, UnphysicalStateError
 from optlearn._io import write_file
 from optlearn._json import finite, plain
+from optlearn._progress import Progress, Report, silent
 
 if TYPE_CHECKING:
     from optlearn._control.solution import Solution
@@ -42,56 +44,6 @@ def exit_code(solution: "Solution") -> int:
     if solution.certificate.converged or solution.method == "greedy":
         return 0
     return NOT_CONVERGED
-
-
-def show_scenarios(scenarios: Mapping[str, str]) -> None:
-    """Names and one line each."""
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, line in scenarios.items():
-        table.add_row(f"[bold]{name}[/bold]", line)
-    console().print(table)
-
-
-def show_solution(scenario: str, solution: "Solution") -> None:
-    """A summary with the shape of the schedule."""
-    screen = console()
-    screen.print(solution)
-    screen.print(f"Beside the usual schedules: optlearn compare {scenario}", style="dim")
-
-
-def show_simulation(result: Mapping[str, Any]) -> None:
-    """A table of the error, and of the quantity that is farthest off."""
-    from rich.table import Table
-
-    runs = "1 run" if result["seeds"] == 1 else f"{result['seeds']} runs"
-    title = f"{result['scenario']}: theory and {runs} at N = {result['N']}"
-    table = Table(title=f"{title}, {result['mode']}, {result['schedule']}")
-    for heading in (
-        "α",
-        "error, theory",
-        "error, simulation",
-        "standard error",
-        "z",
-        "largest |z|",
-    ):
-        table.add_column(heading, justify="right")
-    result = plain(result, number=finite, other=str)
-    z = result.get("z", {})
-    errors = result.get("standard_error", {}).get("error")
-    for i, alpha in enumerate(result["alpha"]):
-        all_z = {name: abs(scores[i]) for name, scores in z.items() if scores[i] is not None}
-        worst = max(all_z, key=lambda name: all_z[name], default=None)
-        table.add_row(
-            f"{alpha:.4g}",
-            f"{result['theory']['error'][i]:.6g}",
-            f"{result['mean']['error'][i]:.6g}",
-            "–" if errors is None else f"{errors[i]:.2g}",
-            "–" if not z or z["error"][i] is None else f"{z['error'][i]:+.1f}",
-            "–" if worst is None else f"{all_z[worst]:.1f} ({worst})",
-        )
-    console().print(table)
 
 
 def to_json(value: Any) -> str:
@@ -168,7 +120,7 @@ class _Interrupt:
 
 
 @contextmanager
-def reporting(quiet: bool) -> Iterator[Callable[[str], None]]:
+def reporting(quiet: bool) -> Iterator[Report]:
     """Progress and warnings on stderr; errors in the input become a sentence and an exit code.
 
     Yields a function to be called at every stage; the first call says that libraries are loaded.
@@ -190,9 +142,9 @@ def reporting(quiet: bool) -> Iterator[Callable[[str], None]]:
             warnings.simplefilter("default")
             warnings.showwarning = show_warning
 
-            def tell(text: str) -> None:
+            def tell(progress: Progress) -> None:
                 interrupt.next_stage()
-                show(text)
+                show(progress)
 
             yield tell
     except (DataFileError, SpecificationError, UnphysicalStateError) as error:
@@ -203,17 +155,22 @@ def reporting(quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def _progress(screen: Any, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A spinner in a terminal, one line for each stage in a log file, or nothing."""
+def _progress(screen: Any, quiet: bool) -> Iterator[Report]:
+    """A spinner with numbers in a terminal, one line for each stage in a log file, or nothing."""
     if quiet:
-        yield lambda text: None
+        yield silent
     elif screen.is_terminal:
         with screen.status("loading") as status:
-            yield status.update
+            began = time.monotonic()
+            yield lambda progress: status.update(f"{progress} ({time.monotonic() - began:.0f} s)")
     else:
+        last = ""
 
-        def show(text: str) -> None:
-            screen.print(f"optlearn: {text}", markup=False)
+        def show(progress: Progress) -> None:
+            nonlocal last
+            if progress.text != last:
+                last = progress.text
+                screen.print(f"optlearn: {last}", markup=False)
 
-        show("loading")
+        show(Progress("loading"))
         yield show

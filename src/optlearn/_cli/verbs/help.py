@@ -9,12 +9,7 @@ from optlearn._errors import SpecificationError
 from optlearn._help import page, topics
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("help")(show_help)
-
-
-def show_help(
+def command(
     topic: Annotated[
         str | None,
         typer.Argument(help="What to explain (default: list all).", autocompletion=lambda: list(topics())),

@@ -123,6 +123,31 @@ def _refine_plane(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.nd
     return np.asarray(np.clip(found.x * spacing, lower, upper))
 
 
+@float64
+def best_of_linear(problem: Problem, control: str, grid: np.ndarray, basis: np.ndarray) -> Schedule:
+    """The best schedule B p on a grid, for a problem with one continuous control and nothing free.
+
+    The adjoint gives the gradient in p, so this suits drifts that are costly to evaluate.
+
+    Args:
+        problem: whose objective counts.
+        control: name of its control.
+        grid: (I + 1,) edges.
+        basis: B (I, p); each of the p parameters may have any value that the control may have.
+    """
+    rollout, limits = Rollout(compile_problem(problem), len(grid) - 1), problem.continuous[control]
+
+    def cost(values: np.ndarray) -> tuple[float, np.ndarray]:
+        rolled = rollout.run((basis @ values)[:, None], np.zeros(0))
+        return scale * rolled.objective, scale * basis.T @ rolled.gradient[:, 0]
+
+    start = np.full(basis.shape[1], limits.start)
+    scale = 1 / abs(rollout.objective((basis @ start)[:, None], np.zeros(0)))
+    bounds = [(limits.lower, limits.upper)] * len(start)
+    found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-9})
+    return Schedule.piecewise(grid, {control: basis @ found.x})
+
+
 def phases(horizon: float, *parts: tuple[float, dict[str, float]]) -> Schedule:
     """A schedule of phases (duration, values), up to the horizon; empty phases are left out."""
     kept = [(length, values) for length, values in parts if length > 1e-12 * horizon]

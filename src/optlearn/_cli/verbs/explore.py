@@ -5,38 +5,28 @@ from typing import Annotated
 
 import typer
 
+from optlearn._cli import options
 from optlearn._cli.inputs import scenario_arguments
 from optlearn._cli.output import bad_input, console, deliver
 from optlearn._errors import SpecificationError
-from optlearn.scenarios import list_scenarios
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("explore")(explore)
-
-
-def explore(
+def command(
     scenario: Annotated[
-        str,
-        typer.Argument(
-            help="Name of the scenario to begin with; `optlearn list` shows them.",
-            autocompletion=lambda: list(list_scenarios()),
-        ),
+        str, options.scenario_argument("Name of the scenario to begin with; `optlearn list` shows them.")
     ] = "curriculum",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter to begin with. Repeatable."),
-    ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: any free one.")] = 0,
+    settings: Annotated[list[str] | None, options.settings_option("A parameter to begin with.")] = None,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port on 127.0.0.1; 0: any free one.")
+    ] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the address as one JSON object on stdout.")
-    ] = False,
+    as_json: Annotated[bool, options.flag("--json", text="Print the address as one JSON object.")] = False,
 ) -> None:
     """Open a page on this machine: move parameters, see the optimal schedule, download it.
 
     The page is served to this machine only and needs no network. Ctrl-C ends it.
+
+    Example: optlearn explore dropout --set sigma_n=0.2
     """
     values = scenario_arguments(scenario, settings, None)
     if find_spec("panel") is None:

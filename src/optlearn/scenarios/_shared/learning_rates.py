@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from optlearn import _time_courses as shapes
 from optlearn._control.problem import Baseline, Problem
 from optlearn._schedule import Schedule
-from optlearn.scenarios._search import best_of
+from optlearn.scenarios._shared.best_of_family import best_of
 
 # Share of training in which a warm-up-stable-decay baseline rises to its plateau.
 WARM_UP = 0.05

@@ -5,15 +5,12 @@ from typing import Annotated
 
 import typer
 
+from optlearn._cli import options
 from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
+from optlearn._progress import Progress
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("show")(show)
-
-
-def show(
+def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A solution, saved as NetCDF.")],
     report: Annotated[
         Path | None,
@@ -27,14 +24,16 @@ def show(
         Path | None, typer.Option(metavar="FILE.csv", help="Write the schedule as a table.")
     ] = None,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Compare with the usual schedules in the report.")
+        bool, options.flag("--baselines", text="Compare with the usual schedules in the report.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Show a saved solution: objective, certificate, schedule, and where it comes from.
 
     `optlearn solve SCENARIO --out FILE.nc` writes such a file, and so does solution.save in Python.
+
+    Example: optlearn show s.nc --report s.html
     """
     if baselines and report is None:
         bad_input("--baselines: is shown in a report; give --report FILE.html")
@@ -42,16 +41,16 @@ def show(
         from optlearn._control.missing_problem import ProblemNotInFileError
         from optlearn._io.solutions import load
 
-        tell("reading")
+        tell(Progress("reading"))
         try:
             solution = load(file)
             if report is not None:
-                tell("writing the report")
+                tell(Progress("writing the report"))
                 solution.report(report, baselines=baselines)
             if plot is not None:
                 from optlearn.plotting.style import save_figure
 
-                tell("drawing")
+                tell(Progress("drawing"))
                 save_figure(solution.plot(), plot)
             if csv is not None:
                 solution.schedule.to_csv(csv)

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from optlearn._cli import options
 from optlearn._cli.inputs import given, scenario_arguments
 from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
 from optlearn._errors import SpecificationError
+from optlearn._progress import Progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,68 +20,67 @@ if TYPE_CHECKING:
 FILES = ("solution.nc", "schedule.csv", "schedule.json", "report.html")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("fit")(fit)
-
-
-def fit(
+def command(
     file: Annotated[
         Path, typer.Argument(metavar="DATA.npz", help="NumPy's arrays: samples and, maybe, labels.")
     ],
     scenario: Annotated[
-        str, typer.Option(help="What to optimise: denoising or denoising_batch.")
+        str, typer.Option(metavar="SCENARIO", help="What to optimise: denoising or denoising_batch.")
     ] = "denoising",
-    x_key: Annotated[str, typer.Option(help="Name of the samples, (n, N) or (n, …), in the file.")] = "X",
+    x_key: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the samples, (n, N) or (n, …), in the file.")
+    ] = "X",
     labels_key: Annotated[
-        str | None, typer.Option(help="Name of the labels, (n,) (default: y, if the file has it).")
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the labels, (n,) (default: y, if the file has it)."),
     ] = None,
     weights_key: Annotated[
         str | None,
         typer.Option(
-            help="Name of the network's initial weights, (K, N) (default: random ones, see --nodes)."
+            metavar="NAME",
+            help="Name of the network's initial weights, (K, N) (default: random ones, see --nodes).",
         ),
     ] = None,
     clusters: Annotated[
-        int | None, typer.Option(min=1, help="Find so many clusters by k-means instead of using labels.")
+        int | None, options.whole("Find so many clusters by k-means instead of using labels.")
     ] = None,
     scale: Annotated[
-        float, typer.Option(help="Divide the samples by this; noise has variance 1 after it.")
+        float,
+        typer.Option(metavar="NUMBER", help="Divide the samples by this; noise has variance 1 after it."),
     ] = 1.0,
-    nodes: Annotated[int, typer.Option(min=1, help="Hidden nodes of the network, with random weights.")] = 2,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="An argument of the scenario, such as Delta_F=0.2."),
-    ] = None,
-    intervals: Annotated[int | None, typer.Option(min=1, help="Control intervals.")] = None,
-    starts: Annotated[int | None, typer.Option(min=1, help="First guesses to optimise.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help=f"Folder for {', '.join(FILES)}.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    nodes: Annotated[int, options.whole("Hidden nodes of the network, with random weights.")] = 2,
+    settings: options.Settings = None,
+    intervals: options.Intervals = None,
+    starts: options.Starts = None,
+    seed: options.Seed = 0,
+    out: Annotated[Path | None, options.folder(f"Folder for {', '.join(FILES)}.")] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Fit the theory's model of inputs to data, and find the optimal schedule for them.
 
     The model is a mixture of Gaussian clusters, each spread alike in all directions. Real data are not: a
     warning says, with numbers, how far they are from it.
+
+    Example: optlearn fit data.npz --set Delta_F=0.2 --out result
     """
     arguments = scenario_arguments(scenario, settings, None)
     if out is not None and out.exists() and not out.is_dir():
         bad_input(f"--out {out}: this is a file; a folder is needed")
-    options = given(starts=starts)
+    limits = given(starts=starts)
     with reporting(quiet) as tell:
         from optlearn._control.solve import solve
         from optlearn.practice.fit import gaussian_mixture
 
-        tell("reading the data")
+        tell(Progress("reading the data"))
         samples, labels, weights = _read(file, x_key, labels_key, weights_key, clusters)
-        tell("fitting the clusters")
+        tell(Progress("fitting the clusters"))
         found = gaussian_mixture(samples / scale, labels, clusters, seed)
         try:
             problem = found.problem(scenario, weights, nodes=nodes, seed=seed, **arguments)
         except TypeError as error:
             raise SpecificationError(f"--set: {error}") from error
-        solution = solve(problem, intervals, seed=seed, progress=stages(tell), **options)
+        solution = solve(problem, intervals, seed=seed, progress=tell, **limits)
     result = {"scenario": scenario, "arguments": arguments, "fit": found.to_dict(), **solution.to_dict()}
     deliver(result, None, as_json, lambda: _show(found, solution, out))
     if out is not None:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from optlearn._cli.commands import Method
+from optlearn._cli import options
 from optlearn._cli.inputs import given, literal, scenario_arguments
 from optlearn._cli.output import NOT_CONVERGED, bad_input, console, reporting, to_json
-from optlearn.scenarios import list_scenarios
 
 if TYPE_CHECKING:
     import xarray
@@ -20,32 +19,10 @@ if TYPE_CHECKING:
     from optlearn.sweeps.point import PointDone
 
 FAILED = 1
-_HELP = (
-    "Solve a scenario at every point of a grid, on this machine or on a Dask cluster.\n\n"
-    "Every finished point is on disk at once, in DIR/points; at the end everything is in DIR/sweep.nc. A "
-    "sweep that was stopped or killed goes on with --resume. A point that fails is recorded with its "
-    "error.\n\n"
-    "Example: optlearn sweep dropout --grid sigma_n=0.1:0.5:9 --grid eta=0.5,1,2 --jobs 2\n\n"
-    "Exit codes: 0 done, 1 the folder cannot be written, 2 bad input, 3 some points failed or are not "
-    "converged, 130 stopped."
-)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("sweep", help=_HELP, short_help="Solve a scenario on a grid of its arguments; resumable.")(
-        sweep
-    )
-
-
-def sweep(
-    scenario: Annotated[
-        str,
-        typer.Argument(
-            help="Name of a scenario; `optlearn list` shows them.",
-            autocompletion=lambda: list(list_scenarios()),
-        ),
-    ],
+def command(
+    scenario: options.Scenario,
     grid: Annotated[
         list[str],
         typer.Option(
@@ -55,76 +32,80 @@ def sweep(
             "the last one varies fastest.",
         ),
     ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="An argument that stays the same. Repeatable."),
-    ] = None,
+    settings: Annotated[list[str] | None, options.settings_option("An argument that stays the same.")] = None,
     baseline: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A baseline schedule whose objective is wanted too. Repeatable."),
     ] = None,
-    method: Annotated[Method, typer.Option(help="How to solve.")] = Method.auto,
-    intervals: Annotated[
-        int | None, typer.Option(min=1, help="Control intervals (default: the scenario's).")
-    ] = None,
+    method: options.MethodOption = options.Method.auto,
+    intervals: options.Intervals = None,
     starts: Annotated[
-        int | None, typer.Option(min=1, help="First guesses of points without a neighbour's solution.")
+        int | None, options.whole("First guesses of points without a neighbour's solution.")
     ] = None,
     chain: Annotated[
-        int | None,
-        typer.Option(min=1, help="Points solved in a row, each from the one before; 1: all on their own."),
+        int | None, options.whole("Points solved in a row, each from the one before; 1: all on their own.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Local processes.")] = None,
+    jobs: Annotated[int | None, options.whole("Local processes.")] = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for the results (default: out/sweep_SCENARIO).")
+        Path | None, options.folder("Folder for the results (default: out/sweep_SCENARIO).")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the sweep in this folder.")] = False,
+    resume: Annotated[bool, options.flag("--resume", text="Go on with the sweep in this folder.")] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="With --resume: compute failed points anew.")
+        bool, options.flag("--retry-failed", text="With --resume: compute failed points anew.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Start over in this folder.")] = False,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw a heat map into the folder.")] = False,
+    force: Annotated[bool, options.flag("--force", text="Start over in this folder.")] = False,
+    plot: Annotated[bool, options.flag("--plot", text="Draw a heat map into the folder.")] = False,
     variable: Annotated[str, typer.Option(metavar="NAME", help="What to draw.")] = "objective",
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON for every point, and one at the end.")
+        bool, options.flag("--json", text="Print a line of JSON for every point, and one at the end.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """See ``_HELP``."""
+    """Solve a scenario at every point of a grid of its arguments; resumable.
+
+    Points are solved on this machine or on a Dask cluster. Every finished point is on disk at once, in
+    DIR/points; at the end everything is in DIR/sweep.nc. A sweep that was stopped or killed goes on with
+    --resume. A point that fails is recorded with its error.
+
+    Example: optlearn sweep dropout --grid sigma_n=0.1:0.5:9 --grid eta=0.5,1,2
+
+    Exit codes: 0 done, 1 the folder cannot be written, 2 bad input, 3 some points failed or are not
+    converged, 130 stopped.
+    """
     fixed = scenario_arguments(scenario, settings, None)
     over = _grid(grid)
     if jobs is not None and cluster is not None:
         bad_input("--jobs and --cluster: either this machine or a cluster")
     folder = Path("out") / f"sweep_{scenario}" if out is None else out
-    options = given(intervals=intervals, starts=starts, chain=chain)
+    limits = given(intervals=intervals, starts=starts, chain=chain)
     began = time.perf_counter()
     with reporting(True) as tell:
         from optlearn.sweeps.run import sweep as run_sweep
         from optlearn.sweeps.store import SweepFolderError
 
-        tell("loaded")
+        tell(Progress("loaded"))
         total = _size(over)
         try:
             with _shown(total, as_json, quiet) as show:
 
                 def progress(point: "Progress") -> None:
-                    tell("")  # where an interruption takes effect
+                    tell(Progress(""))  # where an interruption takes effect
                     show(cast("PointDone", point))
 
                 dataset = run_sweep(
                     scenario, over, out=folder, fixed=fixed, baselines=baseline or (), executor=cluster,
                     jobs=jobs, resume=resume, force=force, retry_failed=retry_failed, method=method.value,
-                    progress=progress, **options,
+                    progress=progress, **limits,
                 )  # fmt: skip
             drawing = _draw(dataset, variable, folder) if plot else None
         except SweepFolderError as error:
             console(stderr=True).print(f"Error: {error}", style="red", markup=False)
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt:
-            console(stderr=True).print(f"--resume --out {folder} goes on from here", markup=False)
+            console(stderr=True).print("the same command with --resume goes on from here", markup=False)
             raise
     raise typer.Exit(_summary(dataset, folder, drawing, time.perf_counter() - began, as_json))
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import Annotated
 
 import typer
 
 from optlearn import __version__
+from optlearn._cli import options
 from optlearn._cli.output import console, deliver
 
 NEEDED = (
@@ -50,17 +50,12 @@ class Finding:
     advice: str = ""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor")(doctor)
-
-
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
-) -> None:
+def command(as_json: options.Json = False) -> None:
     """Check the installation, solve a tiny problem, and say what to do about what is wrong.
 
     Exit code 1 if anything is wrong.
+
+    Example: optlearn doctor
     """
     findings: list[Finding] = []
     screen = console(stderr=as_json)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from optlearn._cli.inputs import literal
+from optlearn._cli import options
+from optlearn._cli.inputs import read_settings
 from optlearn._cli.output import bad_input, console, deliver, reporting
 from optlearn.paper import list_figures
 
@@ -16,26 +17,9 @@ if TYPE_CHECKING:
     from optlearn.paper.runner import FigureProgress, Result
 
 FAILED = 1
-_HELP = (
-    "Compute and draw figures of the paper, and check what it claims about them.\n\n"
-    "Each figure gets a folder with its data (NetCDF), PNG, PDF and claims.json. Finished figures are "
-    "reused, so an interrupted run goes on where it stopped. A claim that does not hold is shown as such; "
-    "it is a finding, not a failure.\n\n"
-    "Figures:\n\n"
-    + "\n".join(f"- {name}: {line}" for name, line in list_figures().items())
-    + "\n\nExit codes: 0 done, 1 a figure failed, or the data set of a figure named here is missing, "
-    "2 bad input, 130 stopped."
-)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "reproduce", help=_HELP, short_help="Compute and draw the paper's figures; check its claims."
-    )(reproduce)
-
-
-def reproduce(
+def command(
     figures: Annotated[
         list[str] | None,
         typer.Argument(
@@ -44,31 +28,22 @@ def reproduce(
             autocompletion=lambda: list(list_figures()),
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Coarser grids and fewer values.")] = False,
+    quick: Annotated[bool, options.flag("--quick", text="Coarser grids and fewer values.")] = False,
     data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder with the data sets (default: OPTLEARN_DATA, or a download)."
-        ),
+        Path | None, options.folder("Folder with the data sets (default: OPTLEARN_DATA, or a download).")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path("out"),
-    jobs: Annotated[int, typer.Option(min=1, help="Figures to run at once.")] = 1,
-    force: Annotated[bool, typer.Option("--force", help="Compute anew what is finished.")] = False,
+    out: Annotated[Path, options.folder("Folder for the results.")] = Path("out"),
+    jobs: Annotated[int, options.whole("Figures to run at once.")] = 1,
+    force: Annotated[bool, options.flag("--force", text="Compute anew what is finished.")] = False,
     run: Annotated[
-        bool, typer.Option("--run", help="Repeat the CIFAR-10 training instead of using the stored table.")
+        bool, options.flag("--run", text="Repeat the CIFAR-10 training instead of using the stored table.")
     ] = False,
     settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="An option of a figure's compute(), such as starts=1. Repeatable.",
-        ),
+        list[str] | None, options.settings_option("An option of a figure's compute(), such as starts=1.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """See ``_HELP``."""
     for name in figures or []:
         if name not in list_figures():
             bad_input(f"no figure {name!r}; there are {', '.join(list_figures())}")
@@ -76,35 +51,42 @@ def reproduce(
         bad_input(f"--out {out}: this is a file")
     if data_dir is not None and not data_dir.is_dir():
         bad_input(f"--data-dir {data_dir}: there is no such folder")
-    options = _options(settings)
+    choices = read_settings(settings, "starts=1")
     if run:
-        options["run"] = True
+        choices["run"] = True
     with reporting(True) as tell, _bars(figures or list(list_figures()), quiet) as show:
         from optlearn.paper import runner
 
-        tell("loaded")
+        tell(Progress("loaded"))
 
         def progress(news: "Progress") -> None:
-            tell(news.text)  # where an interruption takes effect
+            tell(news)  # where an interruption takes effect
             show(cast(runner.FigureProgress, news))
 
         results = runner.reproduce(
             figures, quick=quick, data_dir=data_dir, out=out, jobs=jobs, force=force,
-            options=options, progress=progress,
+            options=choices, progress=progress,
         )  # fmt: skip
     deliver({"figures": [r.to_dict() for r in results]}, None, as_json, lambda: _show_table(results))
     _explain(results)
     raise typer.Exit(FAILED if runner.failed(results, bool(figures)) else 0)
 
 
-def _options(settings: list[str] | None) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    for item in settings or []:
-        name, equals, text = item.partition("=")
-        if not (equals and name.strip() and text.strip()):
-            bad_input(f"--set {item!r}: write NAME=VALUE, such as starts=1")
-        options[name.strip()] = literal(text.strip())
-    return options
+command.__doc__ = f"""Compute and draw figures of the paper, and check what it claims about them.
+
+Each figure gets a folder with its data (NetCDF), PNG, PDF and claims.json. Finished figures are reused, so an
+interrupted run goes on where it stopped. A claim that does not hold is shown as such; it is a finding, not a
+failure.
+
+Figures:
+
+{chr(10).join(f"- {name}: {line}" for name, line in list_figures().items())}
+
+Example: optlearn reproduce fig1 --quick
+
+Exit codes: 0 done, 1 a figure failed, or the data set of a figure named here is missing, 2 bad input, 130
+stopped.
+"""
 
 
 @contextmanager
