@@ -83,7 +83,7 @@ def certify(
     objectives: list[float],
     relaxed_controls: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[Certificate, RolloutResult]:
-    """Certificate of relaxed controls w (I, m), and the fine sweep that it is based on.
+    """Certificate of relaxed controls w (I, m), and the fine rollout that it is based on.
 
     Args:
         compiled: the problem.
@@ -140,7 +140,7 @@ def certify(
 
 
 def _gap(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray) -> tuple[float, RolloutResult]:
-    """What the minimum principle says is to be won by controls and free parameters; and the sweep."""
+    """What the minimum principle says is to be won by controls and free parameters; and the rollout."""
     steps = 1 if compiled.program.exact else STEPS
     rolled = Rollout(compiled, len(w), steps).run(w, theta)
     gap, _, _ = hamiltonian_gap(compiled, rolled, w, theta, steps)

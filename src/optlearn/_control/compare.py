@@ -13,6 +13,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._improvement import improvement, reduction
 from optlearn._schedule import Schedule
 
 if TYPE_CHECKING:
@@ -173,19 +174,23 @@ def _row(problem: Problem, name: str, schedule: Schedule, best: float) -> Row:
         trajectory = evaluate(problem, schedule, record=2)
     except (UnphysicalStateError, SpecificationError) as error:
         return Row(name, None, None, None, None, not notes, "; ".join([*notes, str(error)]))
-    excess = trajectory.objective - best
-    start, end = trajectory["error"][0], trajectory["error"][-1]
-    plain = not problem.objective.has_running and problem.objective.terminal is None
-    learned = plain and start > end
+    objective = trajectory.objective
+    start = problem.objective.final * trajectory["error"][0]
+    only_final = not problem.objective.has_running and problem.objective.terminal is None
+    learned = improvement([objective], [best], start)[0] if only_final else np.nan
     return Row(
         name,
-        trajectory.objective,
-        excess,
-        100 * excess / trajectory.objective if trajectory.objective else None,
-        float(100 * excess / (start - end)) if learned else None,
+        objective,
+        objective - best,
+        _defined(reduction(objective, best)),
+        _defined(learned),
         not notes,
         "; ".join(notes),
     )
+
+
+def _defined(percent: np.ndarray | float) -> float | None:
+    return None if np.isnan(percent) else float(percent)
 
 
 def broken_limits(problem: Problem, schedule: Schedule) -> list[str]:

@@ -35,16 +35,6 @@ def common_grid(schedules: Mapping[str, Schedule], control: str) -> tuple[np.nda
     return edges, np.stack([schedule.at(middles)[control] for schedule in schedules.values()])
 
 
-def improvement(constant: np.ndarray, optimal: np.ndarray) -> np.ndarray:
-    """The paper's measure: 100 (E_const − E_opt)/(E_const(0) − E_const), in %, along the last axis.
-
-    NaN where the constant schedule has not learned anything yet.
-    """
-    learned = constant[..., :1] - constant
-    enough = learned > 1e-3 * np.max(np.abs(learned), axis=-1, keepdims=True)
-    return np.divide(100 * (constant - optimal), learned, out=np.full_like(learned, np.nan), where=enough)
-
-
 def crossing(alpha: np.ndarray, course: Sequence[float] | np.ndarray, level: float) -> float:
     """First training time at which a course falls below a level, interpolated; NaN if never."""
     values = np.asarray(course)

@@ -17,6 +17,7 @@ from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
+from optlearn._improvement import reduction
 from optlearn._progress import Report
 from optlearn.paper.claims import Claim, all_certified
 from optlearn.paper.curves import Steps, common_grid, stack
@@ -474,9 +475,9 @@ def _rate_claims(data: xarray.Dataset) -> list[Claim]:
 
 def _joint_gain(data: xarray.Dataset) -> Claim:
     constant = data.final_error.sel(strategy=["optimal", "two-switch", "best constant rate"]).min("strategy")
-    gain = (100 * (constant - data.joint_error) / constant).values
+    gain = reduction(constant, data.joint_error)
     fixed = data.final_error.sel(strategy="optimal")
-    at_three = (100 * (fixed - data.joint_error) / fixed).values
+    at_three = reduction(fixed, data.joint_error)
     return Claim(
         "joint-gain",
         "Optimising order and learning rate together is substantially better than any constant learning rate",

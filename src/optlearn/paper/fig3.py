@@ -13,10 +13,11 @@ from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.solve import solve
+from optlearn._improvement import improvement
 from optlearn._progress import Report
 from optlearn.models._autoencoder import optimal_skip
 from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Steps, crossing, improvement
+from optlearn.paper.curves import Steps, crossing
 from optlearn.paper.style import BLACK, BLUE, GREY, ORANGE, TIME, panels, shades, styled
 from optlearn.scenarios._denoising import denoising
 from optlearn.scenarios._denoising_batch import denoising_batch

@@ -16,6 +16,7 @@ from scipy import stats
 
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
+from optlearn._improvement import improvement
 from optlearn._schedule import Schedule
 from optlearn.practice.steps import step_table
 
@@ -48,10 +49,10 @@ class Training:
     def improvement(self, of: str, over: str) -> np.ndarray:
         """(S, T) improvement in percent of a schedule over another one, on the same training set.
 
-        100 (E_over(α) − E_of(α)) / (E_over(0) − E_over(α)), the measure of the paper; 0 at α = 0.
+        100 (E_over(α) − E_of(α)) / (E_over(0) − E_over(α)), the measure of the paper; NaN at α = 0.
         """
         mine, other = (self.error[:, self.names.index(name)] for name in (of, over))
-        return relative_improvement(mine, other)
+        return improvement(other, mine)
 
 
 def train(
@@ -187,16 +188,6 @@ def held_out_moment(images: Array, training: np.ndarray) -> np.ndarray:
         raise SpecificationError(f"training must leave images to test on, got all {len(x)}")
     total = x.T @ x
     return np.stack([total - x[chosen].T @ x[chosen] for chosen in training]) / held_out
-
-
-def relative_improvement(error: Array, baseline: Array) -> np.ndarray:
-    """Improvement in percent along training (last axis), relative to what the baseline has gained so far.
-
-    100 (baseline(α) − error(α)) / (baseline(0) − baseline(α)); 0 where the baseline has not gained yet.
-    """
-    mine, other = np.asarray(error, dtype=float), np.asarray(baseline, dtype=float)
-    gained = other[..., :1] - other
-    return np.divide(100 * (other - mine), gained, out=np.zeros_like(mine), where=gained > 0)
 
 
 def mean_interval(values: Array, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
