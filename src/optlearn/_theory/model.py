@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -134,6 +134,14 @@ class LearningModel(eqx.Module):
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
         """Generalisation error in closed form, where there is one; gets the training settings."""
         del x, u
+        return None
+
+    def refined(self) -> Self | None:
+        """A copy whose ``closed_drift`` and ``closed_error`` use a finer, independent quadrature.
+
+        The difference of a result under both is an estimate of its error. None, the default, where these hold
+        no quadrature: closed forms are exact, and the generic quadrature is refined by ``finer``.
+        """
         return None
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
