@@ -86,7 +86,9 @@ def rule_error(
 def finer(rule: AbstractRule) -> AbstractRule:
     """A finer quadrature that shares no points with ``rule``: the difference of both shows the error.
 
-    Twice the nodes of a tensor product, or four times the points of another scrambling.
+    Twice the nodes of a tensor product, or four times the points of another scrambling. The difference falls
+    short of the error where that shrinks slowly: by up to a third for smooth losses, by more than half where
+    a loss jumps or bends at places that ``breaks`` does not declare.
     """
     if isinstance(rule, GaussHermite):
         noise_nodes = None if rule.noise_nodes is None else rule.noise_nodes + 1
