@@ -279,7 +279,8 @@ def integrated():
     """Models without closed forms, a quadrature of each, one of ten times its points, and a factor.
 
     The claim may be too small by the factor: where fields are long, or a bend is not declared, errors fall
-    slowly with the number of nodes, and a difference shows a part of them; sampling errors of two quadratures are independent.
+    slowly with the number of nodes, and a difference shows a part of them; sampling errors of two quadratures
+    are independent.
     """
     one = {"students": 1, "parameters": {"learning_rate": 0.8}, "overlaps": Overlaps(T=1.0)}
     jumps = (Break("teacher", 0, 0),)
