@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from optlearn._theory.sample import Fields
 
 from optlearn._casadi.trace import (
     UnsupportedPrimitive,
@@ -17,7 +18,6 @@ from optlearn._casadi.trace import (
     sx_vector,
     trace,
 )
-from optlearn._theory.fields import Fields
 
 RELATIVE = 1e-10
 POINT = np.array([0.31, -0.72, 1.43, 0.58])  # away from kinks and ties

@@ -13,12 +13,11 @@ import optlearn as ol
 from optlearn import models
 from optlearn._control.program.build import compile_problem
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.rounding.limits import shortest_phase, switches
+from optlearn._control.rounding.counts import shortest_phase, switches
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import METHODS, continuation
-from optlearn._control.solvers.base import Run, RunRecord, Start
+from optlearn._control.solvers.base import Outcome, Run, RunRecord, Start
 from optlearn._control.solvers.direct import Direct
-from optlearn._control.solvers.outcome import Outcome
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress
 

@@ -10,9 +10,9 @@ from optlearn._casadi.trace import evaluate
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import is_own, slips_explained
 from optlearn._errors import SpecificationError
-from optlearn._theory.fields import Fields
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
+from optlearn._theory.sample import Fields
 
 
 def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters:
