@@ -82,7 +82,7 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
     for kind, function in (("loss", model.loss), ("metric", model.metric)):
         if is_own(type(model)):
             # On NumPy's arrays a field that does not exist is an error; JAX takes the nearest one silently.
-            with slips_explained(f"{name}.{kind}"):
+            with slips_explained(f"{name}.{kind}"), np.errstate(all="ignore"):
                 function(fields, start, latent, dict(u))
         shape = jax.eval_shape(function, fields, start, latent, dict(u)).shape
         if shape != ():
