@@ -30,7 +30,7 @@ class CurriculumSampler(Sampler[int]):
 
     Where it stands is what was *trained on*, not what workers have fetched in advance: ``loader(data)`` gives
     a ``DataLoader`` that counts its batches. With a loader of your own, go through ``counted(loader)``, or
-    call ``step()`` after every batch. Looking at the first batch consumes none, and ``state_dict`` resumes
+    call ``step()`` after every batch. ``next(iter(loader))`` consumes nothing, and a saved state is resumed
     with the identical continuation.
 
     Args:
@@ -90,8 +90,8 @@ class CurriculumSampler(Sampler[int]):
 
     def _begin(self) -> None:
         """Nothing of a pass has been seen."""
-        self._drawn = self._drawn_to_the_end = self._is_counted = False
-        self._in_hand = self._handed_over = 0
+        self._drawn = self._drawn_to_the_end = self._is_counted = self._looked = False
+        self._in_hand = 0
 
     @property
     def counts(self) -> dict[Any, int]:
@@ -113,9 +113,9 @@ class CurriculumSampler(Sampler[int]):
         return self._samples
 
     def __iter__(self) -> Iterator[int]:
-        if self._handed_over > 1:
-            self._done += self._in_hand  # the loop was left; a single batch, though, was only looked at
-        elif self._drawn_to_the_end and not self._is_counted:
+        if not self._looked:
+            self._done += self._in_hand  # the loop was left after this batch
+        if self._drawn_to_the_end and not self._is_counted:
             self._done = (self._done // self._batches + 1) * self._batches
         self._begin()
         if self._done >= self.total_steps:
@@ -136,13 +136,17 @@ class CurriculumSampler(Sampler[int]):
     def counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """The batches of a loader that uses this sampler, counted as the training goes through them.
 
-        A batch that was handed over counts at once in ``state_dict``, as it is saved after the batch was
-        trained on; for the next pass it counts unless it was the only one.
+        A batch that was handed over counts at once, so that a state may be saved as soon as it was trained
+        on. Only if a pass is given up at its first batch, as by ``next(iter(loader))``, does the next pass
+        show it again.
         """
-        for batch in batches:
+        for number, batch in enumerate(batches):
             self._in_hand, self._is_counted = 1, True
-            self._handed_over += 1
-            yield batch
+            try:
+                yield batch
+            except GeneratorExit:
+                self._looked = number == 0
+                raise
             if self._in_hand:  # not counted by ``step`` or ``set_step``
                 self.step()
 

@@ -7,7 +7,7 @@ loop knows only steps. So every conversion is told either the total number of st
 import warnings
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
@@ -30,6 +30,13 @@ class UnitsWarning(UserWarning):
 
 class OtherScheduleWarning(UserWarning):
     """A run is resumed under another schedule, or over another number of steps, than it began with."""
+
+
+class FollowsSteps(Protocol):
+    """What a callback tells how many optimiser steps are done."""
+
+    def set_step(self, steps_done: int) -> None:
+        """So many optimiser steps are done."""
 
 
 @dataclass(frozen=True)
