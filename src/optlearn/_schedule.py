@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -295,6 +295,31 @@ class Schedule:
         from optlearn.practice.to_keras import ScheduledLearningRate
 
         return ScheduledLearningRate(self, control, steps=steps, N=N, scale=scale, peak=peak)
+
+    def to_script(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        framework: Literal["torch", "jax"] = "torch",
+        arguments: Mapping[str, Any] | None = None,
+        N: int | None = None,
+        steps: int | None = None,
+    ) -> str:
+        """A complete script that trains under this schedule, also written to ``path`` if given.
+
+        It makes data, trains a small network for seconds and prints the loss: to run, and then to put one's
+        own data and network in. ``solution.export(path)`` knows the arguments.
+
+        Args:
+            path: where to.
+            framework: "torch", or "jax" for optax.
+            arguments: of the scenario that the schedule was solved for; they set the script's numbers.
+            N: inputs of the network.
+            steps: optimiser steps; None for N·α_F.
+        """
+        from optlearn.practice.script import training_script
+
+        return training_script(self, path, framework=framework, arguments=arguments, N=N, steps=steps)
 
     def to_csv(self, path: str | PathLike[str], *, steps: int | None = None, N: float | None = None) -> Path:
         """Write a table: a row for each interval, in α and, with ``steps`` or ``N``, in steps as well.
