@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -227,7 +227,13 @@ class Schedule:
     # --- to the user's own training loop: the work is done in ``practice`` -------------------------
 
     def to_optax(
-        self, control: str, *, steps: int | None = None, N: float | None = None, scale: float = 1.0
+        self,
+        control: str,
+        *,
+        steps: int | None = None,
+        N: float | None = None,
+        scale: float | None = None,
+        peak: float | None = None,
     ) -> Callable[[Any], Any]:
         """A control as a plain function step → value, for optax or any JAX code; safe under ``jit``.
 
@@ -235,11 +241,13 @@ class Schedule:
             control: name of the control.
             steps: optimisation steps of the whole training. Give this, or ``N``.
             N: input dimension; training then takes N·α_F steps.
-            scale: factor from the theory's values to the optimiser's.
+            scale: factor from the theory's values to the optimiser's: for a learning rate 1/N, with the
+                inputs of a layer.
+            peak: your own largest value, to which all are scaled, instead of ``scale``.
         """
         from optlearn.practice.to_optax import step_function
 
-        return step_function(self, control, steps=steps, N=N, scale=scale)
+        return step_function(self, control, steps=steps, N=N, scale=scale, peak=peak)
 
     def to_torch(
         self,
@@ -248,7 +256,8 @@ class Schedule:
         *,
         steps: int | None = None,
         N: float | None = None,
-        scale: float | Sequence[float] = 1.0,
+        scale: float | Sequence[float] | None = None,
+        peak: float | None = None,
     ) -> "torch.optim.lr_scheduler.LRScheduler":
         """A learning-rate scheduler of PyTorch: call its ``step()`` after every optimiser step.
 
@@ -257,12 +266,13 @@ class Schedule:
             control: name of the control.
             steps: optimisation steps of the whole training. Give this, or ``N``.
             N: input dimension; training then takes N·α_F steps.
-            scale: factor from the theory's values to the optimiser's, one number or one for each
-                parameter group.
+            scale: factor from the theory's values to the optimiser's, 1/N with the N inputs of a layer;
+                one number, or one for each parameter group.
+            peak: your own largest learning rate, to which all are scaled, instead of ``scale``.
         """
         from optlearn.practice.to_torch import ScheduledLR
 
-        return ScheduledLR(optimizer, self, control, steps=steps, N=N, scale=scale)
+        return ScheduledLR(optimizer, self, control, steps=steps, N=N, scale=scale, peak=peak)
 
     def to_keras(
         self,
@@ -270,7 +280,8 @@ class Schedule:
         *,
         steps: int | None = None,
         N: float | None = None,
-        scale: float = 1.0,
+        scale: float | None = None,
+        peak: float | None = None,
     ) -> "keras.callbacks.Callback":
         """A callback of Keras for ``model.fit`` that sets the learning rate before every batch.
 
@@ -278,11 +289,37 @@ class Schedule:
             control: name of the control.
             steps: optimisation steps (batches) of the whole training. Give this, or ``N``.
             N: input dimension; training then takes N·α_F steps.
-            scale: factor from the theory's values to the optimiser's.
+            scale: factor from the theory's values to the optimiser's, 1/N with the inputs of a layer.
+            peak: your own largest learning rate, to which all are scaled, instead of ``scale``.
         """
         from optlearn.practice.to_keras import ScheduledLearningRate
 
-        return ScheduledLearningRate(self, control, steps=steps, N=N, scale=scale)
+        return ScheduledLearningRate(self, control, steps=steps, N=N, scale=scale, peak=peak)
+
+    def to_script(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        framework: Literal["torch", "jax"] = "torch",
+        arguments: Mapping[str, Any] | None = None,
+        N: int | None = None,
+        steps: int | None = None,
+    ) -> str:
+        """A complete script that trains under this schedule, also written to ``path`` if given.
+
+        It makes data, trains a small network for seconds and prints the loss: to run, and then to put one's
+        own data and network in. ``solution.export(path)`` knows the arguments.
+
+        Args:
+            path: where to.
+            framework: "torch", or "jax" for optax.
+            arguments: of the scenario that the schedule was solved for; they set the script's numbers.
+            N: inputs of the network.
+            steps: optimiser steps; None for N·α_F.
+        """
+        from optlearn.practice.script import training_script
+
+        return training_script(self, path, framework=framework, arguments=arguments, N=N, steps=steps)
 
     def to_csv(self, path: str | PathLike[str], *, steps: int | None = None, N: float | None = None) -> Path:
         """Write a table: a row for each interval, in α and, with ``steps`` or ``N``, in steps as well.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
-from optlearn.practice import AttributeScheduler
+from optlearn.practice import AttributeScheduler, OtherScheduleWarning, UnitsWarning
 from optlearn.practice.steps import step_table
 
 RATES = Schedule.piecewise([0, 1, 3, 4], {"learning_rate": [0.1, 0.2, 0.05], "noise": [0.0, 0.5, 1.0]})
@@ -60,7 +60,7 @@ class TestSteps:
             ({"N": 0.1}, r"N=0.1: the input dimension, .* N·α_F = N·4 is at least one step"),
             ({"N": "784"}, "N='784'"),
             ({"N": float("nan")}, "N=nan"),
-            ({"steps": 10, "scale": float("inf")}, "scale=inf"),
+            ({"steps": 10, "scale": float("inf")}, "scale must be a finite number, got inf"),
         ],
     )
     def test_wrong_units(self, arguments, message):
@@ -135,17 +135,26 @@ class TestAttribute:
         assert seen == [5, 10, 10, 2]
         assert all(type(size) is int for size in seen)
 
-    def test_resumes_where_it_was_under_the_schedule_that_it_had(self):
+    def test_resumes_where_it_was(self):
         first, second = SimpleNamespace(noise=0), SimpleNamespace(noise=0)
         scheduler = AttributeScheduler(RATES, "noise", first, steps=8)
         for _ in range(3):
             scheduler.step()
         state = json.loads(json.dumps(scheduler.state_dict()))
-        resumed = AttributeScheduler(Schedule.constant(4, {"noise": 9}), "noise", second, steps=2)
+        resumed = AttributeScheduler(RATES, "noise", second, steps=8)
         resumed.load_state_dict(state)
         for _ in range(4):
             assert second.noise == first.noise
             scheduler.step(), resumed.step()
+
+    def test_another_schedule_takes_effect_and_is_told(self):
+        scheduler = AttributeScheduler(RATES, "noise", SimpleNamespace(noise=0), steps=8)
+        scheduler.set_step(6)
+        target = SimpleNamespace(noise=0)
+        longer = AttributeScheduler(RATES, "noise", target, steps=16)
+        with pytest.warns(OtherScheduleWarning, match=r"at step 6 of 16 .* with 0.5 instead of 1"):
+            longer.load_state_dict(scheduler.state_dict())
+        assert target.noise == 0.5
 
     @pytest.mark.parametrize("target", [SimpleNamespace(nois=0), {"nois": 0}])
     def test_a_slip_in_the_name_is_an_error(self, target):
@@ -187,6 +196,16 @@ class TestTables:
     def test_bad_json(self, text, message):
         with pytest.raises(SpecificationError, match=message):
             Schedule.from_json(text)
+
+
+def test_optax_rates_have_a_peak_and_warn_without_a_scale():
+    schedule = Schedule.piecewise([0, 1, 2], {"learning_rate": [1.0, 4.0], "noise": [1.0, 4.0]})
+    rate = schedule.to_optax("learning_rate", steps=4, peak=1e-3)
+    np.testing.assert_allclose([rate(step) for step in range(4)], [2.5e-4, 2.5e-4, 1e-3, 1e-3], rtol=1e-6)
+    with pytest.warns(UnitsWarning, match="goes up to 4") as seen:
+        schedule.to_optax("learning_rate", steps=4)
+    assert seen[0].filename == __file__
+    schedule.to_optax("noise", steps=4)  # not a rate: warnings are errors here
 
 
 def test_a_missing_package_names_the_extra():

@@ -99,6 +99,25 @@ class Solution:
 
         return write_report(self, path, baselines=baselines)
 
+    def export(self, path: str | PathLike[str], *, N: int | None = None, steps: int | None = None) -> Path:
+        """Write a script of PyTorch that trains a small network under the schedule, and prints the loss.
+
+        Args:
+            path: where to.
+            N: inputs of the network.
+            steps: optimiser steps; None for N·α_F.
+        """
+        from optlearn.practice.script import training_script
+
+        made_by = self.problem.made_by
+        name = f"{self.problem.name}; objective {self.objective:.6g} in theory"
+        training_script(
+            self.schedule.with_parameters(**self.parameters), path,
+            arguments=made_by.arguments if made_by else None, N=N, steps=steps,
+            title=f"Training under the optimal schedule of {name}.",
+        )  # fmt: skip
+        return Path(path)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, for JSON."""
         made: dict[str, Any] = {

@@ -1,4 +1,9 @@
 from . import fit as fit
 from .attribute import AttributeScheduler as AttributeScheduler
-from .to_torch import CurriculumSampler as CurriculumSampler
+from .curriculum_sampler import CurriculumLoader as CurriculumLoader
+from .curriculum_sampler import CurriculumSampler as CurriculumSampler
+from .steps import OtherScheduleWarning as OtherScheduleWarning
+from .steps import UnitsWarning as UnitsWarning
+from .to_huggingface import HuggingFaceSchedules as HuggingFaceSchedules
+from .to_lightning import LightningSchedules as LightningSchedules
 from .to_torch import ScheduledDropout as ScheduledDropout

@@ -22,7 +22,7 @@ class AttributeScheduler:
         attribute: what to set; must exist. None if it has the name of the control.
         steps: optimisation steps of the whole training. Give this, or ``N``.
         N: input dimension; training then takes N·α_F steps.
-        scale: factor from the schedule's values to the target's.
+        scale: factor from the schedule's values to the target's; None for 1.
         convert: makes of a number what is set, such as ``round`` for a batch size.
     """
 
@@ -35,7 +35,7 @@ class AttributeScheduler:
         *,
         steps: int | None = None,
         N: float | None = None,
-        scale: float = 1.0,
+        scale: float | None = None,
         convert: Callable[[float], Any] = float,
     ) -> None:
         self._table = step_table(
@@ -63,24 +63,25 @@ class AttributeScheduler:
 
     def step(self) -> None:
         """One optimiser step is done: set the value of the next."""
-        self._step += 1
+        self.set_step(self._step + 1)
+
+    def set_step(self, steps_done: int) -> None:
+        """So many optimiser steps are done: set the value of the next."""
+        self._step = int(steps_done)
         self._set()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, and the schedule by step, so that a run ends as it began."""
-        table = self._table
-        return {
-            "step": self._step,
-            "first": list(table.first),
-            "values": list(table.values),
-            "steps": table.steps,
-        }
+        """Where it is, and the schedule by step, with which that of a resumed run is compared."""
+        return {"step": self._step, **self._table.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a ``state_dict``, under the schedule that is in it."""
-        self._table = type(self._table)(tuple(state["first"]), tuple(state["values"]), int(state["steps"]))
-        self._step = int(state["step"])
-        self._set()
+        """Go on from a ``state_dict``, under the schedule that this scheduler was made with.
+
+        Warns:
+            OtherScheduleWarning: the run began under another one.
+        """
+        self.set_step(state["step"])
+        self._table.resume(state, self._step, "AttributeScheduler")
 
     @property
     def _is_mapping(self) -> bool:

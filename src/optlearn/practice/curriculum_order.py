@@ -64,8 +64,8 @@ def curriculum_order(
         groups: (n,) the group of each sample of the data set.
         total: samples shown in the whole training.
         control: name of the control; None if the schedule has only one.
-        values: group → value of the control; None to match them in ascending order, if there are as many
-            groups as the schedule has values.
+        values: group → value of the control. Only where groups are numbers, and as many as the schedule
+            has values, may it be None: they are then matched in ascending order.
         seed: of everything random.
     """
     name = _control(schedule, control)
@@ -144,6 +144,13 @@ def _columns(
 ) -> list[int | None]:
     """For each group, the index of its value among those of the control; None if it is never shown."""
     if values is None:
+        # Sorted by the alphabet, "simple" would come after "hard".
+        if not all(isinstance(label, int | float) for label in labels):
+            each = ", ".join(f"{label!r}: …" for label in labels)
+            raise SpecificationError(
+                f"values must say which {name} each group has where groups are not numbers, "
+                f"values={{{each}}} out of {', '.join(f'{value:g}' for value in offered)}"
+            )
         # Groups that are the values themselves are a case of this.
         if len(labels) != len(offered):
             raise SpecificationError(

@@ -4,14 +4,39 @@ A schedule knows only training time, α = steps/N with the input dimension N of 
 loop knows only steps. So every conversion is told either the total number of steps, or N.
 """
 
+import warnings
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+
+# A learning rate as large as this is taken for one of the theory, where they are of order 1.
+THEORY_RATE = 0.3
+# Two tables are the same schedule if they agree to this: solving again moves the last digits.
+SAME = 1e-6
+
+
+class UnitsWarning(UserWarning):
+    """A learning rate in the units of the theory goes to an optimiser as it is.
+
+    The theory's weights are √N times those of a layer with N inputs, so that its rate η is η/N there. Say
+    ``scale=1/N``, or ``peak=1e-3`` for the shape alone; ``scale=1`` if the rate is meant as it is.
+    """
+
+
+class OtherScheduleWarning(UserWarning):
+    """A run is resumed under another schedule, or over another number of steps, than it began with."""
+
+
+class FollowsSteps(Protocol):
+    """What a callback tells how many optimiser steps are done."""
+
+    def set_step(self, steps_done: int) -> None:
+        """So many optimiser steps are done."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +62,25 @@ class StepTable:
         lengths = np.diff(np.append(np.minimum(self.first, self.steps), self.steps))
         return np.repeat(self.values, lengths)
 
+    def state(self) -> dict[str, Any]:
+        """Plain lists and numbers, for a ``state_dict``."""
+        return {"first": list(self.first), "values": list(self.values), "steps": self.steps}
+
+    def resume(self, saved: dict[str, Any], step: int, purpose: str) -> None:
+        """Warn if a run that is resumed at ``step`` began under another table, whose ``state`` was saved."""
+        before = StepTable(tuple(saved["first"]), tuple(saved["values"]), int(saved["steps"]))
+        if (before.steps, before.first) == (self.steps, self.first) and np.allclose(
+            before.values, self.values, rtol=SAME, atol=0.0
+        ):
+            return
+        warnings.warn(
+            f"{purpose}: this run began under another schedule, of {before.steps} steps. It goes on at step "
+            f"{step} of {self.steps} under the present one, with {self.at(step):.4g} instead of "
+            f"{before.at(step):.4g}",
+            OtherScheduleWarning,
+            stacklevel=3,
+        )
+
 
 def step_table(
     schedule: Schedule,
@@ -44,7 +88,9 @@ def step_table(
     *,
     steps: int | None,
     N: float | None,
-    scale: float = 1.0,
+    scale: float | None = None,
+    peak: float | None = None,
+    is_rate: bool = False,
     purpose: str,
 ) -> StepTable:
     """A numeric control of a schedule by optimisation step: step μ has the value of α = μ α_F/steps.
@@ -54,8 +100,13 @@ def step_table(
         control: name of the control.
         steps: optimisation steps of the whole training. Give this, or ``N``.
         N: input dimension.
-        scale: factor of all values.
+        scale: factor of all values; None for 1.
+        peak: the largest value, to which all are scaled, instead of ``scale``.
+        is_rate: it is an optimiser's learning rate, whose units are easily forgotten.
         purpose: who asks, for messages.
+
+    Warns:
+        UnitsWarning: a learning rate as large as the theory's comes without ``scale`` and ``peak``.
     """
     if control in schedule.mixtures:
         mixed = ", ".join(f"{value:g}" for value in schedule.mixtures[control].values)
@@ -68,14 +119,49 @@ def step_table(
         raise SpecificationError(
             f"{purpose}: no control {control!r} in this schedule; it has {', '.join(schedule.controls)}"
         )
-    if not np.isfinite(scale):
-        raise SpecificationError(f"{purpose}: scale={scale!r}: a finite number")
+    factor = _factor(np.asarray(schedule.values[control]), scale, peak, is_rate, purpose)
     total = total_steps(schedule, steps, N, purpose)
     first = schedule.first_steps(total / schedule.horizon)
     # Of intervals that begin at the same step only the last one counts.
     kept = np.append(np.diff(first) > 0, True) & (first < total)
-    values = np.asarray(schedule.values[control]) * scale
+    values = np.asarray(schedule.values[control]) * factor
     return StepTable(tuple(first[kept].tolist()), tuple(values[kept].tolist()), total)
+
+
+def _factor(
+    values: np.ndarray, scale: float | None, peak: float | None, is_rate: bool, purpose: str
+) -> float:
+    """From the schedule's values to the user's."""
+    largest = float(values.max())
+    if scale is None and peak is None:
+        if is_rate and largest >= THEORY_RATE:
+            warnings.warn(
+                f"{purpose}: the learning rate goes up to {largest:.4g}, in the units of the theory, whose "
+                f"weights are √N times those of a layer with N inputs. With 784 inputs give scale=1/784, "
+                f"which makes it {largest / 784:.2g}; or peak=1e-3 to keep the shape alone; or scale=1 if it "
+                "is meant as it is",
+                UnitsWarning,
+                stacklevel=5,
+            )
+        return 1.0
+    if peak is None:
+        if not (_is_number(scale) and np.isfinite(scale)):
+            raise SpecificationError(f"{purpose}: scale must be a finite number, got {scale!r}")
+        return float(scale)
+    if scale is not None:
+        raise SpecificationError(f"{purpose}: scale and peak must not both be given, got {scale!r}, {peak!r}")
+    if not (_is_number(peak) and np.isfinite(peak) and peak > 0):
+        raise SpecificationError(f"{purpose}: peak must be a finite number above 0, got {peak!r}")
+    if largest <= 0:
+        raise SpecificationError(
+            f"{purpose}: peak must be left out where no value is above 0, got {peak!r} for values up to "
+            f"{largest:g}"
+        )
+    return peak / largest
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def is_whole(value: Any) -> bool:
@@ -99,7 +185,7 @@ def total_steps(schedule: Schedule, steps: int | None, N: float | None, purpose:
                 f"training (not training time, of which this schedule has α_F = {schedule.horizon:g})"
             )
         return int(steps)
-    dimension = float(N) if isinstance(N, int | float | np.number) and not isinstance(N, bool) else np.nan
+    dimension = float(N) if _is_number(N) else np.nan
     if not (np.isfinite(dimension) and round(schedule.horizon * dimension) >= 1):
         raise SpecificationError(
             f"{purpose}: N={N!r}: the input dimension, a number for which N·α_F = N·{schedule.horizon:g} is "

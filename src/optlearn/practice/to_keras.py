@@ -27,10 +27,13 @@ class ScheduledLearningRate(keras.callbacks.Callback):
         *,
         steps: int | None = None,
         N: float | None = None,
-        scale: float = 1.0,
+        scale: float | None = None,
+        peak: float | None = None,
     ) -> None:
         super().__init__()
-        self.table = step_table(schedule, control, steps=steps, N=N, scale=scale, purpose="to_keras")
+        self.table = step_table(
+            schedule, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=True, purpose="to_keras"
+        )
         self._before_epoch = 0
         self._set: float | None = None
 

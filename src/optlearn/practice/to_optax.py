@@ -16,7 +16,8 @@ def step_function(
     *,
     steps: int | None = None,
     N: float | None = None,
-    scale: float = 1.0,
+    scale: float | None = None,
+    peak: float | None = None,
 ) -> Callable[[Any], Any]:
     """Step (a whole number, traced or not) → value; after the last step, the last value.
 
@@ -24,7 +25,10 @@ def step_function(
     optimiser, ``optax.inject_hyperparams(optimiser)(name=f)``; and for noise or dropout, a plain
     function inside the user's own step. See ``Schedule.to_optax`` for the arguments.
     """
-    table = step_table(schedule, control, steps=steps, N=N, scale=scale, purpose="to_optax")
+    table = step_table(
+        schedule, control, steps=steps, N=N, scale=scale, peak=peak,
+        is_rate=control == "learning_rate", purpose="to_optax",
+    )  # fmt: skip
     first, values = np.array(table.first, dtype=np.int32), np.array(table.values)
 
     def value(step: Any) -> Any:

@@ -1,21 +1,18 @@
-"""Schedules in PyTorch: learning rate, dropout, and the order of samples."""
+"""Schedules in PyTorch: learning rate and dropout. The order of samples is in ``curriculum_sampler``."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
-from optlearn.practice.curriculum_order import curriculum_order
 from optlearn.practice.extras import missing
-from optlearn.practice.steps import StepTable, is_whole, step_table
+from optlearn.practice.steps import step_table
 
 try:
     import torch
     from torch.optim.lr_scheduler import LRScheduler
-    from torch.utils.data import Sampler
 except ModuleNotFoundError as error:
     raise missing("torch", "this adapter") from error
 
@@ -23,8 +20,8 @@ except ModuleNotFoundError as error:
 class ScheduledLR(LRScheduler):
     """A learning rate by a schedule; made by ``Schedule.to_torch``, which describes the arguments.
 
-    The schedule by step is part of ``state_dict``: a resumed run goes on under the schedule that it
-    began with.
+    A run that is resumed goes on at its step under the schedule that this scheduler was made with; a warning
+    says if that is not the one that the run began with. Parameter groups may be added later.
     """
 
     def __init__(
@@ -35,32 +32,75 @@ class ScheduledLR(LRScheduler):
         *,
         steps: int | None = None,
         N: float | None = None,
-        scale: float | Sequence[float] = 1.0,
+        scale: float | Sequence[float] | None = None,
+        peak: float | None = None,
     ) -> None:
-        table = step_table(schedule, control, steps=steps, N=N, purpose="to_torch")
-        groups = len(optimizer.param_groups)
-        scales = np.asarray(scale, dtype=float)
-        if scales.shape not in ((), (groups,)) or not np.all(np.isfinite(scales)):
-            raise SpecificationError(
-                f"to_torch(scale={scale!r}): a finite number, or one for each of {groups} parameter groups"
-            )
-        # Plain numbers, since they go into state_dict.
-        self.first, self.values, self.total = list(table.first), list(table.values), table.steps
-        self.scales: list[float] = np.broadcast_to(scales, (groups,)).tolist()
+        self.scales: list[float] | None = None
+        if isinstance(scale, Sequence | np.ndarray):
+            self.scales, scale = _scales(scale, len(optimizer.param_groups)), 1.0
+        self.table = step_table(
+            schedule, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=True, purpose="to_torch"
+        )
         super().__init__(optimizer)
+        # A group that is added later has whatever rate it was given until ``step()`` sets it.
+        optimizer.register_step_pre_hook(lambda *_: self._set(len(self._last_lr)))
 
     def get_lr(self) -> list[float]:
         """Learning rate of each parameter group at this step."""
-        value = StepTable(tuple(self.first), tuple(self.values), self.total).at(self.last_epoch)
-        return [value * scale for scale in self.scales]
+        value = self.table.at(self.last_epoch)
+        return [value * self._scale(i) for i in range(len(self.optimizer.param_groups))]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is, and the schedule by step, with which that of a resumed run is compared."""
+        return {"last_epoch": self.last_epoch, "_step_count": self._step_count, **self.table.state()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a ``state_dict``; the optimiser's learning rate is set at once."""
-        super().load_state_dict(state_dict)
+        """Go on from a ``state_dict``; the optimiser's learning rate is set at once.
+
+        Warns:
+            OtherScheduleWarning: the run began under another schedule.
+        """
+        self.last_epoch, self._step_count = state_dict["last_epoch"], state_dict["_step_count"]
+        self._set()
+        self.table.resume(state_dict, self.last_epoch, "to_torch")
+
+    def _set(self, first: int = 0) -> None:
+        """Set the rate of this step in the parameter groups from ``first`` on."""
         rates = self.get_lr()
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate
+        for group, rate in list(zip(self.optimizer.param_groups, rates, strict=True))[first:]:
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
         self._last_lr = rates
+
+    def _scale(self, group: int) -> float:
+        if self.scales is None:
+            return 1.0
+        if group < len(self.scales):
+            return self.scales[group]
+        added = self.optimizer.param_groups[group]
+        if "scale" not in added:
+            raise SpecificationError(
+                f"to_torch: scale must be known of every parameter group, got {self.scales} and a group that "
+                'was added later; add it as {"params": …, "scale": …}'
+            )
+        return float(added["scale"])
+
+
+def _scales(scale: Any, groups: int) -> list[float]:
+    """A scale for each parameter group, as plain numbers."""
+    try:
+        scales = np.asarray(scale, dtype=float)
+    except (TypeError, ValueError):
+        scales = np.empty(0)
+    if scales.shape != (groups,) or not np.all(np.isfinite(scales)):
+        raise SpecificationError(
+            f"to_torch: scale must be a finite number, or one for each of {groups} parameter groups, got "
+            f"{scale!r}"
+        )
+    made: list[float] = scales.tolist()
+    return made
 
 
 class ScheduledDropout(torch.nn.Module):
@@ -81,6 +121,8 @@ class ScheduledDropout(torch.nn.Module):
     """
 
     done: torch.Tensor
+    _first: torch.Tensor
+    _values: torch.Tensor
 
     def __init__(
         self,
@@ -105,7 +147,10 @@ class ScheduledDropout(torch.nn.Module):
                 "ScheduledDropout: the schedule switches everything off at some step; without rescaling=… "
                 "the output would be divided by 0"
             )
+        # The probability is looked up in tensors: ``torch.compile`` then sees one graph for all steps.
         self.register_buffer("done", torch.zeros((), dtype=torch.long))
+        self.register_buffer("_first", torch.tensor(self.table.first), persistent=False)
+        self.register_buffer("_values", torch.tensor(self.table.values), persistent=False)
 
     @property
     def activation(self) -> float:
@@ -114,119 +159,20 @@ class ScheduledDropout(torch.nn.Module):
 
     def step(self) -> None:
         """One optimiser step is done."""
-        self.done += 1
+        self.done.add_(1)
+
+    def set_step(self, steps_done: int) -> None:
+        """So many optimiser steps are done."""
+        self.done.fill_(steps_done)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``x`` with random elements set to zero (in training), or rescaled (in evaluation)."""
         if not self.training:
             return x if self.rescaling is None else x * self.rescaling
-        p = self.activation
+        p = torch.take(self._values, torch.searchsorted(self._first, self.done, right=True) - 1)
         kept = x * (torch.rand_like(x) < p)
         return kept / p if self.rescaling is None else kept
 
     def extra_repr(self) -> str:
         """Shown inside brackets."""
         return f"activation={self.activation:.4g}, rescaling={self.rescaling}, steps={self.table.steps}"
-
-
-class CurriculumSampler(Sampler[int]):
-    """Indices of a data set in the order of a curriculum, for ``DataLoader(data, batch_size, sampler=…)``.
-
-    Over the whole training the number of samples of each group is exactly the schedule's share
-    (largest remainder), and no sample of a group comes twice before all of it has come once.
-    ``state_dict`` and ``load_state_dict`` resume in the middle with the identical continuation. With
-    ``steps``, one pass through the sampler is the whole training; with ``epochs``, it is an epoch, and the
-    next pass goes on from there. ``reset()`` begins anew.
-
-    Args:
-        schedule: with a control that says which group is shown; it may mix values.
-        groups: (n,) the group of each sample of the data set, such as 0 for easy and 1 for hard.
-        batch_size: samples of an optimiser step; with ``steps``, and to resume by steps.
-        steps: optimiser steps of the whole training. Give this, or ``epochs``.
-        epochs: epochs of the whole training; each shows as many samples as the data set has.
-        control: name of the control; None if the schedule has only one.
-        values: group → value of the control; None to match them in ascending order, if there are as many
-            groups as the schedule has values.
-        seed: of everything random.
-    """
-
-    def __init__(
-        self,
-        schedule: Schedule,
-        groups: Sequence[Any] | np.ndarray,
-        *,
-        batch_size: int = 1,
-        steps: int | None = None,
-        epochs: int | None = None,
-        control: str | None = None,
-        values: Mapping[Any, float] | None = None,
-        seed: int = 0,
-    ) -> None:
-        if (steps is None) == (epochs is None):
-            raise SpecificationError(
-                f"CurriculumSampler(steps={steps!r}, epochs={epochs!r}): give either steps (optimiser steps "
-                f"of the whole training) or epochs. The schedule itself ends at training time α_F = "
-                f"{schedule.horizon:g}, which is neither"
-            )
-        for name, value in (("batch_size", batch_size), ("steps", steps), ("epochs", epochs)):
-            if value is not None and not (is_whole(value) and value >= 1):
-                raise SpecificationError(f"CurriculumSampler({name}={value!r}): a whole number of at least 1")
-        self.batch_size = int(batch_size)
-        labels = groups.numpy() if isinstance(groups, torch.Tensor) else groups
-        total = steps * self.batch_size if steps is not None else (epochs or 0) * len(labels)
-        self.order = curriculum_order(schedule, labels, int(total), control=control, values=values, seed=seed)
-        self.position, self._pass = 0, int(total) if steps is not None else len(labels)
-
-    @property
-    def counts(self) -> dict[Any, int]:
-        """Group → how many of its samples the whole training shows."""
-        return dict(zip(self.order.labels, self.order.counts.tolist(), strict=True))
-
-    def __len__(self) -> int:
-        """Samples that are still to come in this pass."""
-        return self._end() - self.position
-
-    def __iter__(self) -> Iterator[int]:
-        end = self._end()
-        while self.position < end:
-            self.position += 1
-            yield int(self.order.indices[self.position - 1])
-
-    def _end(self) -> int:
-        """Where this pass ends; at the end of one, where the next does."""
-        return min((self.position // self._pass + 1) * self._pass, len(self.order.sequence))
-
-    def reset(self) -> None:
-        """Begin anew."""
-        self.position = 0
-
-    def state_dict(self, steps_done: int | None = None) -> dict[str, Any]:
-        """Where it is.
-
-        Args:
-            steps_done: optimiser steps that were really made. Give it where a ``DataLoader`` with
-                workers fetches batches in advance, so that the sampler is ahead of the training.
-        """
-        position = self.position if steps_done is None else int(steps_done) * self.batch_size
-        if not 0 <= position <= len(self.order.sequence):
-            raise SpecificationError(f"steps_done={steps_done!r}: beyond the end of this training")
-        return {"position": position, **self._identity()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict`` of a sampler that was made with the same arguments."""
-        for name, mine in self._identity().items():
-            if state[name] != mine:
-                raise SpecificationError(
-                    f"CurriculumSampler: the saved state has {name} = {state[name]}, this sampler {mine}; "
-                    "make it with the same schedule, data set and seed"
-                )
-        self.position = int(state["position"])
-
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "seed": self.order.seed,
-            "total": len(self.order.sequence),
-            "samples": sum(map(len, self.order.members)),
-            "counts": self.order.counts.tolist(),
-            "order": crc32(self.order.indices.tobytes()),
-        }

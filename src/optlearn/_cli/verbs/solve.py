@@ -28,6 +28,10 @@ def command(
             help="Write the result here: FILE.nc as NetCDF, for `optlearn show`; else as JSON.",
         ),
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.py", help="Write a script of PyTorch that trains under the schedule."),
+    ] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -48,6 +52,8 @@ def command(
     result = {"scenario": scenario, "arguments": arguments, **solution.to_dict()}
     hint = command_line("compare", scenario, settings, intervals=intervals)
     deliver(result, out, as_json, lambda: _show(solution, hint), solution.save)
+    if export is not None:
+        solution.export(export)
     raise typer.Exit(exit_code(solution))
 
 

@@ -1,0 +1,301 @@
+"""A schedule as a script that trains: data, a network, the schedule wired in, the loss printed.
+
+The script is put together from files in ``training_script``: one for the data and the network, which depends
+on what is controlled, and one for the training, which is always the same. Between them stand the few lines
+that wire in the controls.
+"""
+
+from collections.abc import Mapping
+from importlib.resources import files
+from math import ceil
+from os import PathLike
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from optlearn._errors import SpecificationError
+from optlearn._io import write_file
+from optlearn._json import plain
+from optlearn._schedule import Schedule
+from optlearn.practice.steps import total_steps
+
+Framework = Literal["torch", "jax"]
+
+# Inputs and steps of the script's small problem: seconds on a laptop.
+INPUTS, STEPS = 100, 1000
+
+
+class Constant(NamedTuple):
+    """A number of the script: from an argument of the scenario, where it has it."""
+
+    name: str
+    argument: str
+    default: Any
+    meaning: str
+
+
+class Part(NamedTuple):
+    """Data and network: a file, and the constants that it reads."""
+
+    file: str
+    constants: tuple[Constant, ...]
+
+
+NODES = Constant("K", "K", 2, "hidden nodes")
+LABEL_NOISE = Constant("NOISE", "sigma_n", 0.0, "standard deviation of the label noise")
+
+
+def _rate(default: float) -> Constant:
+    return Constant("RATE", "eta", default, "learning rate in the units of the theory: RATE / N in these")
+
+
+COMMITTEE = Part(
+    "committee", (_rate(1.0), NODES, Constant("M", "M", 2, "hidden nodes of the teacher"), LABEL_NOISE)
+)
+DENOISING = Part(
+    "denoising",
+    (
+        _rate(5.0),
+        Constant("SKIP_RATE", "skip_rate", 5.0, "learning rate of the skip"),
+        Constant("TEST_NOISE", "Delta_F", 0.3, "variance of the noise at test time"),
+        Constant("SPREAD", "sigma", 0.1, "standard deviation of clean inputs around their centroid"),
+    ),
+)
+CLASSES = Part(
+    "classes",
+    (
+        _rate(3.0),
+        Constant("CLUTTER", "Delta", (0.0, 2.0), "variance of the clutter in easy and in hard samples"),
+        Constant("TEACHER", "T", 2.0, "squared norm of the teacher"),
+    ),
+)
+TASKS = Part(
+    "tasks",
+    (
+        _rate(3.0),
+        Constant("TASKS", "tasks", 2, "how many"),
+        NODES,
+        Constant("SIMILARITY", "similarity", 0.6, "overlap of any two teachers"),
+        LABEL_NOISE,
+    ),
+)
+GROUPS = Part(
+    "groups",
+    (
+        _rate(0.5),
+        Constant("SHARE", "share", 0.2, "of the minority"),
+        Constant("VARIANCE", "variance", (1.0, 0.5), "of the inputs of majority and minority"),
+        Constant("MEAN", "mean", (0.5, 0.5), "distance of their centroids from the origin"),
+        Constant("SIMILARITY", "similarity", 0.5, "overlap of their teachers"),
+    ),
+)
+GATING = Part(
+    "gating",
+    (
+        _rate(1.0),
+        Constant("CONTROL", "control", "gain", "what the gate is"),
+        Constant("GAIN", "teacher_gain", 2.0, "of the teacher's gate"),
+        Constant("THRESHOLD", "teacher_threshold", 0.0, "of the teacher's gate"),
+        LABEL_NOISE,
+    ),
+)
+ATTENTION = Part(
+    "attention",
+    (
+        _rate(1.0),
+        Constant("MASKED", "control", "temperature", "what a mask hides"),
+        Constant("TOKENS", "tokens", 3, "in a sample"),
+        Constant("HEADS", "heads", 2, "of attention"),
+        Constant("TEACHER", "T", 1.0, "squared norm of the teacher's queries and keys"),
+    ),
+)
+# Which data and network show a control at work.
+PARTS = {
+    "difficulty": CLASSES, "task": TASKS, "sampling": GROUPS, "reweighting": GROUPS, "noise": DENOISING,
+    "gate": GATING, "temperature": ATTENTION, "mask": ATTENTION,
+}  # fmt: skip
+# Where the controls do not say it, arguments do: a rate may be for groups, a batch of copies for denoising.
+BY_ARGUMENT = {"Delta_F": DENOISING, "share": GROUPS}
+FOLLOW = "followers.append(ol.practice.AttributeScheduler(schedule, {control!r}, {target}, steps=STEPS))"
+WIRED = "# --- the schedule, wired in ---"
+IMPORTS = {
+    "torch": [
+        "import torch",
+        "from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset",
+    ],
+    "jax": ["import jax", "import jax.numpy as jnp", "import optax"],
+}
+KNOWN = ("learning_rate", "batch", "activation", *PARTS)
+
+
+def training_script(
+    schedule: Schedule,
+    path: str | PathLike[str] | None = None,
+    *,
+    framework: Framework = "torch",
+    arguments: Mapping[str, Any] | None = None,
+    N: int | None = None,
+    steps: int | None = None,
+    title: str = "",
+) -> str:
+    """A script that trains under a schedule; see ``Schedule.to_script``.
+
+    Args:
+        schedule: the schedule.
+        path: where to write it, if anywhere.
+        framework: "torch", or "jax" for optax.
+        arguments: of the scenario that it was solved for; they set the script's numbers.
+        N: inputs of the network.
+        steps: optimiser steps; None for N·α_F.
+        title: first line of the script's docstring.
+    """
+    if framework not in get_args(Framework):
+        known = ", ".join(map(repr, get_args(Framework)))
+        raise SpecificationError(f"to_script: framework must be one of {known}, got {framework!r}")
+    unknown = [control for control in schedule.controls if control not in KNOWN]
+    if unknown:
+        raise SpecificationError(
+            f"to_script: controls must be among {', '.join(KNOWN)}, got {unknown[0]!r}; wire it in by "
+            "practice.AttributeScheduler"
+        )
+    given = {name: value for name, value in (arguments or {}).items() if value is not None}
+    part = _part(schedule, given)
+    inputs = max(INPUTS, ceil(STEPS / schedule.horizon)) if N is None else N
+    total = total_steps(schedule, steps, None if steps is not None else inputs, "to_script")
+    header = [
+        f'"""{title or "Training under a schedule of " + ", ".join(schedule.controls) + "."}',
+        "",
+        "Data and network are a small example: put yours in their place, and keep the lines below",
+        '"the schedule, wired in".',
+        '"""',
+        "",
+        *IMPORTS[framework],
+        "",
+        "import optlearn as ol",
+        "",
+        f"N = {inputs}  # inputs",
+        f"STEPS = {total}  # of the whole training, over which the schedule is stretched",
+        f"BATCH = {_mean_batch(schedule, given)}  # samples in a step",
+        *(
+            f"{constant.name} = {_value(constant, given)!r}  # {constant.meaning}"
+            for constant in part.constants
+        ),
+        f"schedule = ol.Schedule.from_json({schedule.merged().to_json()!r})",
+        "",
+    ]
+    lines = header + (_torch if framework == "torch" else _jax)(schedule, part, given)
+    text = "\n".join(lines) + "\n"
+    if path is not None:
+        write_file(path, text)
+    return text
+
+
+def _torch(schedule: Schedule, part: Part, given: Mapping[str, Any]) -> list[str]:
+    """Data and network, the controls, and the training."""
+    return [
+        "torch.manual_seed(0)",
+        "SAMPLES = STEPS * BATCH",
+        *_file("torch", part.file),
+        "",
+        WIRED,
+        "followers = []  # what has to know that a step is done",
+        "loader = DataLoader(data, BATCH, sampler=RandomSampler(data, num_samples=SAMPLES))",
+        *(line for control in schedule.controls for line in _in_torch(control, schedule, part, given)),
+        "",
+        *_file("torch", "training"),
+    ]
+
+
+def _jax(schedule: Schedule, part: Part, given: Mapping[str, Any]) -> list[str]:
+    """The controls, data and network, and the training."""
+    largest = ceil(schedule["batch"].max()) if "batch" in schedule.controls else _mean_batch(schedule, given)
+    calls = {name: f"{name!r}, steps=STEPS" for name in schedule.controls}
+    if "learning_rate" in calls:
+        calls["learning_rate"] += ", scale=1 / N"
+    return [
+        f"LARGEST = {largest}  # batch",
+        WIRED,
+        "controls = {",
+        *(f"    {name!r}: schedule.to_optax({call})," for name, call in calls.items()),
+        "}",
+        'rate = controls.get("learning_rate", RATE / N)',
+        "",
+        *_file("jax", part.file),
+        "",
+        *_file("jax", "training"),
+    ]
+
+
+def _part(schedule: Schedule, given: Mapping[str, Any]) -> Part:
+    named = [PARTS[control] for control in schedule.controls if control in PARTS]
+    named += [part for argument, part in BY_ARGUMENT.items() if argument in given]
+    return named[0] if named else COMMITTEE
+
+
+def _value(constant: Constant, given: Mapping[str, Any]) -> Any:
+    """The scenario's value; of several where the script has one, their mean."""
+    value = plain(given.get(constant.argument, constant.default))
+    return float(np.mean(value)) if isinstance(constant.default, float) else value
+
+
+def _mean_batch(schedule: Schedule, given: Mapping[str, Any]) -> int:
+    if "batch" in schedule.controls:
+        return max(1, round(float(np.average(schedule["batch"], weights=np.diff(schedule.grid)))))
+    return max(1, round(given.get("batch", 1)))
+
+
+def _in_torch(control: str, schedule: Schedule, part: Part, given: Mapping[str, Any]) -> list[str]:
+    """The lines that wire in a control."""
+    if control == "learning_rate":
+        return ["followers.append(schedule.to_torch(optimizer, steps=STEPS, scale=1 / N))"]
+    if control == "activation":
+        return [
+            "network.dropout = ol.practice.ScheduledDropout(schedule, steps=STEPS)",
+            "followers.append(network.dropout)",
+        ]
+    if control in ("difficulty", "task", "sampling"):
+        return _ordered(control, schedule, given)
+    if control == "batch":
+        target = "network, 'copies'" if part is DENOISING else "sizes, 'batch_size'"
+        following = FOLLOW.format(control=control, target=target)[:-2] + ", convert=round))"
+        if part is DENOISING:
+            return [following]
+        return [
+            f"largest = {ceil(schedule['batch'].max())}",
+            "sizes = BatchSampler(RandomSampler(data, num_samples=STEPS * largest), BATCH, drop_last=False)",
+            "loader = DataLoader(data, batch_sampler=sizes)",
+            following,
+        ]
+    return [f"network.{control} = 0.0", FOLLOW.format(control=control, target="network")]
+
+
+def _ordered(control: str, schedule: Schedule, given: Mapping[str, Any]) -> list[str]:
+    """The lines that put samples in the order of a control."""
+    groups = {"difficulty": CLASSES.constants[1], "task": TASKS.constants[1]}
+    source = "schedule"
+    lines = []
+    if control == "sampling":
+        source, values = "shares", {0: 0.0, 1: 1.0}
+        lines = [
+            "minority = schedule['sampling']  # its share of the samples",
+            "shares = ol.Schedule.mixed(schedule.grid, {'sampling': {0: 1 - minority, 1: minority}})",
+        ]
+    else:
+        known = _value(groups[control], given)
+        values = dict(enumerate(known if control == "difficulty" else range(known)))
+    return [
+        *lines,
+        "order = ol.practice.CurriculumSampler(",
+        f"    {source}, data.tensors[-1], batch_size=BATCH, steps=STEPS,",
+        f"    control={control!r}, values={values},",
+        ")",
+        "loader = order.loader(data)",
+    ]
+
+
+def _file(framework: Framework, name: str) -> list[str]:
+    """The lines of a file in ``training_script``; its docstring becomes a comment."""
+    path = files("optlearn.practice") / "training_script" / framework / f"{name}.py"
+    text = path.read_text(encoding="utf-8")
+    _, title, code = text.split('"""', 2)
+    return [f"# --- {title[0].lower()}{title[1:].rstrip('.')} ---", *code.strip("\n").split("\n")]

@@ -1,0 +1,38 @@
+"""Schedules in Hugging Face's ``Trainer``. A learning rate needs no callback: see the tutorial."""
+
+from typing import Any
+
+from optlearn.practice.extras import missing
+from optlearn.practice.steps import FollowsSteps
+
+try:
+    from transformers import TrainerCallback
+except ModuleNotFoundError as error:
+    raise missing("transformers", "HuggingFaceSchedules") from error
+
+
+class HuggingFaceSchedules(TrainerCallback):
+    """Tells adapters, after every optimiser step, how many are done: ``Trainer(callbacks=[…])``.
+
+    The steps are the trainer's own (``state.global_step``), which a checkpoint holds: a resumed run is right
+    without any state here.
+
+    Args:
+        *adapters: whatever has ``set_step``: ``AttributeScheduler``, ``ScheduledDropout``,
+            ``CurriculumSampler`` (with the samples of an optimiser step as its ``batch_size``).
+    """
+
+    def __init__(self, *adapters: FollowsSteps) -> None:
+        self.adapters = adapters
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A resumed run begins where its checkpoint was."""
+        self._follow(state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Set the values of the next step."""
+        self._follow(state.global_step)
+
+    def _follow(self, steps_done: int) -> None:
+        for adapter in self.adapters:
+            adapter.set_step(steps_done)

@@ -1,0 +1,105 @@
+"""Exported scripts train: for every scenario and everything that can be controlled, the loss falls."""
+
+import re
+from math import ceil
+
+import jax
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import optlearn as ol
+from optlearn._cli import app
+from optlearn._errors import SpecificationError
+from optlearn.practice.script import training_script
+from optlearn.scenarios._catalogue import catalogue
+
+# Under JAX most of the time goes into compiling: of these, two are enough for every day.
+CASES = [
+    pytest.param(
+        name, variant, framework,
+        id="-".join([name, *map(str, variant.values()), framework]),
+        marks=[pytest.mark.slow] if framework == "jax" and name not in ("curriculum", "dropout") else [],
+    )
+    for name, entry in catalogue().items()
+    for variant in ({}, *entry.variants)
+    for framework in ("torch", "jax")
+]  # fmt: skip
+
+
+def run(text, capsys):
+    """What a script leaves behind, and its test loss before and after training."""
+    space = {"__name__": "__main__"}
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        exec(compile(text, "script", "exec"), space)
+    printed = capsys.readouterr().out
+    assert len(re.findall(r"^step \d+ of \d+: training loss \d", printed, re.MULTILINE)) == 10, printed
+    before, after = re.search(r"test loss: ([\d.]+) before training, ([\d.]+) after", printed).groups()
+    return space, float(before), float(after)
+
+
+def some_schedule(problem):
+    """All controls at their first guess, or at their values in turn, in the second quarter less."""
+    values = {
+        name: np.resize(limits.values, 4) if limits.values else limits.start * np.array([1, 0.8, 1, 1])
+        for name, limits in problem.controls.items()
+    }
+    free = {name: limits.start for name, limits in problem.free.items()}
+    return ol.Schedule.piecewise(np.linspace(0, problem.horizon, 5), values).with_parameters(**free)
+
+
+@pytest.mark.parametrize(("name", "variant", "framework"), CASES)
+def test_the_loss_falls(name, variant, framework, capsys):
+    pytest.importorskip("torch" if framework == "torch" else "optax")
+    problem = getattr(ol.scenarios, name)(**variant)
+    schedule, N = some_schedule(problem), max(50, ceil(500 / problem.horizon))
+    text = schedule.to_script(framework=framework, arguments=problem.made_by.arguments, N=N)
+    space, before, after = run(text, capsys)
+    assert after < 0.95 * before
+    assert space["STEPS"] == round(N * problem.horizon)
+    if framework == "torch" and "learning_rate" in schedule.controls:
+        # The theory's rate is divided by the inputs.
+        wanted = schedule["learning_rate"][-1] / N
+        assert space["optimizer"].param_groups[0]["lr"] == pytest.approx(wanted)
+
+
+def test_the_script_of_a_solution(tmp_path, capsys):
+    pytest.importorskip("torch")
+    done = CliRunner().invoke(
+        app, ["solve", "dropout", "--set", "K=3", "--intervals", "8", "--starts", "1", "--quiet",
+              "--export", str(tmp_path / "train.py")],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "train.py").read_text()
+    assert "K = 3  # hidden nodes" in text
+    space, before, after = run(text, capsys)
+    assert after < before / 2
+    layer = space["network"].dropout
+    assert int(layer.done) == space["STEPS"]
+    assert 0 < layer.rescaling < 1
+
+
+def test_groups_are_shown_by_the_schedule(capsys):
+    pytest.importorskip("torch")
+    schedule = ol.Schedule.piecewise([0, 2, 5], {"difficulty": [3.0, 0.5]})
+    text = training_script(schedule, arguments={"Delta": (0.5, 3.0)}, N=50)
+    space, _, _ = run(text, capsys)
+    assert space["order"].counts == {0: 150, 1: 100}
+    assert space["order"].order.sequence.tolist() == [1] * 100 + [0] * 150
+
+
+@pytest.mark.parametrize(
+    ("values", "arguments", "message"),
+    [
+        ({"colour": [1.0]}, {}, "controls must be among learning_rate, .*, got 'colour'; wire it in by"),
+        (
+            {"noise": [0.3]},
+            {"framework": "tensorflow"},
+            "framework must be one of 'torch', 'jax', got 'tensor",
+        ),
+        ({"noise": [0.3]}, {"steps": 0}, "to_script: steps=0: a whole number of at least 1"),
+    ],
+)
+def test_wrong_arguments(values, arguments, message):
+    with pytest.raises(SpecificationError, match=message):
+        ol.Schedule.piecewise([0, 1], values).to_script(**arguments)
