@@ -55,7 +55,8 @@ def test_limits_that_contradict_the_counts() -> None:
     with pytest.raises(SpecificationError, match="less training time than min_dwell = 3"):
         check_limits("d", Discrete((0.0, 2.0), min_dwell=3.0), half, 6)
     check_limits("d", Discrete((0.0, 2.0), max_switches=0), np.array([10, 0]), 1)
-    check_limits("d", Discrete((0.0, 2.0), min_dwell=3.0), np.array([7, 3]), 6)  # the short one last
+    with pytest.raises(SpecificationError, match="less training time than min_dwell = 3"):
+        check_limits("d", Discrete((0.0, 2.0), min_dwell=3.0), np.array([7, 3]), 6)  # nor at the end
 
 
 def test_phases() -> None:

@@ -98,10 +98,10 @@ def check_limits(name: str, control: Control, counts: np.ndarray, dwell: int) ->
             f"infeasible: the budget of {name!r} needs {needed + 1} different values, but "
             f"max_switches is {control.max_switches}"
         )
-    if np.count_nonzero((counts > 0) & (counts < dwell)) > 1:
+    if np.any((counts > 0) & (counts < dwell)):
         raise BudgetError(
             f"infeasible: the budget of {name!r} gives less training time than "
-            f"min_dwell = {control.min_dwell:g} to more than one value"
+            f"min_dwell = {control.min_dwell:g} to one of its values"
         )
 
 
@@ -146,10 +146,9 @@ def switches(chosen: np.ndarray) -> int:
 
 
 def shortest_phase(chosen: np.ndarray) -> int:
-    """Length of the shortest phase but the last, in intervals (the last one ends with training)."""
+    """Length of the shortest phase, in intervals."""
     edges = np.flatnonzero(np.diff(chosen)) + 1
-    lengths = np.diff(np.concatenate([[0], edges]))
-    return int(lengths.min()) if len(lengths) else len(chosen)
+    return int(np.diff(np.concatenate([[0], edges, [len(chosen)]])).min())
 
 
 def sum_up(shares: np.ndarray, counts: np.ndarray, dwell: int = 1) -> np.ndarray:
@@ -172,7 +171,8 @@ def sum_up(shares: np.ndarray, counts: np.ndarray, dwell: int = 1) -> np.ndarray
         possible = (used < caps) & ((owed > 0) | (owed.sum() < intervals - i))
         best = int(np.argmax(np.where(possible, lag, -np.inf)))
         previous = chosen[i - 1] if i else best
-        if best != previous and kept < dwell and possible[previous]:
+        too_short = kept < dwell or intervals - i < dwell  # the phase before, or the last one
+        if best != previous and too_short and possible[previous]:
             best = int(previous)
         kept = kept + 1 if best == previous else 1
         chosen[i] = best
