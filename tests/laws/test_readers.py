@@ -67,6 +67,14 @@ def test_an_export_of_weights_and_biases(tmp_path):
     np.testing.assert_allclose(curves[1].step, np.array(STEP) + 5)
 
 
+def test_a_column_that_names_the_run(tmp_path):
+    names = ["a"] * 3 + ["b"] * 3
+    file = write(tmp_path / "all.csv", "run,step,lr,loss", (names, STEP * 2, RATE * 2, LOSS * 2))
+    curves = read_curves(file)
+    assert [curve.name for curve in curves] == ["a", "b"]
+    is_the_run(curves[1])
+
+
 def field(number, content):
     """A field of a protocol-buffer message; lengths and keys here are below 128."""
     if isinstance(content, int):

@@ -20,6 +20,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "loss": ("loss", "train_loss", "train/loss", "training_loss", "loss/train", "lm loss", "lm_loss",
              "val_loss",
              "eval_loss", "eval/loss", "validation_loss", "metrics/train/loss"),
+    "run": ("run", "run_name", "name", "run_id"),
     "batch": ("batch", "batch_size", "batch-size", "global_batch_size"),
 }  # fmt: skip
 EVENTS = "tfevents"
@@ -102,14 +103,24 @@ def _read_csv(path: Path) -> dict[str, np.ndarray]:
 
 
 def _runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Curve]:
-    """The curves in a table: one; or in an export of Weights & Biases, one for each run (RUN - loss)."""
+    """The curves in a table: one; one for each value of a column run; or one for each pair of columns RUN - loss.
+
+    The last is how Weights & Biases exports a chart.
+    """
+    of_run = _column(table, "run", "")
+    if of_run is not None:
+        for run in dict.fromkeys(of_run.tolist()):
+            rows = of_run == run
+            rest = {c: v[rows] for c, v in table.items() if v is not of_run}
+            yield from _runs(str(run), rest)
+        return
     columns = {column: column.strip() for column in table}
     prefixes = {c.rpartition(" - ")[0] for c in columns.values() if _spelt(c.rpartition(" - ")[2], "loss")}
     if not prefixes:
         raise SpecificationError(f"curve {name!r} must have a column loss, got {', '.join(table)}")
     for prefix in sorted(prefixes):
         run = name if prefixes == {prefix} else prefix
-        numbers = {what: _pick(run, table, what, prefix) for what in SPELLINGS}
+        numbers = {what: _pick(run, table, what, prefix) for what in ("step", "rate", "loss", "batch")}
         missing = [what for what in ("step", "rate", "loss") if numbers[what] is None]
         if missing:
             names = " or ".join(SPELLINGS[missing[0]][:3])
