@@ -27,6 +27,7 @@ extensions = [
     "commands",
     "mathml",
     "public_names",
+    "scenarios",
 ]
 exclude_patterns = ["_build", "_ext"]
 root_doc = "index"

@@ -14,10 +14,10 @@ import numpy as np
 from matplotlib.patches import Arc, FancyArrowPatch
 
 import optlearn as ol
-from optlearn._control.program.build import dynamics
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.build import compile_problem
+from optlearn._control.program.rollout import Rollout
 from optlearn._precision import float64
-from optlearn.plotting.look import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RC, TIME, VERMILION
+from optlearn.plotting.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RC, TIME, VERMILION
 
 FOLDER = Path(__file__).parent / "images" / "idea"
 EASY, HARD = "#BFE3F5", "#D55E00"
@@ -208,8 +208,10 @@ def decision(problem: ol.Problem, solution: ol.Solution) -> plt.Figure:
 @float64
 def bill(problem: ol.Problem, schedule: ol.Schedule) -> tuple[np.ndarray, np.ndarray]:
     """Times, and the cost of an easy sample minus that of a hard one: price times effect, added up."""
-    ready = dynamics(problem)
-    swept = Sweeper(ready, schedule.intervals, 1).run(ready.relaxation.own_vectors(schedule), np.zeros(0))
+    compiled = compile_problem(problem)
+    rolled = Rollout(compiled, schedule.intervals, 1).run(
+        compiled.relaxation.own_vectors(schedule), np.zeros(0)
+    )
     states = ol.evaluate(problem, schedule).at(schedule.grid)
     bills = []
     for difficulty in problem.discrete["difficulty"].values:
@@ -221,7 +223,7 @@ def bill(problem: ol.Problem, schedule: ol.Schedule) -> tuple[np.ndarray, np.nda
             for i in range(len(schedule.grid))
         ]
         effects = np.array([[float(drift[name]) for name in states] for drift in drifts])
-        bills.append(np.sum(effects * swept.costates, axis=1))
+        bills.append(np.sum(effects * rolled.costates, axis=1))
     return schedule.grid, bills[0] - bills[1]
 
 

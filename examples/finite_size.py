@@ -45,8 +45,11 @@ def main():
             def seeds(n, horizon=horizon):
                 return int(np.clip(options.work / (horizon * n), 16, 20_000))
 
+            def say(news):
+                print(news.text)
+
             found[name] = finite_size.measure(
-                name, N, seeds, baselines=BASELINES[name], fixed=FIXED.get(name), progress=print
+                name, N, seeds, baselines=BASELINES[name], fixed=FIXED.get(name), progress=say
             )
             found[name].to_netcdf(options.out / f"{name}.nc", engine="h5netcdf")
     for name, data in found.items():

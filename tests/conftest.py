@@ -1,6 +1,10 @@
 """Strict numerics for every test: 64 bits, no silent promotion of dtypes or ranks."""
 
+import errno
+import os
+
 import jax
+import pytest
 from hypothesis import settings
 
 jax.config.update("jax_enable_x64", True)
@@ -8,3 +12,13 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 settings.register_profile("optlearn", derandomize=True, deadline=None)
 settings.load_profile("optlearn")
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Call it, and from then on no file can be written to its end."""
+
+    def no_space(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return lambda: monkeypatch.setattr(os, "fsync", no_space)

@@ -1,11 +1,14 @@
 """What a solution says to cite."""
 
 import dataclasses
+import json
 
 import pytest
+from typer.testing import CliRunner
 
 import optlearn as ol
 from optlearn import _citations as citations
+from optlearn._cli import app
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +48,20 @@ def test_a_variant_of_a_scenario_cites_what_the_scenario_does(solution):
     assert "saglietti2022curriculum" in citations.used(variant)
 
 
-def test_every_scenario_has_references_and_every_reference_exists():
-    assert set(citations._SCENARIOS) >= set(ol.scenarios.list_scenarios())
+def test_references_are_bibtex():
     entries = citations._entries()
-    assert {key for keys in citations._SCENARIOS.values() for key in keys} <= set(entries)
     assert all(entry.startswith("@") and entry.endswith("}") for entry in entries.values())
+
+
+def test_the_command_prints_the_same(solution, tmp_path):
+    solution.save(tmp_path / "s.nc")
+    done = CliRunner().invoke(app, ["cite", str(tmp_path / "s.nc"), "--quiet"])
+    assert done.stdout.strip() == citations.bibtex(solution)
+    alone = CliRunner().invoke(app, ["cite", "--json", "--quiet"])
+    assert json.loads(alone.stdout)["keys"] == ["mignacco2025optimal", "optlearn"]
+    missing = CliRunner().invoke(app, ["cite", str(tmp_path / "no.nc"), "--quiet"])
+    assert missing.exit_code == 2
+    assert "there is no such file" in missing.stderr
 
 
 def test_without_a_solution_the_paper_and_the_library(capsys):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optlearn._errors import SpecificationError
-from optlearn._schedule import Schedule, uniform_grid
+from optlearn._schedule import Mixture, Schedule, uniform_grid
 
 
 def test_constant():
@@ -104,7 +104,7 @@ def test_wrong_values(values, message):
         ({0.0: [0.5, 1.5], 2.0: [0.5, -0.5]}, "at least 0 and add up to 1"),
         ({0.0: [0.5, np.nan], 2.0: [0.5, 0.5]}, "at least 0 and add up to 1"),
         ({0.0: [0.5, 0.5, 0.5], 2.0: 0.5}, "one share for each of the 2 intervals"),
-        ({np.nan: 0.5, 2.0: 0.5}, "values must be finite"),
+        ({np.nan: 0.5, 2.0: 0.5}, "all finite"),
         ({}, "at least one value"),
     ],
 )
@@ -130,6 +130,49 @@ def test_wrong_horizon(alpha_F):
 def test_wrong_intervals(intervals):
     with pytest.raises(SpecificationError, match="intervals"):
         uniform_grid(1.0, intervals)
+
+
+class TestArrays:
+    def test_are_copies_that_cannot_be_written_to(self):
+        edges, values = np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0])
+        schedules = Schedule.piecewise(edges, {"noise": values}), Schedule(edges, {"noise": values})
+        edges[1], values[0] = 9.0, 9.0
+        for schedule in schedules:
+            np.testing.assert_array_equal(schedule.grid, [0, 1, 2])
+            np.testing.assert_array_equal(schedule["noise"], [1, 2])
+            for array in (schedule.grid, schedule["noise"]):
+                with pytest.raises(ValueError, match="read-only"):
+                    array[0] = 1.0
+
+    def test_of_a_mixture_too(self):
+        values, shares = np.array([0.0, 1.0]), np.array([[0.5, 0.5]])
+        mixture = Mixture(values, shares)
+        values[0], shares[0, 0] = 9.0, 9.0
+        np.testing.assert_array_equal(mixture.values, [0, 1])
+        np.testing.assert_array_equal(mixture.shares, [[0.5, 0.5]])
+        with pytest.raises(ValueError, match="read-only"):
+            mixture.shares[0, 0] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Schedule(np.array([0.0, 2.0, 1.0]), {"noise": np.ones(2)}), "start at 0 and increase"),
+        (lambda: Schedule(np.array([0.0, 1.0]), {"noise": np.ones(2)}), "'noise' has shape"),
+        (lambda: Schedule(np.array([0.0, 1.0]), {"noise": np.array([np.nan])}), "'noise' is nan"),
+        (lambda: Schedule(np.array([0.0, 1.0]), {3: np.ones(1)}), "must be text, got 3"),
+        (
+            lambda: Schedule(np.array([0.0, 1.0, 2.0]), {}, {"a": Mixture([0, 1], [[0.5, 0.5]])}),
+            "'a' must have one share for each of the 2 intervals, got 1",
+        ),
+        (lambda: Mixture([0, 1], [[0.5, 0.6]]), "add up to 1 in every interval, got sums from 1.1"),
+        (lambda: Mixture([0, 1], [[1.0]]), r"shape \(intervals, 2\)"),
+        (lambda: Mixture([np.inf], [[1.0]]), "all finite"),
+    ],
+)
+def test_the_bare_constructor_checks_too(make, message):
+    with pytest.raises(SpecificationError, match=message):
+        make()
 
 
 def test_unknown_control():

@@ -6,9 +6,9 @@ from . import practice as practice
 from . import scenarios as scenarios
 from . import sweeps as sweeps
 from ._citations import cite as cite
+from ._control.budgets import Budget as Budget
 from ._control.compare import baselines as baselines
 from ._control.compare import compare as compare
-from ._control.controls import Budget as Budget
 from ._control.controls import Continuous as Continuous
 from ._control.controls import Discrete as Discrete
 from ._control.controls import Free as Free

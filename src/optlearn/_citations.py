@@ -5,22 +5,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from optlearn.scenarios._catalogue import catalogue
+
 if TYPE_CHECKING:
     from optlearn._control.solution import Solution
-
-# Scenario → the works that set it up.
-_SCENARIOS = {
-    "attention": ("cui2024high", "cui2024phase"),
-    "batch_size": ("smith2018batch",),
-    "curriculum": ("saglietti2022curriculum",),
-    "denoising": ("cui2023denoising",),
-    "denoising_batch": ("cui2023denoising",),
-    "dropout": ("srivastava2014dropout",),
-    "gating": ("mignacco2025nonlinear",),
-    "imbalance": ("mannelli2024bias", "jain2024bias"),
-    "learning_rate": ("saad1997globally",),
-    "task_order": ("lee2021continual", "mori2024optimal"),
-}
 
 
 def cite(solution: "Solution | None" = None) -> None:
@@ -34,18 +22,19 @@ def cite(solution: "Solution | None" = None) -> None:
 
 def bibtex(solution: "Solution | None" = None) -> str:
     """The same as text."""
-    entries = _entries()
-    return "\n\n".join(entries[key] for key in used(solution))
+    return "\n\n".join(entry(reference) for reference in used(solution))
 
 
 def used(solution: "Solution | None" = None) -> list[str]:
-    """Keys of the references, the most important first."""
+    """Keys of the references, or entries that stand with a scenario, the most important first."""
     keys = ["mignacco2025optimal", "optlearn"]
     return keys if solution is None else [*dict.fromkeys([*keys, *_of(solution)])]
 
 
 def _of(solution: "Solution") -> Iterator[str]:
-    yield from _SCENARIOS.get(solution.problem.name.partition(",")[0], ())  # "curriculum, joint"
+    name = solution.problem.name.partition(",")[0]  # "curriculum, joint"
+    if name in catalogue():
+        yield from catalogue()[name].citations
     yield "saad1995line"
     # Sweeps come before the direct method in "auto"; locally optimal schedules need neither.
     if solution.method in ("auto", "indirect"):
@@ -58,6 +47,11 @@ def _of(solution: "Solution") -> Iterator[str]:
     yield "andersson2019casadi"
     # The trajectory was integrated by one of these.
     yield "kidger2021diffrax" if solution.trajectory.info.get("backend") == "OnXla" else "virtanen2020scipy"
+
+
+def entry(reference: str) -> str:
+    """The BibTeX entry of a key; an entry stands for itself."""
+    return reference.strip() if reference.lstrip().startswith("@") else _entries()[reference]
 
 
 @cache

@@ -1,30 +1,31 @@
-"""One class per misunderstanding; each names the section of the documentation that explains it."""
+"""One class per misunderstanding; each names the help topic that explains it."""
 
 from typing import ClassVar
 
-# Where the documentation lies, relative to the repository; `make docs` builds it as web pages.
-PAGE = "docs/errors.md"
 
-
-def explained(section: str) -> str:
+def explained(topic: str) -> str:
     """Where a kind of error or warning is explained, to be added to its message."""
-    return f"See {PAGE}#{section}"
+    return f"More: optlearn help {topic}"
+
+
+class DataFileError(OSError):
+    """A file is not what it should be: cut short, altered, or of another kind. The message names it."""
 
 
 class SpecificationError(ValueError):
     """A model, start, schedule or argument contradicts itself; the message names it and its value."""
 
-    section: ClassVar[str] = "arguments"
+    topic: ClassVar[str] = "arguments"
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.add_note(explained(self.section))
+        self.add_note(explained(self.topic))
 
 
 class BudgetError(SpecificationError):
     """No schedule meets a budget: on any grid, or exactly on this one."""
 
-    section = "budgets"
+    topic = "budgets"
 
 
 class UnphysicalStateError(ValueError):
@@ -35,11 +36,11 @@ class UnphysicalStateError(ValueError):
     usually means that a learning rate is too large for the dynamics to stay bounded.
     """
 
-    section: ClassVar[str] = "unphysical-states"
+    topic: ClassVar[str] = "unphysical-states"
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.add_note(explained(self.section))
+        self.add_note(explained(self.topic))
 
 
 class AccuracyWarning(UserWarning):

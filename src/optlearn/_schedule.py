@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from optlearn.practice.shapes import Simplified
 
+# Keys of a schedule in JSON that are not names of controls.
+RESERVED = ("grid", "controls", "mixtures", "parameters")
+
 
 @dataclass(frozen=True)
 class Mixture:
@@ -23,6 +26,25 @@ class Mixture:
 
     values: np.ndarray
     shares: np.ndarray
+
+    def __post_init__(self) -> None:
+        values, shares = _frozen(self.values), _frozen(self.shares)
+        if values.ndim != 1 or not len(values) or not np.all(np.isfinite(values)):
+            raise SpecificationError(f"values must be at least one value, all finite; got {values.tolist()}")
+        if shares.ndim != 2 or shares.shape[1] != len(values):
+            raise SpecificationError(
+                f"shares must have shape (intervals, {len(values)}), one column for each value, "
+                f"got {shares.shape}"
+            )
+        sums = shares.sum(axis=1)
+        # Written so that a NaN is wrong too.
+        if not (np.all(shares >= -1e-12) and np.all(np.abs(sums - 1) <= 1e-9)):
+            raise SpecificationError(
+                "shares must be at least 0 and add up to 1 in every interval, got sums from "
+                f"{sums.min():.6g} to {sums.max():.6g} and shares from {shares.min():.6g}"
+            )
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "shares", shares)
 
     @property
     def mean(self) -> np.ndarray:
@@ -32,7 +54,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Controls on a grid of training time.
+    """Controls on a grid of training time. Its arrays are copies of those given, and cannot be changed.
 
     Attributes:
         grid: (intervals + 1,) edges in α, from 0 to the horizon.
@@ -46,6 +68,30 @@ class Schedule:
     mixtures: Mapping[str, Mixture] = field(default_factory=dict)
     parameters: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        grid = _frozen(self.grid)
+        if grid.ndim != 1 or len(grid) < 2 or not np.all(np.isfinite(grid)):
+            raise SpecificationError(f"edges must be at least two finite numbers, got {grid.tolist()}")
+        if grid[0] != 0 or np.any(np.diff(grid) <= 0):
+            raise SpecificationError(f"edges must start at 0 and increase, got {grid.tolist()}")
+        values = {name: _checked_values(name, given, grid) for name, given in self.values.items()}
+        for name, mixture in self.mixtures.items():
+            if name in values:
+                raise SpecificationError(f"{name!r} is given both as a mixture and as plain values")
+            if len(mixture.shares) != len(grid) - 1:
+                raise SpecificationError(
+                    f"mixture of {name!r} must have one share for each of the {len(grid) - 1} intervals, got "
+                    f"{len(mixture.shares)}"
+                )
+        names: list[Any] = [*values, *self.mixtures, *self.parameters]
+        for name in names:
+            if not (isinstance(name, str) and name.isprintable()):
+                raise SpecificationError(f"names of controls and parameters must be text, got {name!r}")
+        object.__setattr__(self, "grid", grid)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "mixtures", dict(self.mixtures))
+        object.__setattr__(self, "parameters", dict(self.parameters))
+
     @classmethod
     def constant(cls, alpha_F: float, values: Mapping[str, float]) -> "Schedule":
         """The same values from 0 to ``alpha_F``."""
@@ -56,8 +102,7 @@ class Schedule:
         cls, edges: Sequence[float] | np.ndarray, values: Mapping[str, Sequence[float] | np.ndarray]
     ) -> "Schedule":
         """Piecewise constant: ``len(edges) == len(values[name]) + 1``."""
-        grid = _checked_grid(edges)
-        return cls(grid, {name: _checked_values(name, v, grid) for name, v in values.items()})
+        return cls(np.asarray(edges, dtype=float), {name: np.asarray(v) for name, v in values.items()})
 
     @classmethod
     def from_function(
@@ -82,14 +127,9 @@ class Schedule:
 
         Shares are numbers or (intervals,) arrays that add up to 1 in every interval.
         """
-        grid = _checked_grid(edges)
-        intervals = len(grid) - 1
-        made = {name: _checked_mixture(name, t, intervals) for name, t in mixtures.items()}
-        plain = cls.piecewise(grid, values or {})
-        for name in made:
-            if name in plain.values:
-                raise SpecificationError(f"{name!r} is given both as a mixture and as plain values")
-        return cls(grid, plain.values, made)
+        plain = cls.piecewise(edges, values or {})
+        made = {name: _mixture(name, table, plain.intervals) for name, table in mixtures.items()}
+        return replace(plain, mixtures=made)
 
     @property
     def horizon(self) -> float:
@@ -157,6 +197,34 @@ class Schedule:
             {name: Mixture(m.values, m.shares[keep]) for name, m in self.mixtures.items()},
             self.parameters,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Grid and controls as lists, mixtures and free parameters under their own keys; for JSON.
+
+        If a control is called like one of these keys, all of them are under ``controls``.
+        """
+        plain = {name: values.tolist() for name, values in self.values.items()}
+        taken = any(name in RESERVED for name in plain)
+        made: dict[str, Any] = {"grid": self.grid.tolist(), **({"controls": plain} if taken else plain)}
+        if self.mixtures:
+            made["mixtures"] = {
+                name: {"values": m.values.tolist(), "shares": m.shares.tolist()}
+                for name, m in self.mixtures.items()
+            }
+        if self.parameters:
+            made["parameters"] = {name: float(value) for name, value in self.parameters.items()}
+        return made
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Schedule":
+        """The schedule that ``to_dict`` wrote."""
+        plain = {name: values for name, values in data.items() if name not in RESERVED}
+        mixtures = {
+            name: Mixture(m["values"], np.asarray(m["shares"], dtype=float))
+            for name, m in data.get("mixtures", {}).items()
+        }
+        parameters = {name: float(value) for name, value in data.get("parameters", {}).items()}
+        return cls(data["grid"], {**plain, **data.get("controls", {})}, mixtures, parameters)
 
     # --- to the user's own training loop: the work is done in ``practice`` -------------------------
 
@@ -296,47 +364,35 @@ class Schedule:
 def uniform_grid(alpha_F: float, intervals: int) -> np.ndarray:
     """Edges of ``intervals`` equal intervals from 0 to ``alpha_F``."""
     if int(intervals) != intervals or intervals < 1:
-        raise SpecificationError(f"intervals={intervals!r}: a whole number of at least 1")
+        raise SpecificationError(f"intervals must be a whole number of at least 1, got {intervals!r}")
     if not (np.isfinite(alpha_F) and alpha_F > 0):
-        raise SpecificationError(f"alpha_F={alpha_F!r}: a finite training time above 0")
+        raise SpecificationError(f"alpha_F must be a finite training time above 0, got {alpha_F!r}")
     return np.linspace(0.0, alpha_F, int(intervals) + 1)
 
 
-def _checked_grid(edges: Sequence[float] | np.ndarray) -> np.ndarray:
-    grid = np.asarray(edges, dtype=float)
-    if grid.ndim != 1 or len(grid) < 2 or not np.all(np.isfinite(grid)):
-        raise SpecificationError(f"edges must be at least two finite numbers, got {edges!r}")
-    if grid[0] != 0 or np.any(np.diff(grid) <= 0):
-        raise SpecificationError(f"edges must start at 0 and increase, got {grid.tolist()}")
-    return grid
+def _frozen(values: Any) -> np.ndarray:
+    """A copy, in floats, that cannot be written to."""
+    copy = np.array(values, dtype=float)
+    copy.setflags(write=False)
+    return copy
 
 
-def _checked_mixture(name: str, table: Mapping[float, Any], intervals: int) -> Mixture:
-    values = np.array(list(table), dtype=float)
-    if not len(values) or not np.all(np.isfinite(values)):
-        raise SpecificationError(
-            f"mixture of {name!r} has the values {values.tolist()}: at least one value, and "
-            "values must be finite"
-        )
+def _mixture(name: str, table: Mapping[float, Any], intervals: int) -> Mixture:
     columns = [np.asarray(share, dtype=float) for share in table.values()]
     if any(column.shape not in ((), (intervals,)) for column in columns):
         raise SpecificationError(
-            f"mixture of {name!r}: a number or one share for each of the {intervals} intervals, "
+            f"mixture of {name!r} must have a number or one share for each of the {intervals} intervals, "
             f"got shapes {[column.shape for column in columns]}"
         )
-    shares = np.stack([np.broadcast_to(column, (intervals,)) for column in columns], axis=1)
-    sums = shares.sum(axis=1)
-    # Written so that a NaN is wrong too.
-    if not (np.all(shares >= -1e-12) and np.all(np.abs(sums - 1) <= 1e-9)):
-        raise SpecificationError(
-            f"mixture of {name!r}: shares must be at least 0 and add up to 1 in every "
-            f"interval; sums go from {sums.min():.6g} to {sums.max():.6g}"
-        )
-    return Mixture(values, shares)
+    try:
+        shares = np.array([np.broadcast_to(column, (intervals,)) for column in columns]).T
+        return Mixture(np.array(list(table), dtype=float), shares)
+    except SpecificationError as error:
+        raise SpecificationError(f"mixture of {name!r}: {error}") from None
 
 
 def _checked_values(name: str, values: Any, grid: np.ndarray) -> np.ndarray:
-    array = np.asarray(values, dtype=float)
+    array = _frozen(values)
     if array.shape != (len(grid) - 1,):
         raise SpecificationError(
             f"schedule of {name!r} has shape {array.shape}; {len(grid)} edges need {len(grid) - 1} "

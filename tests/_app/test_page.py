@@ -16,11 +16,11 @@ from bokeh.document import Document
 from bokeh.models import ImportedStyleSheet
 
 from optlearn._app import downloads, words
-from optlearn._app.messages import Compared, Found, Progress, Simulate, Solve
+from optlearn._app.messages import Compared, Done, Failed, Found, Simulate, Solve
 from optlearn._app.page import Page
 from optlearn._app.parameters import defaults, parameters
 from optlearn._app.server import Mailbox, use_local_files
-from optlearn._app.worker_process import Done, Failed
+from optlearn._progress import Progress
 
 
 class Recorder:

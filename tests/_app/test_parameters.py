@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optlearn import scenarios
-from optlearn._app.parameters import Choice, Flag, Number, arguments, around, defaults, parameters
-from optlearn._app.tables import MAIN, RANGES, WORDS
+from optlearn._app.parameters import arguments, defaults, parameters, typed
 from optlearn._errors import SpecificationError
+from optlearn.scenarios._arguments import Choice, Flag, Number, arguments_of, around
 
 SCENARIOS = list(scenarios.list_scenarios())
 numbers = st.floats(1e-6, 1e6) | st.floats(-1e6, -1e-6) | st.just(0.0)
@@ -34,33 +34,6 @@ def test_every_scenario_has_controls_that_begin_at_its_own_defaults(scenario):
         assert p.read(str(p.default).lower() if isinstance(p, Flag) else str(p.default)) == p.default
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_sliders_reach_their_defaults_in_whole_steps(scenario):
-    for p in parameters(scenario):
-        if isinstance(p, Number):
-            steps = (p.default - p.low) / p.step
-            assert p.low < p.high
-            assert steps == pytest.approx(round(steps), abs=1e-6), p
-
-
-@pytest.mark.parametrize("scenario", ["curriculum", "dropout", "denoising"])
-@pytest.mark.parametrize("end", ["low", "high"])
-def test_both_ends_of_every_slider_are_admissible(scenario, end):
-    for p in parameters(scenario):
-        if isinstance(p, Number):
-            value = p.read(str(getattr(p, end)))
-            getattr(scenarios, scenario)(**arguments(scenario, {**defaults(scenario), p.name: value}))
-
-
-def test_the_tables_name_arguments_that_exist():
-    for scenario, name in RANGES:
-        assert name in defaults(scenario)
-    for scenario, names in MAIN.items():
-        assert set(names) <= set(defaults(scenario))
-        assert [p.name for p in parameters(scenario)][: len(names)] == list(names)
-    assert set(WORDS) <= {name for scenario in SCENARIOS for name in defaults(scenario)} | {"control"}
-
-
 def test_entries_of_a_sequence_are_controls_of_their_own():
     values = {**defaults("curriculum"), "Delta[1]": 1.5}
     assert arguments("curriculum", values)["Delta"] == (0.0, 1.5)
@@ -71,6 +44,13 @@ def test_a_wrong_number_is_refused_by_name_value_and_range(text):
     with pytest.raises(SpecificationError) as error:
         named("curriculum", "eta").read(text)
     assert str(error.value) == f"eta = {text or 'nothing'}: must be a number from 0.5 to 6"
+
+
+def test_what_the_page_cannot_set_is_refused_with_the_reason():
+    with pytest.raises(SpecificationError, match=r"T = \[\[1\]\]: has no control, since it is a matrix"):
+        typed("dropout", {"T": [[1]]})
+    with pytest.raises(SpecificationError, match="etta: dropout has no such control; it has sigma_n, eta"):
+        typed("dropout", {"etta": 1})
 
 
 def test_a_count_must_be_whole():
@@ -103,7 +83,7 @@ def test_a_range_around_a_count_holds_it(default):
     assert step == 1
 
 
-def test_a_scenario_without_an_entry_works_through_its_signature(monkeypatch):
+def test_an_entry_without_ranges_works_through_the_signature():
     def made_up(
         strength: float = 0.4,
         parts: int = 3,
@@ -122,8 +102,7 @@ def test_a_scenario_without_an_entry_works_through_its_signature(monkeypatch):
             also: the rest.
         """
 
-    monkeypatch.setattr(scenarios, "made_up", made_up, raising=False)
-    strength, parts, kind, also = parameters.__wrapped__("made_up")
+    strength, parts, kind, also, _ = arguments_of(made_up, {}, (), {"matrix": "a matrix"})
     assert (strength.label, strength.help) == ("Strength", "how strong it is.")
     assert (strength.low, strength.high, strength.step) == (0.1, 1.2, 0.02)
     assert (parts.whole, parts.low, parts.high) == (True, 1.0, 6.0)

@@ -7,10 +7,11 @@ import pytest
 
 import optlearn as ol
 from optlearn._app import solver
-from optlearn._app.messages import Compared, Found, Progress, Simulate, Simulated, Solve
-from optlearn._app.parameters import Number, arguments, defaults, parameters
-from optlearn._app.solver import carried_over, quick_intervals
-from optlearn._schedule import Mixture
+from optlearn._app.messages import Compared, Found, Simulate, Simulated, Solve
+from optlearn._app.parameters import arguments, defaults, parameters
+from optlearn._app.solver import quick_intervals
+from optlearn._progress import Progress
+from optlearn.scenarios._arguments import Number
 
 QUICK_SCENARIOS = ("curriculum", "dropout", "denoising")
 
@@ -101,20 +102,6 @@ def test_the_coarse_grid_divides_the_scenario_s_own(scenario, intervals):
     problem = getattr(ol.scenarios, scenario)()
     assert quick_intervals(problem) == intervals
     assert problem.intervals % intervals == 0
-
-
-def test_a_schedule_is_carried_over_to_another_horizon_and_to_other_values():
-    share = np.array([0.25, 0.75])
-    mixture = Mixture(np.array([0.0, 2.0]), np.column_stack([share, 1 - share]))
-    mixed = ol.Schedule(np.array([0.0, 6.0, 12.0]), {}, {"difficulty": mixture})
-    problem = ol.scenarios.curriculum(alpha_F=10.0, Delta=(0.1, 1.5))
-    moved = carried_over(mixed, problem)
-    np.testing.assert_allclose(moved.grid, [0.0, 5.0, 10.0])
-    np.testing.assert_allclose(moved["difficulty"], share * 0.1 + (1 - share) * 1.5)
-    pure = ol.Schedule.piecewise([0.0, 6.0, 12.0], {"difficulty": [0.0, 2.0]})
-    np.testing.assert_allclose(carried_over(pure, problem)["difficulty"], [0.1, 1.5])
-    assert carried_over(ol.Schedule.constant(12.0, {"difficulty": 2.0}), problem) is None
-    assert carried_over(ol.Schedule.constant(12.0, {"noise": 0.2}), problem) is None
 
 
 @pytest.mark.slow

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from optlearn._app.messages import Done, Failed
 from optlearn._app.worker import Worker
-from optlearn._app.worker_process import Done, Failed
 
 SECONDS = 20.0  # for what takes milliseconds on a machine that is not busy
 
@@ -141,7 +141,7 @@ def test_ctrl_c_in_the_terminal_does_not_end_the_work(client):
 def test_stop_ends_the_process(client):
     client.ask("sleep", 60.0)
     client.hear()
-    process = client.worker._process
+    process = client.worker._process.process
     client.worker.stop()
     process.join(SECONDS)
     assert not process.is_alive()

@@ -3,23 +3,24 @@
 import ast
 import json
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from itertools import pairwise
 
 import pytest
 from typer.testing import CliRunner
 
 import optlearn
 from optlearn import scenarios
-from optlearn._cli import app
-from optlearn._cli.cache import cache_directory
-from optlearn._cli.commands import Method, Mode
-from optlearn._cli.output import plain
+from optlearn._cli import VERBS, app, verbs
+from optlearn._cli.options import Method
+from optlearn._cli.output import to_json
+from optlearn._cli.verbs.simulate import Mode
 
 HEAVY = ("jax", "casadi", "scipy", "matplotlib", "torch", "panel")
-COMMANDS = ("list", "solve", "compare", "simulate")
+COMMANDS = ("solve", "compare", "simulate")
 SMALL = ("denoising_batch", "--intervals", "12", "--starts", "1")
 
 
@@ -56,12 +57,34 @@ def test_quick_commands_load_nothing_heavy(arguments):
     assert done.stdout.strip()
 
 
+def help_of(*words):
+    """Help at 80 columns, without colours."""
+    plain = {"COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1", "TERM": "dumb"}
+    return CliRunner().invoke(app, [*words, "--help"], env=plain, prog_name="optlearn").output
+
+
 def test_help_names_the_commands_and_their_options():
-    text = run("--help").output
-    assert all(command in text for command in COMMANDS)
-    for command in COMMANDS[1:]:
-        help_text = run(command, "--help").output
-        assert all(o in help_text for o in ("--set", "--json", "--method", "--out", "--quiet"))
+    text = help_of()
+    assert all(f" {verb} " in text for verb in VERBS)
+    for command in COMMANDS:
+        assert all(o in help_of(command) for o in ("--set", "--json", "--method", "--out", "--quiet"))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_every_verb_has_an_example_and_fills_its_lines(verb):
+    text = help_of(verb)
+    assert f"Example: optlearn {verb}" in text
+    assert "--json" in text
+    assert "<bool>" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    lines = [line.strip() for line in text.partition("╭")[0].splitlines()]
+    for line, following in pairwise(lines):
+        if line and following and not following.startswith("- "):
+            assert len(line) + 1 + len(following.split()[0]) > 78, "the next word would have fitted: " + line
+
+
+def test_every_file_of_a_verb_is_a_command():
+    assert set(VERBS) == {module.name for module in pkgutil.iter_modules(verbs.__path__)}
 
 
 def test_version():
@@ -75,6 +98,38 @@ def test_list():
     assert json.loads(run("list", "--json").stdout) == {"scenarios": scenarios.list_scenarios()}
 
 
+def test_list_describes_one_scenario():
+    done = run("list", "dropout", "--json", "--quiet")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["controls"] == {"activation": {"from_to": [0, 1]}}
+    assert found["free"] == {"rescaling": {"from_to": [0, 1]}}
+    assert found["baselines"] == list(scenarios.dropout().baselines)
+    arguments = {argument["name"]: argument for argument in found["arguments"]}
+    assert arguments["sigma_n"]["meaning"] == "standard deviation of the label noise."
+    assert [arguments["sigma_n"][part] for part in ("default", "lowest", "highest")] == [0.3, 0, 0.6]
+    assert (arguments["T"]["kind"], arguments["T"]["reason"]) == ("other", "a matrix")
+    shown = " ".join(run("list", "dropout", "--quiet").stdout.split())
+    assert "Free parameters: rescaling, from 0 to 1" in shown
+    assert "sigma_n 0.3 0 to 0.6 standard deviation of the label noise." in shown
+
+
+def test_list_follows_settings_and_names_variants():
+    found = json.loads(run("list", "curriculum", "--set", "Delta=(0, 3)", "--json", "--quiet").stdout)
+    assert found["controls"] == {"difficulty": {"values": [0, 3]}}
+    (joint,) = found["variants"]
+    assert joint["arguments"] == {"joint": True}
+    assert set(joint["controls"]) == {"difficulty", "learning_rate"}
+    for arguments, message in (
+        (["nonsense"], "no scenario 'nonsense'"),
+        (["dropout", "--set", "etta=1"], "no such argument; it has K=2"),
+        (["--set", "eta=1"], "--set: name a scenario too"),
+    ):
+        done = run("list", *arguments, "--quiet")
+        assert done.exit_code == 2
+        assert message in done.stderr.replace("\n", " ")
+
+
 def test_choices_are_those_of_the_library():
     from optlearn._control.solve import METHODS
     from optlearn._simulate.run import MODES
@@ -83,7 +138,7 @@ def test_choices_are_those_of_the_library():
     assert set(Mode) == set(MODES)
 
 
-@pytest.mark.parametrize("command", COMMANDS[1:])
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -91,7 +146,7 @@ def test_choices_are_those_of_the_library():
         (["curriculum", "--set", "etta=2"], "no such argument; it has alpha_F=12.0, eta=3.0"),
         (["curriculum", "--set", "eta"], "write NAME=VALUE"),
         (["curriculum", "--set", "eta=1", "--set", "eta=2"], "given twice"),
-        (["curriculum", "--set", "eta=fast"], "curriculum(eta='fast'): must be at least 0"),
+        (["curriculum", "--set", "eta=fast"], "curriculum(eta='fast'): not a number; must be at least 0"),
         (["curriculum", "--set", "Delta=(0, 'b')"], "Delta=(0, 'b')): must be 2 numbers"),
         (["curriculum", "--set", "eta=__import__('os')"], "must be at least 0"),
         (["curriculum", "--out", "/no/such/place/r.json"], "there is no directory /no/such/place"),
@@ -138,7 +193,7 @@ def test_solve_for_people():
     assert done.exit_code == 0
     assert "objective 9.65" in done.stdout
     assert "█" in done.stdout
-    assert "optlearn compare denoising_batch" in done.stdout
+    assert "optlearn compare denoising_batch --set Delta_F=0.5 --intervals 12" in done.stdout
     assert done.stderr == ""
 
 
@@ -155,12 +210,10 @@ def test_greedy_makes_no_claim():
     assert json.loads(done.stdout)["method"] == "greedy"
 
 
-def test_a_file_that_cannot_be_written_does_not_cost_the_result(tmp_path, monkeypatch):
-    def refuse(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", refuse)
-    done = run("solve", *SMALL, "--json", "--quiet", "--out", str(tmp_path / "r.json"))
+@pytest.mark.parametrize("name", ["r.json", "r.nc"])
+def test_a_file_that_cannot_be_written_does_not_cost_the_result(tmp_path, full_disk, name):
+    full_disk()
+    done = run("solve", *SMALL, "--json", "--quiet", "--out", str(tmp_path / name))
     assert done.exit_code == 2
     assert "No space left on device" in done.stderr
     assert json.loads(done.stdout)["objective"] > 0
@@ -274,17 +327,7 @@ def test_json_has_plain_numbers_only():
         "c": (np.int64(1), float("inf")),
         3: Method.auto,
     }
-    assert plain(value) == {"a": None, "b": [0, 1], "c": [1, None], "3": "auto"}
-    json.dumps(plain(value), allow_nan=False)
-
-
-def test_the_cache_directory_can_be_chosen(monkeypatch, tmp_path):
-    monkeypatch.setenv("OPTLEARN_CACHE", str(tmp_path / "here"))
-    assert cache_directory() == tmp_path / "here"
-    monkeypatch.delenv("OPTLEARN_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    if sys.platform.startswith("linux"):
-        assert cache_directory() == tmp_path / "optlearn"
+    assert json.loads(to_json(value)) == {"a": None, "b": [0, 1], "c": [1, None], "3": "auto"}
 
 
 def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):

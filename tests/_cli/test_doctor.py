@@ -5,7 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from optlearn._cli import app, doctor
+from optlearn._cli import app
+from optlearn._cli.verbs import doctor
 
 
 def run(*arguments):

@@ -99,13 +99,13 @@ class TestFit:
         [
             (["--x-key", "images"], "--x-key images: DATA has no such array; it has X, y, w"),
             (["--labels-key", "z"], "--labels-key z: DATA has no such array"),
-            (["--weights-key", "y"], "(K, 60) are expected"),
-            (["--scenario", "curriculum"], "scenario='curriculum': data can be fitted for denoising"),
+            (["--weights-key", "y"], "shape (K, 60)"),
+            (["--scenario", "curriculum"], "scenario must be one that data can be fitted for, denoising"),
             (["--scenario", "nonsense"], "no scenario 'nonsense'"),
-            (["--set", "sigma=0.1"], "sigma=0.1: this is what the data say"),
+            (["--set", "sigma=0.1"], "sigma must be left out, since the data say it, got 0.1"),
             (["--set", "etta=0.1"], "etta"),
             (["--set", "Delta_F=2"], "denoising(Delta_F=2)"),
-            (["--labels-key", "y", "--clusters", "2"], "not both"),
+            (["--labels-key", "y", "--clusters", "2"], "must not both be given"),
         ],
     )
     def test_bad_input_is_a_sentence(self, data, arguments, message):

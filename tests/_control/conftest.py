@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 import optlearn.models as models
-from optlearn._control.controls import Budget, Continuous, Discrete, Free
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import Dynamics, dynamics
-from optlearn._control.solvers.direct import DirectResult, solve_direct
-from optlearn._control.solvers.indirect import IndirectResult, solve_indirect
+from optlearn._control.program.build import CompiledProblem, compile_problem
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.base import Run, Start
+from optlearn._control.solvers.direct import Direct
+from optlearn._control.solvers.indirect import Indirect
 
 METHODS = ("direct", "indirect", "greedy")
 
@@ -48,12 +51,15 @@ class Case:
     parameters: tuple[float, ...] = ()
     methods: tuple[str, ...] = METHODS
 
-    def dynamics(self) -> Dynamics:
-        return dynamics(self.build())
+    def compiled(self) -> CompiledProblem:
+        return compile_problem(self.build())
+
+    def rollout(self, steps: int = 1) -> Rollout:
+        return Rollout(self.compiled(), self.intervals, steps)
 
     def guess(self) -> tuple[np.ndarray, np.ndarray]:
         """Relaxed controls (I, m) and free parameters (k,) to start from."""
-        relaxation = self.dynamics().relaxation
+        relaxation = self.compiled().relaxation
         w = np.zeros((self.intervals, relaxation.size))
         for name, block in relaxation.blocks.items():
             given = np.asarray(self.start[name], dtype=float)
@@ -285,26 +291,26 @@ def cases() -> dict[str, Case]:
 
 
 @pytest.fixture(scope="session")
-def direct_solution() -> Callable[[Case], DirectResult]:
+def direct_solution() -> Callable[[Case], Run]:
     """Solves a case by the direct method, once."""
-    found: dict[str, DirectResult] = {}
+    found: dict[str, Run] = {}
 
-    def solution(case: Case) -> DirectResult:
+    def solution(case: Case) -> Run:
         if case.name not in found:
-            found[case.name] = solve_direct(case.dynamics(), *case.guess())
+            found[case.name] = Direct().shoot(case.rollout(), Start("guess", *case.guess()))
         return found[case.name]
 
     return solution
 
 
 @pytest.fixture(scope="session")
-def indirect_solution() -> Callable[[Case], IndirectResult]:
+def indirect_solution() -> Callable[[Case], Run]:
     """Solves a case by the indirect method, once."""
-    found: dict[str, IndirectResult] = {}
+    found: dict[str, Run] = {}
 
-    def solution(case: Case) -> IndirectResult:
+    def solution(case: Case) -> Run:
         if case.name not in found:
-            (found[case.name],) = solve_indirect(case.dynamics(), [case.guess()])
+            found[case.name] = Indirect().solve(case.rollout(), Start("guess", *case.guess()))
         return found[case.name]
 
     return solution

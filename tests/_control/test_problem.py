@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from optlearn import models
-from optlearn._control.controls import Budget, Continuous, Discrete, Free
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.problem import Objective, Problem
 from optlearn._errors import SpecificationError, UnphysicalStateError
 

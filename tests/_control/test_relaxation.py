@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from optlearn import models
-from optlearn._control.controls import Budget, Continuous, Discrete
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Discrete
 from optlearn._control.problem import Problem
 from optlearn._control.relaxation import Relaxation
 from optlearn._errors import SpecificationError

@@ -146,3 +146,93 @@ def test_layout_round_trip():
     assert state["V"].shape == (4, 2)
     np.testing.assert_array_equal(layout.flatten(state), flat)
     assert not layout.nonnegative.any()
+
+
+class Modes3(ol.System):
+    """Modes that relax to a noise floor, each at its own rate: as an ODE, or exactly."""
+
+    rates: np.ndarray
+    names = {"e": 3}  # noqa: RUF012
+    parameters = {"learning_rate": 0.5, "sigma2": 0.25}  # noqa: RUF012
+
+    def error(self, x, u):
+        return x["e"].sum()
+
+
+class ModesByDrift(Modes3):
+    """The differential equation."""
+
+    def drift(self, x, u):
+        eta = u["learning_rate"]
+        return {"e": -2 * eta * self.rates * (x["e"] - eta * u["sigma2"] / 2)}
+
+
+class ModesExactly(Modes3):
+    """Its solution."""
+
+    def advance(self, x, u, length):
+        eta = u["learning_rate"]
+        floor = eta * u["sigma2"] / 2
+        return {"e": floor + (x["e"] - floor) * jnp.exp(-2 * eta * self.rates * length)}
+
+
+def modes(kind, rates=(0.05, 1.0, 3.0), **changes):
+    given = {
+        "model": kind(rates=np.array(rates)),
+        "start": {"e": 1.0},
+        "horizon": 10.0,
+        "controls": {"learning_rate": ol.Continuous(0.01, 1)},
+        "intervals": 20,
+    }
+    return ol.Problem(**given | changes)
+
+
+OBJECTIVES = {
+    "final": ol.Objective(),
+    "average": ol.Objective(final=0.0, average=1.0),
+    "both": ol.Objective(final=0.3, average=0.7),
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=list(OBJECTIVES))
+def test_an_exact_advance_is_the_ode(objective):
+    schedule = ol.Schedule.piecewise([0, 1, 4, 10], {"learning_rate": [0.9, 0.2, 0.4]})
+    integrated, exact = (
+        ol.evaluate(modes(kind, objective=objective), schedule) for kind in (ModesByDrift, ModesExactly)
+    )
+    np.testing.assert_allclose(exact.states, integrated.states, atol=1e-11)
+    assert exact.objective == pytest.approx(integrated.objective, abs=1e-10)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=list(OBJECTIVES))
+@pytest.mark.parametrize("method", ["auto", "direct", "indirect"])
+def test_optima_under_an_exact_advance_are_those_of_the_ode(objective, method):
+    integrated, exact = (
+        ol.solve(modes(kind, objective=objective), method=method) for kind in (ModesByDrift, ModesExactly)
+    )
+    assert exact.certificate.converged
+    assert exact.objective == pytest.approx(integrated.objective, abs=2e-8)
+    # Costates are derivatives of the same objective, at the ends of the intervals.
+    every = (len(integrated.costates.alpha) - 1) // 20
+    np.testing.assert_allclose(
+        exact.costates.states, integrated.costates.states[::every], rtol=2e-3, atol=2e-5
+    )
+
+
+def test_stiff_modes_need_no_small_steps():
+    solution = ol.solve(modes(ModesExactly, rates=(0.05, 1.0, 50_000.0)))
+    assert solution.certificate.converged
+    assert abs(solution.certificate.integration_error) < 1e-12
+    assert np.all(np.diff(solution.schedule["learning_rate"]) < 1e-6)  # the floor is reached at once: fall
+
+
+def test_greedy_and_discrete_controls_with_an_exact_advance():
+    discrete = modes(ModesExactly, controls={"learning_rate": ol.Discrete((0.05, 0.8))})
+    solution = ol.solve(discrete)
+    assert set(solution.schedule["learning_rate"]) <= {0.05, 0.8}
+    constant = min(
+        ol.evaluate(discrete, ol.Schedule.constant(10, {"learning_rate": v})).objective for v in (0.05, 0.8)
+    )
+    assert solution.objective <= constant + 1e-12
+    greedy = ol.solve(modes(ModesExactly), method="greedy")
+    assert greedy.objective >= ol.solve(modes(ModesExactly)).objective - 1e-10

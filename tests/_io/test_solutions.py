@@ -12,7 +12,8 @@ import pytest
 
 import optlearn as ol
 from optlearn._control.missing_problem import ProblemNotInFileError
-from optlearn._io import DataFileError
+from optlearn._control.solution import Variant
+from optlearn._errors import DataFileError, SpecificationError
 from optlearn._io.solutions import FORMAT
 
 
@@ -66,11 +67,11 @@ def test_everything_comes_back(kind, tmp_path, request):
     same_schedule(found.schedule, solution.schedule)
     same_trajectory(found.trajectory, solution.trajectory)
     same_trajectory(found.costates, solution.costates)
-    for name in ("objective", "method", "outcome", "seconds", "notes", "certificate"):
+    for name in ("objective", "method", "outcome", "seconds", "runs", "certificate"):
         assert getattr(found, name) == getattr(solution, name), name
     assert found.parameters == dict(solution.parameters)
     assert found.trajectory.objective == solution.trajectory.objective
-    for name in ("relaxed", "whole"):
+    for name in ("relaxed", "whole_numbers"):
         variant = getattr(solution, name)
         assert (getattr(found, name) is None) == (variant is None)
         if variant is not None:
@@ -84,7 +85,7 @@ def test_everything_comes_back(kind, tmp_path, request):
 
 def test_kinds_are_covered(mixed, whole, free):
     assert mixed.relaxed.schedule.mixtures
-    assert whole.whole is not None
+    assert whole.whole_numbers is not None
     assert free.parameters["rescaling"] > 0
 
 
@@ -93,8 +94,8 @@ def test_provenance(mixed, file):
     assert {"created", "optlearn_version", "jax_version", "casadi_version"} <= set(found.provenance)
     assert found.options["seed"] == 3
     assert found.options["intervals"] == 80
-    assert found.problem.origin.scenario == "curriculum"
-    assert found.problem.origin.arguments["easy_share"] == 0.5
+    assert found.problem.made_by.scenario == "curriculum"
+    assert found.problem.made_by.arguments["easy_share"] == 0.5
     assert mixed.provenance == {}
 
 
@@ -139,7 +140,7 @@ def test_loads_in_another_process_and_plots_the_same(file, mixed, tmp_path):
 class TestProblem:
     def test_of_a_model_of_ones_own_is_not_in_the_file(self, whole, tmp_path):
         own = replace(whole, problem=replace(whole.problem, name="mine"))
-        assert own.problem.origin is None  # a changed problem forgets the scenario
+        assert own.problem.made_by is None  # a changed problem forgets the scenario
         path = own.save(tmp_path / "own.nc")
         found = ol.load(path)
         assert found.problem.name == "mine"
@@ -164,7 +165,7 @@ class TestProblem:
     def test_arguments_of_any_kind_are_remembered(self):
         start = {"Q": np.eye(2), "R": np.zeros((2, 2)), "Omega": np.eye(2)}
         problem = ol.scenarios.denoising(0.2, sigma=np.array([0.1, 0.2]), start=start)
-        arguments = problem.origin.arguments
+        arguments = problem.made_by.arguments
         assert arguments["Delta_F"] == 0.2
         assert arguments["sigma"] == [0.1, 0.2]
         assert arguments["start"]["Q"] == [[1, 0], [0, 1]]
@@ -212,6 +213,20 @@ class TestBrokenFiles:
         ):
             ol.load(path)
 
+    def test_an_older_format(self, file, tmp_path):
+        path = self.broken(file, tmp_path)
+        with h5py.File(path, "r+") as h5:
+            h5.attrs["format"] = FORMAT - 1
+        with pytest.raises(DataFileError, match=f"is of format {FORMAT - 1}, .*: solve the problem again"):
+            ol.load(path)
+
+    def test_json_that_never_ends(self, file, tmp_path):
+        path = self.broken(file, tmp_path)
+        with h5py.File(path, "r+") as h5:
+            h5.attrs["certificate"] = "[" * 30_000
+        with pytest.raises(DataFileError, match=r"broken\.nc is a broken solution file"):
+            ol.load(path)
+
     @pytest.mark.parametrize("value", ["unknown", 0, -1])
     def test_an_unknown_format(self, file, tmp_path, value):
         path = self.broken(file, tmp_path)
@@ -255,18 +270,67 @@ class TestBrokenFiles:
             ol.load(tmp_path / "none.nc")
 
 
-def test_a_failed_save_leaves_the_older_file(mixed, whole, tmp_path, monkeypatch):
-    import xarray
-
+def test_a_full_disk_leaves_the_older_file(mixed, whole, tmp_path, full_disk):
     path = whole.save(tmp_path / "s.nc")
     before = path.read_bytes()
-
-    def half(self, target, **kwargs):
-        target.write_bytes(b"half")
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(xarray.DataTree, "to_netcdf", half)
-    with pytest.raises(OSError, match="no space left"):
+    full_disk()
+    with pytest.raises(OSError, match=r"No space left on device: .*s\.nc"):
         mixed.save(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["s.nc"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["interval", "alpha_edge", "alpha", "seed", "x_value", "grid", "mixtures", "a/b", "η ρ", ".", "name:x"],
+)
+def test_controls_and_states_of_any_name_come_back(free, tmp_path, name):
+    one = ol.Schedule.piecewise([0, 1, 2], {name: [1.0, 2.0], "x": [3.0, 4.0]})
+    shares = {0.5: [0.1, 0.2], 1.5: [0.9, 0.8]}
+    mixed = ol.Schedule.mixed([0, 1, 2], {name: shares, "x": shares})
+    course = replace(free.trajectory, values={**free.trajectory.values, name: free.trajectory["error"] + 1})
+    odd = replace(free, schedule=one, trajectory=course, relaxed=Variant(mixed, 0.5))
+    found = ol.load(odd.save(tmp_path / "odd.nc"))
+    same_schedule(found.schedule, one)
+    same_schedule(found.relaxed.schedule, mixed)
+    same_trajectory(found.trajectory, course)
+    same_schedule(ol.Schedule.from_json(one.to_json()), one)
+    same_schedule(ol.Schedule.from_json(mixed.to_json()), mixed)
+    # As the command line prints it: of a mixed control, the mean.
+    printed = json.dumps(odd.to_dict()["schedule"])
+    np.testing.assert_array_equal(ol.Schedule.from_json(printed)[name], [1.0, 2.0])
+
+
+class TestAnotherProblem:
+    @pytest.mark.parametrize(
+        ("other", "message"),
+        [
+            (lambda: ol.scenarios.dropout(alpha_F=4.0), "horizon is 5.0 there and 4.0 here"),
+            (lambda: ol.scenarios.dropout(sigma_n=0.31), "parameters sigma_n is 0.3 there and 0.31 here"),
+            (lambda: ol.scenarios.curriculum(), "only its problem has"),
+        ],
+    )
+    def test_is_refused(self, free, tmp_path, other, message):
+        path = free.save(tmp_path / "s.nc")
+        with pytest.raises(SpecificationError, match=message) as caught:
+            ol.load(path, problem=other())
+        assert str(path) in str(caught.value)
+        with pytest.raises(SpecificationError, match=message):
+            ol.compare(other(), solution=free)
+
+    def test_of_ones_own_is_known_by_its_numbers(self, free, tmp_path):
+        own = replace(free, problem=replace(free.problem, name="mine"))
+        path = own.save(tmp_path / "own.nc")
+        with pytest.raises(SpecificationError, match=r"not of the problem 'mine': horizon is 5\.0"):
+            ol.load(path, problem=replace(own.problem, horizon=6.0))
+        absent = ol.load(path)
+        with pytest.raises(SpecificationError, match="horizon is 5"):
+            ol.compare(replace(own.problem, horizon=6.0), solution=absent)
+        # Saved again, it is still known.
+        again = absent.save(tmp_path / "again.nc")
+        assert ol.load(again, problem=own.problem).problem is own.problem
+
+    def test_the_same_made_again_is_taken(self, free, tmp_path):
+        again = ol.scenarios.dropout()
+        assert ol.load(free.save(tmp_path / "s.nc"), problem=again).problem is again
+        assert ol.compare(again, solution=free).solution is free

@@ -1,7 +1,6 @@
 """Slips in a specification get a sentence that names what is wrong."""
 
 import pickle
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -283,23 +282,6 @@ def test_lists_are_as_good_as_tuples():
 def test_a_model_without_a_loss_is_none():
     with pytest.raises(TypeError, match="loss"):
         make(LearningModel)
-
-
-# --- every error leads to its explanation ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [errors.SpecificationError, errors.BudgetError, errors.UnphysicalStateError])
-def test_errors_name_a_section_that_exists(kind):
-    (note,) = kind("message").__notes__
-    page = Path(__file__).parents[2] / errors.PAGE
-    assert note == errors.explained(kind.section)
-    assert f"({kind.section})=" in page.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("section", ["accuracy", "not-converged"])
-def test_sections_that_warnings_name_exist(section):
-    page = Path(__file__).parents[2] / errors.PAGE
-    assert f"({section})=" in page.read_text(encoding="utf-8")
 
 
 def test_an_error_survives_pickling():

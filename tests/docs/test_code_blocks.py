@@ -105,7 +105,7 @@ def test_commands_have_the_options_that_pages_give_them(command):
     if "--help" in arguments:
         return
     parsed = parser.make_context(word, arguments).params
-    if "scenario" in parsed and word != "fit":
+    if parsed.get("scenario") and word != "fit":
         scenario_arguments(parsed["scenario"], parsed.get("settings"), None)
 
 

@@ -10,6 +10,7 @@ import xarray
 
 from optlearn import paper
 from optlearn._control.solution import NotConvergedWarning
+from optlearn._progress import Progress
 from optlearn.paper import fig1, fig2, fig3, figS_curriculum, figS_sims
 from optlearn.paper.claims import Claim
 
@@ -66,7 +67,7 @@ def figure(monkeypatch):
         fake.calls.append({"quick": quick, "size": size, "data_dir": data_dir})
         if fake.error is not None:
             raise fake.error
-        progress("counting (1/1)")
+        progress(Progress("counting", 0, 1))
         return xarray.Dataset({"x": ("i", np.arange(float(size)))})
 
     @styled

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from optlearn._errors import SpecificationError
+from optlearn._progress import Progress
 from optlearn.paper import cifar_training as training
 from optlearn.paper import figS_cifar as figure
 from optlearn.paper.cifar_training import Images, Settings
@@ -400,7 +401,7 @@ def test_quick_trains_where_there_are_data(some_data, monkeypatch, tmp_path):
     monkeypatch.setattr(figure, "QUICK_A", (0, 35, 50))
     lines = []
     data = figure.compute(quick=True, progress=lines.append, seeds=2)
-    assert lines == ["trained (1/3)", "trained (2/3)", "trained (3/3)"]
+    assert lines == [Progress("trained", done, 3) for done in (1, 2, 3)]
     assert data.error.shape == (1, 3, 2)
     assert data.image.shape == (2, 5, 32, 64, 3)
     assert data.attrs["chance_error"] == pytest.approx(0.9)

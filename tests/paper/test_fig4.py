@@ -6,6 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from optlearn._io import load_dataset, save_dataset
+from optlearn._progress import Progress
 from optlearn.paper import fig4
 from optlearn.practice import datasets
 
@@ -36,8 +37,8 @@ def stand_in(drawn_digits):
         patch.setattr(fig4, "mnist", lambda split, data_dir: drawn_digits)
         said = []
         data = fig4.compute(progress=said.append, intervals=10, sets=2, further_sets=1)
-    assert said[0] == "fitting the clusters (1/6)"
-    assert said[-1] == "training (6/6)"
+    assert said[0] == Progress("fitting the clusters", 0, 6)
+    assert said[-1] == Progress("training", 5, 6)
     return data
 
 

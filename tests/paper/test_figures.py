@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from optlearn._io import load_dataset, save_dataset
 from optlearn.paper import fig1, fig2, fig3, figS_curriculum, figS_sims
 from optlearn.paper.claims import Claim, load_claims, save_claims
-from optlearn.paper.curves import crossing, improvement
+from optlearn.paper.curves import crossing
 from optlearn.paper.style import save_figure
 
 FIGURES = (fig1, fig2, fig3, figS_curriculum, figS_sims)
@@ -148,11 +148,6 @@ def test_a_claim_holds_json_only():
     assert claim.expected == [0.5]
     assert claim.holds is True
     assert Claim.from_dict(claim.to_dict()) == claim
-
-
-def test_improvement_is_the_papers_measure():
-    constant, optimal = np.array([10.0, 9.0, 8.0]), np.array([10.0, 8.9, 7.5])
-    np.testing.assert_allclose(improvement(constant, optimal), [np.nan, 10, 25])
 
 
 def test_crossing_interpolates():

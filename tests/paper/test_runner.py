@@ -13,10 +13,7 @@ from optlearn._cli import app
 from optlearn._errors import SpecificationError
 from optlearn._io import load_dataset
 from optlearn.paper import list_figures, runner
-
-
-class MissingDataError(ValueError):
-    """Of the same name as that of the data sets' room."""
+from optlearn.practice.datasets import MissingDataError
 
 
 def reproduce(tmp_path, **options):
@@ -30,7 +27,7 @@ def command(tmp_path, *arguments):
 
 def test_a_figure_has_four_files_with_provenance(figure, tmp_path):
     told = []
-    result = reproduce(tmp_path, quick=True, progress=lambda *message: told.append(message))
+    result = reproduce(tmp_path, quick=True, progress=told.append)
     assert result.status == "done"
     assert sorted(p.name for p in (tmp_path / "fake").iterdir()) == [
         "claims.json", "data.nc", "fake.pdf", "fake.png",
@@ -41,7 +38,10 @@ def test_a_figure_has_four_files_with_provenance(figure, tmp_path):
     assert attributes["seconds"] >= 0
     claims = json.loads((tmp_path / "fake" / "claims.json").read_text())
     assert [claim["holds"] for claim in claims] == [True, True]
-    assert told == [("fake", "counting (1/1)"), ("fake", "drawing")]
+    assert told == [
+        runner.FigureProgress("counting", 0, 1, figure="fake"),
+        runner.FigureProgress("drawing", 1, 1, figure="fake"),
+    ]
 
 
 def test_a_finished_figure_is_reused(figure, tmp_path):
@@ -90,11 +90,11 @@ def test_an_interruption_leaves_no_drawing_of_other_data(figure, tmp_path):
 
 
 def test_an_unknown_figure_or_option(figure, tmp_path):
-    with pytest.raises(SpecificationError, match="no figure 'fig9'; there are fig1"):
+    with pytest.raises(SpecificationError, match=r"figures must be among fig1.*, got 'fig9'"):
         runner.reproduce(["fig9"], out=tmp_path)
-    with pytest.raises(SpecificationError, match=r"'sise'. Options are: fake: size"):
+    with pytest.raises(SpecificationError, match="options must be among fake: size; got 'sise'"):
         reproduce(tmp_path, options={"sise": 1})
-    with pytest.raises(SpecificationError, match="jobs=0"):
+    with pytest.raises(SpecificationError, match="jobs must be at least 1, got 0"):
         reproduce(tmp_path, jobs=0)
 
 
@@ -135,7 +135,7 @@ def test_a_claim_that_fails_is_shown_with_its_number_and_is_no_failure(figure, t
 
 
 def test_progress_is_told_on_stderr(figure, tmp_path):
-    assert "fake: counting (1/1)" in command(tmp_path, "fake").stderr
+    assert "fake: counting (0 of 1 done)" in command(tmp_path, "fake").stderr
 
 
 @pytest.mark.parametrize(("named", "code"), [(True, 1), (False, 0)])
@@ -170,7 +170,7 @@ def test_a_figure_that_raises_does_not_stop_the_others(figure, tmp_path, monkeyp
     [
         (["fig9"], "no figure 'fig9'; there are fig1, fig2"),
         (["fake", "--set", "size"], "write NAME=VALUE"),
-        (["fake", "--set", "other=1"], "Options are: fake: size"),
+        (["fake", "--set", "other=1"], "options must be among fake: size; got 'other'"),
         (["fake", "--data-dir", "/no/such/place"], "there is no such folder"),
     ],
 )

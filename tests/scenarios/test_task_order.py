@@ -29,13 +29,9 @@ def blocked(**arguments):
     return ol.evaluate(problem, problem.baselines["blocked"](problem, 10))
 
 
-def test_both_methods_find_the_same_optimum(problem, direct):
+def test_the_optimum_is_certified_and_nearly_as_good_as_the_best_mixed_one(direct):
     assert direct.certificate.converged
-    indirect = ol.solve(problem, method="indirect", starts=1)
-    assert indirect.relaxed.objective == pytest.approx(direct.relaxed.objective, rel=1e-5)
-    # Rounded schedules are many, and nearly as good as the best mixed one.
-    for solution in (direct, indirect):
-        assert 0 <= solution.objective - solution.relaxed.objective < 1e-4 * solution.objective
+    assert 0 <= direct.objective - direct.relaxed.objective < 1e-4 * direct.objective
 
 
 def test_the_optimum_is_below_every_baseline(comparison):
@@ -125,12 +121,6 @@ def test_three_tasks():
     assert schedules["random"]["task"] == pytest.approx([1.0])  # the mean of 0, 1 and 2
     for schedule in schedules.values():
         assert ol.evaluate(problem, schedule, record=2).objective < 0.16
-
-
-def test_sgd_follows_the_theory(z_of_sgd):
-    problem = task_order(K=1, similarity=0.4, sigma_n=0.2, pretraining=3.0)
-    schedule = ol.Schedule.mixed([0, 0.5, 1], {"task": {0.0: [0.0, 0.6], 1.0: [1.0, 0.4]}})
-    assert max(z_of_sgd(problem, schedule)) < 4.5
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from optlearn._cli import app
-from optlearn._cli.sweep import _grid
+from optlearn._cli.verbs.sweep import _grid
 
 QUICK = ("--intervals", "6", "--starts", "1", "--method", "indirect", "--set", "alpha_F=1")
 
@@ -63,7 +63,7 @@ def test_a_point_that_fails_makes_exit_code_3_and_is_shown(tmp_path):
         (["dropout", "--grid", "eta=1:2"], "write FIRST:LAST:COUNT, such as 0.1:0.5:9"),
         (["dropout", "--grid", "eta=1:2:1"], "a COUNT of at least 2"),
         (["dropout", "--grid", "eta=0:2:3:log"], "for log both ends above 0"),
-        (["dropout", "--grid", "eta=1,1"], "over['eta'] holds 1 more than once"),
+        (["dropout", "--grid", "eta=1,1"], "over['eta'] must hold every value once, got 1"),
         (["dropout", "--grid", "eta=1,2", "--grid", "eta=3,4"], "--grid eta: given twice"),
         (["dropout", "--grid", "eta=1,2", "--set", "eta=3"], "'eta' is both fixed and swept over"),
         (["dropout", "--grid", "etta=1,2"], "dropout has no argument 'etta'"),

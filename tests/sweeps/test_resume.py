@@ -122,7 +122,7 @@ def test_a_folder_that_cannot_be_written_is_named(sweep, tmp_path, out):
     (tmp_path / "file").touch()
     with pytest.raises(SweepFolderError, match=r"cannot write .*(place|below)"):
         sweep(out=tmp_path / out)
-    with pytest.raises(SpecificationError, match="this is a file"):
+    with pytest.raises(SpecificationError, match="out must be a folder, got the file"):
         sweep(out=tmp_path / "file")
 
 

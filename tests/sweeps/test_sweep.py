@@ -8,6 +8,7 @@ import pytest
 import optlearn as ol
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._errors import SpecificationError
+from optlearn.sweeps.run import ReduceWarning
 from optlearn.sweeps.spec import make_spec
 
 
@@ -113,19 +114,26 @@ def test_rows_are_cut_into_chains_of_nearly_equal_length():
 @pytest.mark.parametrize(
     ("over", "options", "message"),
     [
-        ({}, {}, r"over=\{\}: argument → values"),
-        ({"eta": []}, {}, r"over\['eta'\] is empty"),
-        ({"eta": 1.0}, {}, r"over\['eta'\]=1.0: a list or array of values"),
-        ({"eta": [1.0, 2.0, 1.0]}, {}, r"over\['eta'\] holds 1.0 more than once"),
-        ({"eta": [1.0, np.nan]}, {}, "holds nan: only finite numbers"),
-        ({"eta": [1.0, "a"]}, {}, "all numbers, or none"),
+        ({}, {}, r"over must be argument → values.*, got \{\}"),
+        ({"eta": []}, {}, r"over\['eta'\] must hold at least one value"),
+        ({"eta": 1.0}, {}, r"over\['eta'\] must be a list or array of values, got 1.0"),
+        ({"eta": [1.0, 2.0, 1.0]}, {}, r"over\['eta'\] must hold every value once, got 1.0"),
+        ({"eta": [1.0, np.nan]}, {}, "must hold finite numbers.*, got nan"),
+        ({"eta": [1.0, "a"]}, {}, "must hold numbers only, or none"),
         ({"etta": [1.0]}, {}, "dropout has no argument 'etta'; it has K, M, sigma_n, eta"),
         ({"eta": [1.0]}, {"fixed": {"eta": 2}}, "'eta' is both fixed and swept over"),
         ({"eta": [1.0]}, {"fixed": {"etta": 2}}, "dropout has no argument 'etta'"),
-        ({"eta": [1.0]}, {"chain": 0}, r"sweep\(chain=0\): must be a whole number"),
-        ({"eta": [1.0]}, {"reduce": 3}, "reduce=3: a function of a Solution"),
+        ({"eta": [1.0]}, {"chain": 0}, "chain.* must be a whole number"),
+        ({"eta": [1.0]}, {"intervals": 2.5}, "intervals.* must be a whole number"),
+        ({"eta": [1.0]}, {"starts": 0}, "starts.* must be a whole number of at least 1"),
+        ({"eta": [1.0]}, {"steps": "many"}, "steps.* must be a whole number"),
+        ({"eta": [1.0]}, {"max_iterations": -1}, "max_iterations.* must be a whole number"),
+        ({"eta": [1.0]}, {"seed": -1}, "seed.* must be a whole number of at least 0"),
+        ({"eta": [1.0]}, {"tolerance": 0.0}, "tolerance.* must be above 0"),
+        ({"eta": [1.0]}, {"baselines": ["luck"]}, "baselines must be among no dropout.*, got 'luck'"),
+        ({"eta": [1.0]}, {"reduce": 3}, "reduce must be a function of a Solution.*, got 3"),
         ({"eta": [1.0]}, {"intervalls": 3}, "sweep has no argument 'intervalls'; those of solve"),
-        ({"eta": [1.0]}, {"method": "magic"}, "method='magic': one of auto, direct"),
+        ({"eta": [1.0]}, {"method": "magic"}, "method must be one of auto, direct.*, got 'magic'"),
     ],
 )
 def test_a_grid_that_makes_no_sense(over, options, message):
@@ -139,11 +147,29 @@ def test_an_unknown_scenario():
 
 
 def test_what_reduce_must_return(tiny):
-    with pytest.warns(NotConvergedWarning, match="failed"):
+    with pytest.warns(ReduceWarning, match="reduce raised at 1 of 1 points, such as .*solutions are kept"):
         found = ol.sweep(tiny.plain, {"eta": [1.0]}, reduce=tiny.not_numbers, **tiny.QUICK)
-    assert "TypeError: reduce: 'schedule' is" in str(found["error"].values[0])
-    with pytest.raises(SpecificationError, match="two results are called 'objective'"):
-        ol.sweep(tiny.plain, {"eta": [1.0]}, reduce=lambda solution: {"objective": 1.0}, **tiny.QUICK)
+    assert "TypeError: reduce: 'schedule' is" in str(found["reduce_error"].values[0])
+    for name in ("objective", "eta", "free_rescaling"):
+        with pytest.warns(ReduceWarning, match=f"'{name}' is the name of another result"):
+            ol.sweep(tiny.plain, {"eta": [1.0]}, reduce=lambda solution, n=name: {n: 1.0}, **tiny.QUICK)
+
+
+def test_a_reduce_that_raises_does_not_cost_the_solution(tiny):
+    told = []
+    with pytest.warns(ReduceWarning):
+        found = ol.sweep(
+            tiny.plain, {"eta": [1.0, 1.5]}, reduce=tiny.raises_above_one, progress=told.append, **tiny.QUICK
+        )
+    assert np.isfinite(found["objective"]).all()
+    assert found["converged"].all()
+    assert np.isfinite(found["schedule_activation"]).all()
+    assert found["error"].values.tolist() == ["", ""]
+    assert found["reduce_error"].values.tolist() == ["", "ZeroDivisionError: no luck"]
+    assert found["rate"].values[0] == 1.0
+    assert np.isnan(found["rate"].values[1])
+    assert [(point.done, point.total, point.objective > 0) for point in told] == [(1, 2, True), (2, 2, True)]
+    assert told[1].text.endswith("reduce raised ZeroDivisionError: no luck")
 
 
 def test_the_room_is_the_function():

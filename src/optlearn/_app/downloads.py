@@ -10,7 +10,7 @@ import numpy as np
 
 from optlearn import __version__
 from optlearn._app.messages import Found
-from optlearn._control.scenario_call import plain
+from optlearn._json import plain
 from optlearn._schedule import Schedule
 
 STEPS = 10_000  # of the training in the examples
@@ -31,7 +31,7 @@ def as_json(scenario: str, arguments: Mapping[str, Any], found: Found) -> File:
         "scenario": scenario,
         "arguments": {name: plain(value) for name, value in arguments.items()},
         "objective": found.objective,
-        "schedule": json.loads(found.schedule.to_json()),
+        "schedule": found.schedule.to_dict(),
         "parameters": dict(found.schedule.parameters),
         "certificate": found.certificate.to_dict(),
         "method": found.method,

@@ -14,7 +14,7 @@ from bokeh.plotting import figure
 
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
-from optlearn.plotting.look import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, TIME, VERMILION
+from optlearn.plotting.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, TIME, VERMILION
 
 COLOURS = (BLACK, BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
 # The same on a dark page, where black and dark blue could not be seen.

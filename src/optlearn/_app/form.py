@@ -8,7 +8,7 @@ import panel as pn
 import param
 from panel.custom import JSComponent
 
-from optlearn._app.parameters import Choice, Flag, Number, Parameter
+from optlearn.scenarios._arguments import Argument, Choice, Flag, Number
 
 STYLE = (files("optlearn._app") / "parts.css").read_text(encoding="utf-8")
 
@@ -80,7 +80,7 @@ export function render({model}) {
 }"""
 
 
-def field(parameter: Parameter) -> dict[str, Any]:
+def field(parameter: Argument) -> dict[str, Any]:
     """The description of a scenario's parameter, for ``Form.fields``."""
     common = {
         "name": parameter.name,

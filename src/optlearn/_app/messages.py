@@ -1,4 +1,4 @@
-"""What page and solver say to each other: requests and events, all plain data that can be pickled."""
+"""What page and solver say to each other, beside ``Progress``: plain data that can be pickled."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,10 +32,21 @@ class Simulate:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What is being done."""
+class Failed:
+    """A request came to nothing.
 
-    text: str
+    Attributes:
+        reason: a sentence for the user.
+        expected: is it about the request (bad input), rather than a fault?
+    """
+
+    reason: str
+    expected: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """A request has been worked on to its end; nothing more will be heard of it."""
 
 
 @dataclass(frozen=True)

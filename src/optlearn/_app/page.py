@@ -10,14 +10,15 @@ from optlearn._app import words
 from optlearn._app.downloads import FILES
 from optlearn._app.figures import FADED, Chart, Line, course, stairs
 from optlearn._app.form import Form, Scheme, Status, button, choice, field, html
-from optlearn._app.messages import Compared, Found, Progress, Solve
-from optlearn._app.parameters import Value, arguments, defaults, parameters
+from optlearn._app.messages import Compared, Done, Failed, Found, Solve
+from optlearn._app.parameters import arguments, defaults, parameters
 from optlearn._app.simulation import SimulationPanel
 from optlearn._app.worker import Worker
-from optlearn._app.worker_process import Done, Failed
 from optlearn._control.compare import OPTIMUM
 from optlearn._errors import SpecificationError
+from optlearn._progress import Progress
 from optlearn.scenarios import list_scenarios
+from optlearn.scenarios._arguments import Value
 
 OPTIMAL, MIXED = "optimal", "mixed, sample by sample"
 WIDE, TALL = 1.25, 320

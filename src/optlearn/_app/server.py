@@ -18,10 +18,11 @@ from tornado.ioloop import IOLoop
 
 from optlearn._app import SCENARIO
 from optlearn._app.page import Page
-from optlearn._app.parameters import Value, as_text, defaults, typed
+from optlearn._app.parameters import as_text, defaults, typed
 from optlearn._app.worker import Worker
 from optlearn._errors import SpecificationError
 from optlearn.scenarios import list_scenarios
+from optlearn.scenarios._arguments import Value
 
 ADDRESS = "127.0.0.1"
 TITLE = "optlearn explorer"

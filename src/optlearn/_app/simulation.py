@@ -6,9 +6,9 @@ from typing import Any
 from optlearn._app import words
 from optlearn._app.figures import Chart, course
 from optlearn._app.form import Form, Status, button, choice, html
-from optlearn._app.messages import Found, Progress, Simulate, Simulated
+from optlearn._app.messages import Failed, Found, Simulate, Simulated
 from optlearn._app.worker import Worker
-from optlearn._app.worker_process import Failed
+from optlearn._progress import Progress
 
 DIMENSIONS, SEEDS = ("100", "300", "1000", "3000", "10000"), ("10", "20", "50", "100", "200")
 AGAIN = {"once": "when asked", "always": "whenever the schedule changes"}

@@ -18,19 +18,21 @@ import scipy.optimize
 import scipy.stats
 
 from optlearn import scenarios
-from optlearn._app.messages import Compared, Found, Progress, Simulate, Simulated, Solve, Usual
-from optlearn._app.worker_process import Send
+from optlearn._app.messages import Compared, Found, Simulate, Simulated, Solve, Usual
 from optlearn._control.certificate import Certificate
 from optlearn._control.compare import broken_limits
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import solve
+from optlearn._control.solvers.warm_start import fits
 from optlearn._control.summary import certificate_words
 from optlearn._dynamics import on_casadi, on_xla
 from optlearn._dynamics.integrate import integrate
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._schedule import Mixture, Schedule
+from optlearn._processes import Send
+from optlearn._progress import Progress
+from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
 from optlearn._trajectory import Trajectory
 
@@ -62,7 +64,7 @@ def _solve(request: Solve, send: Send) -> None:
     problem = _problem(request.scenario, request.arguments)
     quick: dict[str, Any] = {"method": "indirect", "intervals": quick_intervals(problem)}
     last = _LAST.get(request.scenario)
-    warm = None if request.full or last is None else carried_over(last, problem)
+    warm = None if request.full or last is None or not fits(problem, last) else last
 
     def tell(text: str) -> None:
         send(Progress(text))
@@ -70,7 +72,7 @@ def _solve(request: Solve, send: Send) -> None:
     def attempt(**options: Any) -> Solution:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            solution = solve(problem, progress=tell, **options)
+            solution = solve(problem, progress=send, **options)
         mixed = solution.relaxed
         _LAST[request.scenario] = solution.schedule if mixed is None else mixed.schedule
         send(_found(solution, request.full, time.perf_counter() - began, _remarks(caught)))
@@ -127,30 +129,6 @@ def quick_intervals(problem: Problem) -> int:
     return count if count <= QUICK else max(n for n in range(1, QUICK + 1) if count % n == 0)
 
 
-def carried_over(schedule: Schedule, problem: Problem) -> Schedule | None:
-    """A neighbouring problem's schedule as a first guess for this one; None if it has other controls.
-
-    It is stretched to the horizon, and takes the values of this problem's discrete controls.
-    """
-    if set(schedule.controls) != set(problem.controls):
-        return None
-    values, mixtures = dict(schedule.values), dict(schedule.mixtures)
-    for name, control in problem.discrete.items():
-        admissible = np.array(control.values)
-        if name in mixtures:
-            if len(mixtures[name].values) != len(admissible):
-                return None
-            mixtures[name] = Mixture(admissible, mixtures[name].shares)
-        else:
-            before, ranks = np.unique(values[name], return_inverse=True)
-            if len(before) == len(admissible):
-                values[name] = np.sort(admissible)[ranks]
-            elif not np.isin(before, admissible).all():
-                return None
-    parameters = {name: value for name, value in schedule.parameters.items() if name in problem.free}
-    return Schedule(schedule.grid * (problem.horizon / schedule.horizon), values, mixtures, parameters)
-
-
 def _worse(objective: float, best: float) -> bool:
     return objective - best > BETTER * max(abs(best), 1e-3)
 
@@ -194,7 +172,8 @@ def _simulate(request: Simulate, send: Send) -> None:
     parts: list[Trajectory] = []
     for part in range(BATCHES):
         done = part * request.seeds // BATCHES
-        send(Progress(f"simulating SGD at N = {request.N}: {done} of {request.seeds} seeds"))
+        text = f"simulating SGD at N = {request.N}: {done} of {request.seeds} seeds"
+        send(Progress(text, done, request.seeds))
         parts.append(
             simulate(
                 problem,

@@ -8,6 +8,7 @@ import numpy as np
 from optlearn._app.figures import COLOURS, DARK_COLOURS, Line
 from optlearn._app.messages import Compared, Found, Simulated, Usual
 from optlearn._control.compare import OPTIMUM
+from optlearn._improvement import reduction
 from optlearn._schedule import Schedule
 
 FEW = 6  # phases that are told one by one
@@ -30,7 +31,7 @@ def _verdict(found: Found, compared: Compared | None) -> str:
     name = f"<b>{escape(best.name)}</b> ({best.objective:.6g}), the best of the usual schedules"
     if gain <= 0:
         return f"{about}, {-gain:.1e} above {name}: it may switch between the points of this grid."
-    return f"{about}, {100 * gain / abs(best.objective):.2g} % below {name}."
+    return f"{about}, {reduction(best.objective, found.objective):.2g} % below {name}."
 
 
 def told(found: Found) -> tuple[str, str]:

@@ -6,18 +6,17 @@ that takes too long. The process lives on from request to request, since what it
 makes the next one quick.
 """
 
-import multiprocessing
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from itertools import count
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from optlearn._app.worker_process import Failed, serve
+from optlearn._app.messages import Done, Failed
+from optlearn._processes import WorkerProcess
 
 
 @dataclass
@@ -44,8 +43,7 @@ class Worker:
         self._lock = threading.RLock()
         self._waiting: dict[Hashable, _Job] = {}
         self._current: _Job | None = None
-        self._process: SpawnProcess | None = None
-        self._pipe: Connection | None = None
+        self._process: WorkerProcess | None = None
         self._stopped = False
 
     def start(self) -> None:
@@ -53,14 +51,8 @@ class Worker:
         with self._lock:
             if self._process is not None or self._stopped:
                 return
-            context = multiprocessing.get_context("spawn")
-            ours, theirs = context.Pipe()
-            self._process = context.Process(target=serve, args=(self._work, theirs), daemon=True)
-            self._process.start()
-            theirs.close()  # so that the end of the process is the end of the pipe
-            self._pipe = ours
-            listener = threading.Thread(target=self._listen, args=(self._process, ours), daemon=True)
-            listener.start()
+            self._process = WorkerProcess(self._work)
+            threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 
     def ask(self, client: Hashable, request: Any, heard: Callable[[Any], None]) -> None:
         """Work on a request in place of this client's earlier one.
@@ -84,7 +76,8 @@ class Worker:
             job = self._current
             if job is not None and job.client == client and job.cancelled is None:
                 job.cancelled = time.monotonic()
-                self._send(("cancel", job.number))
+                if self._process is not None:
+                    self._process.cancel(job.number)
 
     def stop(self) -> None:
         """End the process."""
@@ -92,7 +85,7 @@ class Worker:
             self._stopped = True
             self._waiting.clear()
             if self._process is not None:
-                self._process.terminate()
+                self._process.process.terminate()
 
     @property
     def pid(self) -> int | None:
@@ -103,60 +96,67 @@ class Worker:
     def _hand_out(self) -> None:
         if self._current is None and self._waiting:
             job = self._current = self._waiting.pop(next(iter(self._waiting)))
-            self._send(("work", job.number, job.request))
+            if self._process is not None:
+                self._process.post(job.number, job.request)
 
-    def _send(self, message: tuple[Any, ...]) -> None:
-        try:
-            if self._pipe is not None:
-                self._pipe.send(message)
-        except (BrokenPipeError, ConnectionResetError, OSError):
-            pass  # it is dead, which the listener will find
-
-    def _listen(self, process: SpawnProcess, pipe: Connection) -> None:
+    def _listen(self, process: WorkerProcess) -> None:
         """Pass on what the process sends, until it ends."""
         while True:
             try:
-                if not pipe.poll(0.25):
+                if process.pipe.poll(0.25):
+                    self._pass_on(*process.receive())
+                else:
                     self._end_if_too_long(process)
-                    continue
-                kind, number, event = pipe.recv()
             except (EOFError, OSError):
                 break
-            self._pass_on(kind, number, event)
-        process.join()
+        process.process.join()
         self._mourn(process)
 
-    def _pass_on(self, kind: str, number: int, event: Any) -> None:
+    def _pass_on(self, kind: str, number: int, content: Any) -> None:
         with self._lock:
             job = self._current
             if job is None or job.number != number:
                 return
-            if kind == "end":
+            if kind != "message":
                 self._current = None
             if job.cancelled is None:
-                _tell(job, event)
+                _tell(job, _event(kind, content))
             self._hand_out()
 
-    def _end_if_too_long(self, process: SpawnProcess) -> None:
+    def _end_if_too_long(self, process: WorkerProcess) -> None:
         with self._lock:
             job = self._current
             if job is None or job.cancelled is None:
                 return
             if time.monotonic() - job.cancelled > self._patience:
-                process.kill()
+                process.process.kill()
 
-    def _mourn(self, process: SpawnProcess) -> None:
+    def _mourn(self, process: WorkerProcess) -> None:
         """A process has ended: say so if it was not asked to, and go on with a new one."""
         with self._lock:
-            self._process = self._pipe = None
+            self._process = None
             job, self._current = self._current, None
             if self._stopped:
                 return
             if job is not None and job.cancelled is None:
-                _tell(job, Failed(f"the process that solves ended unexpectedly (code {process.exitcode})"))
+                code = process.process.exitcode
+                _tell(job, Failed(f"the process that solves ended unexpectedly (code {code})"))
             if self._waiting:
                 self.start()
                 self._hand_out()
+
+
+def _event(kind: str, content: Any) -> Any:
+    """What the client hears of what the process tells."""
+    if kind == "message":
+        return content
+    if kind == "done":
+        return Done()
+    error, trace = content
+    if isinstance(error, ValueError):  # SpecificationError among them
+        return Failed(str(error), expected=True)
+    print(trace, file=sys.stderr)  # for the terminal; the page shows a line
+    return Failed(f"{type(error).__name__}: {error}")
 
 
 def _tell(job: _Job, event: Any) -> None:

@@ -2,12 +2,14 @@
 
 import ast
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optlearn._cli.output import bad_input
 from optlearn._errors import SpecificationError
+from optlearn._progress import Progress, Report
 from optlearn.scenarios import list_scenarios
 
 if TYPE_CHECKING:
@@ -26,16 +28,21 @@ def scenario_arguments(scenario: str, settings: list[str] | None, out: Path | No
             bad_input(f"--out {out}: this is a directory")
         if not out.absolute().parent.is_dir():
             bad_input(f"--out {out}: there is no directory {out.absolute().parent}")
-    arguments: dict[str, Any] = {}
+    return read_settings(settings, "eta=2")
+
+
+def read_settings(settings: list[str] | None, example: str) -> dict[str, Any]:
+    """What was typed after ``--set``: name → value."""
+    read: dict[str, Any] = {}
     for item in settings or []:
         name, equals, text = item.partition("=")
         name = name.strip()
         if not (equals and name and text.strip()):
-            bad_input(f"--set {item!r}: write NAME=VALUE, such as eta=2")
-        if name in arguments:
+            bad_input(f"--set {item!r}: write NAME=VALUE, such as {example}")
+        if name in read:
             bad_input(f"--set {name}: given twice")
-        arguments[name] = literal(text.strip())
-    return arguments
+        read[name] = literal(text.strip())
+    return read
 
 
 def literal(text: str) -> Any:
@@ -56,7 +63,7 @@ def allowed_arguments(scenario: str) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(getattr(scenarios, scenario)).parameters)
 
 
-def make_problem(scenario: str, arguments: Mapping[str, Any], tell: Callable[[str], None]) -> "Problem":
+def make_problem(scenario: str, arguments: Mapping[str, Any], tell: Report) -> "Problem":
     """The scenario's problem."""
     allowed = allowed_arguments(scenario)
     for name in arguments:
@@ -67,7 +74,7 @@ def make_problem(scenario: str, arguments: Mapping[str, Any], tell: Callable[[st
     from optlearn._control import solve
 
     del solve  # imported with all that it needs while an interruption waits
-    tell("setting up the problem")
+    tell(Progress("setting up the problem"))
     try:
         problem: Problem = getattr(scenarios, scenario)(**arguments)
     except (TypeError, ValueError) as error:  # a value that no check foresaw is still bad input
@@ -84,6 +91,16 @@ def with_dimension(scenario: str, arguments: dict[str, Any], N: int) -> dict[str
             f"--set N={arguments['N']} and --N {N}: the theory and the simulation need the same N"
         )
     return arguments
+
+
+def command_line(verb: str, scenario: str, settings: list[str] | None, **options: Any) -> str:
+    """The command that does something else with the same problem, to be pasted into a shell."""
+    words = ["optlearn", verb, scenario]
+    for setting in settings or []:
+        words += ["--set", setting]
+    for name, value in given(**options).items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
 
 
 def given(**options: Any) -> dict[str, Any]:

@@ -1,19 +1,22 @@
 """What commands print: results on stdout; progress, warnings and errors on stderr."""
 
 import json
-import math
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import typer
 
-from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._errors import DataFileError, SpecificationError, UnphysicalStateError
+from optlearn._io import write_file
+from optlearn._json import finite, plain
+from optlearn._progress import Progress, Report, silent
 
 if TYPE_CHECKING:
     from optlearn._control.solution import Solution
@@ -43,69 +46,9 @@ def exit_code(solution: "Solution") -> int:
     return NOT_CONVERGED
 
 
-def show_scenarios(scenarios: Mapping[str, str]) -> None:
-    """Names and one line each."""
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, line in scenarios.items():
-        table.add_row(f"[bold]{name}[/bold]", line)
-    console().print(table)
-
-
-def show_solution(scenario: str, solution: "Solution") -> None:
-    """A summary with the shape of the schedule."""
-    screen = console()
-    screen.print(solution)
-    screen.print(f"Beside the usual schedules: optlearn compare {scenario}", style="dim")
-
-
-def show_simulation(result: Mapping[str, Any]) -> None:
-    """A table of the error, and of the quantity that is farthest off."""
-    from rich.table import Table
-
-    runs = "1 run" if result["seeds"] == 1 else f"{result['seeds']} runs"
-    title = f"{result['scenario']}: theory and {runs} at N = {result['N']}"
-    table = Table(title=f"{title}, {result['mode']}, {result['schedule']}")
-    for heading in (
-        "α",
-        "error, theory",
-        "error, simulation",
-        "standard error",
-        "z",
-        "largest |z|",
-    ):
-        table.add_column(heading, justify="right")
-    result = plain(result)
-    z = result.get("z", {})
-    errors = result.get("standard_error", {}).get("error")
-    for i, alpha in enumerate(result["alpha"]):
-        all_z = {name: abs(scores[i]) for name, scores in z.items() if scores[i] is not None}
-        worst = max(all_z, key=lambda name: all_z[name], default=None)
-        table.add_row(
-            f"{alpha:.4g}",
-            f"{result['theory']['error'][i]:.6g}",
-            f"{result['mean']['error'][i]:.6g}",
-            "–" if errors is None else f"{errors[i]:.2g}",
-            "–" if not z or z["error"][i] is None else f"{z['error'][i]:+.1f}",
-            "–" if worst is None else f"{all_z[worst]:.1f} ({worst})",
-        )
-    console().print(table)
-
-
-def plain(value: Any) -> Any:
-    """The same with JSON's types only; a number that is not finite is null."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):  # NumPy's and JAX's arrays and numbers
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
+def to_json(value: Any) -> str:
+    """One line of JSON; a number that is not finite is null."""
+    return json.dumps(plain(value, number=finite, other=str), allow_nan=False)
 
 
 def deliver(
@@ -115,38 +58,25 @@ def deliver(
     show: Callable[[], None],
     save: Callable[[Path], object] | None = None,
 ) -> None:
-    """Write the result to ``out``, and print it: as one line of JSON, or with ``show``.
+    """Print the result, as one line of JSON or with ``show``, and write it to ``out``.
 
     Where ``save`` is given, it writes files whose name ends in .nc.
     """
-    text = json.dumps(plain(result), allow_nan=False)
-    failure = None
-    if out is not None and save is not None and out.suffix == ".nc":
-        try:
-            save(out)
-        except OSError as error:
-            failure = error.strerror or str(error)
-    elif out is not None:
-        failure = _write(out, text)
+    text = to_json(result)
+    # Printed first: a file that cannot be written must not cost the result.
     if as_json:
         typer.echo(text)
     else:
         show()
-    if failure is not None:  # said last: a file that cannot be written must not cost the result
-        bad_input(f"--out {out}: {failure}")
-
-
-def _write(out: Path, text: str) -> str | None:
-    """Write so that the file is never seen half written; what went wrong, if anything."""
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    if out is None:
+        return
     try:
-        temporary.write_text(text + "\n", encoding="utf-8")
-        temporary.replace(out)
+        if save is not None and out.suffix == ".nc":
+            save(out)
+        else:
+            write_file(out, text + "\n")
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        return error.strerror or str(error)
-    return None
+        bad_input(f"--out {out}: {error.strerror or error}")
 
 
 def bad_input(message: str, *notes: str) -> NoReturn:
@@ -190,7 +120,7 @@ class _Interrupt:
 
 
 @contextmanager
-def reporting(quiet: bool) -> Iterator[Callable[[str], None]]:
+def reporting(quiet: bool) -> Iterator[Report]:
     """Progress and warnings on stderr; errors in the input become a sentence and an exit code.
 
     Yields a function to be called at every stage; the first call says that libraries are loaded.
@@ -212,12 +142,12 @@ def reporting(quiet: bool) -> Iterator[Callable[[str], None]]:
             warnings.simplefilter("default")
             warnings.showwarning = show_warning
 
-            def tell(text: str) -> None:
+            def tell(progress: Progress) -> None:
                 interrupt.next_stage()
-                show(text)
+                show(progress)
 
             yield tell
-    except (SpecificationError, UnphysicalStateError) as error:
+    except (DataFileError, SpecificationError, UnphysicalStateError) as error:
         bad_input(str(error), *getattr(error, "__notes__", ()))
     except KeyboardInterrupt:
         screen.print("stopped", style="yellow")
@@ -225,17 +155,22 @@ def reporting(quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def _progress(screen: Any, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A spinner in a terminal, one line for each stage in a log file, or nothing."""
+def _progress(screen: Any, quiet: bool) -> Iterator[Report]:
+    """A spinner with numbers in a terminal, one line for each stage in a log file, or nothing."""
     if quiet:
-        yield lambda text: None
+        yield silent
     elif screen.is_terminal:
         with screen.status("loading") as status:
-            yield status.update
+            began = time.monotonic()
+            yield lambda progress: status.update(f"{progress} ({time.monotonic() - began:.0f} s)")
     else:
+        last = ""
 
-        def show(text: str) -> None:
-            screen.print(f"optlearn: {text}", markup=False)
+        def show(progress: Progress) -> None:
+            nonlocal last
+            if progress.text != last:
+                last = progress.text
+                screen.print(f"optlearn: {last}", markup=False)
 
-        show("loading")
+        show(Progress("loading"))
         yield show

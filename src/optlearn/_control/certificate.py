@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.rollout import Sweeper, Swept
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.solvers.outcome import Outcome
-from optlearn._schedule import Schedule
 
 # Gaps up to this share of the objective count as small.
 SMALL = 2e-5
@@ -73,7 +72,7 @@ def limits(objective: float) -> dict[str, float]:
 
 
 def certify(
-    dynamics: Dynamics,
+    compiled: CompiledProblem,
     w: np.ndarray,
     theta: np.ndarray,
     *,
@@ -83,11 +82,11 @@ def certify(
     outcome: Outcome,
     objectives: list[float],
     relaxed_controls: tuple[np.ndarray, np.ndarray] | None = None,
-) -> tuple[Certificate, Swept]:
-    """Certificate of relaxed controls w (I, m), and the fine sweep that it is based on.
+) -> tuple[Certificate, RolloutResult]:
+    """Certificate of relaxed controls w (I, m), and the fine rollout that it is based on.
 
     Args:
-        dynamics: the problem.
+        compiled: the problem.
         w: (I, m) controls as returned (shares of 0 or 1 where rounded).
         theta: (k,) free parameters.
         objective: re-integrated objective.
@@ -100,8 +99,8 @@ def certify(
             relaxation gap, while the Hamiltonian gap of a rounded schedule also counts what no
             schedule on this grid can win.
     """
-    gap, swept = _gap(dynamics, w, theta)
-    solver_gap = gap if relaxed_controls is None else min(gap, _gap(dynamics, *relaxed_controls)[0])
+    gap, rolled = _gap(compiled, w, theta)
+    solver_gap = gap if relaxed_controls is None else min(gap, _gap(compiled, *relaxed_controls)[0])
     relaxation = None if relaxed_objective is None else objective - relaxed_objective
     best = min(objectives)
     starts = Starts(
@@ -109,10 +108,10 @@ def certify(
         sum(value - best <= 1e-6 * max(1.0, abs(best)) for value in objectives),
         max(objectives) - best,
     )
-    violation = budget_error(dynamics, w)
+    violation = compiled.relaxation.budget_rows.error(w)
     small = limits(objective)
     reasons = [] if outcome.ok else [outcome.value]
-    limited = any(control.limited for control in dynamics.problem.discrete.values())
+    limited = any(control.limited for control in compiled.problem.discrete.values())
     price = ", which includes the price of max_switches and min_dwell" if limited else ""
     if solver_gap > small["hamiltonian_gap"]:
         reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small['hamiltonian_gap']:.1e}")
@@ -137,29 +136,12 @@ def certify(
         not reasons,
         tuple(reasons),
     )
-    return certificate, swept
+    return certificate, rolled
 
 
-def _gap(dynamics: Dynamics, w: np.ndarray, theta: np.ndarray) -> tuple[float, Swept]:
-    """What the minimum principle says is to be won by controls and free parameters; and the sweep."""
-    swept = Sweeper(dynamics, len(w), STEPS).run(w, theta)
-    gap, _, _ = hamiltonian_gap(dynamics, swept, w, theta, STEPS)
-    return max(float(gap), 0.0) + free_gap(dynamics, swept, w, theta, STEPS)[0], swept
-
-
-def budget_error(dynamics: Dynamics, w: np.ndarray) -> float:
-    """Largest violation of a budget, in the units of the control's mean or share."""
-    rows, targets, equal = dynamics.relaxation.budget_rows
-    if not len(targets):
-        return 0.0
-    excess = (rows @ w.T).mean(axis=1) - targets
-    excess = np.where(equal, np.abs(excess), np.maximum(excess, 0.0))
-    # Means of zeros and ones carry round-off only; counts that fit the grid are exact.
-    return float(np.max(np.where(excess < 1e-12, 0.0, excess)))
-
-
-def schedule_budget_error(dynamics: Dynamics, schedule: Schedule) -> float:
-    """Largest violation of a budget by any schedule."""
-    w = dynamics.relaxation.own_vectors(schedule)
-    lengths = np.diff(schedule.grid) / schedule.horizon
-    return budget_error(dynamics, (w * lengths[:, None] * len(w)))
+def _gap(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray) -> tuple[float, RolloutResult]:
+    """What the minimum principle says is to be won by controls and free parameters; and the rollout."""
+    steps = 1 if compiled.program.exact else STEPS
+    rolled = Rollout(compiled, len(w), steps).run(w, theta)
+    gap, _, _ = hamiltonian_gap(compiled, rolled, w, theta, steps)
+    return max(float(gap), 0.0) + free_gap(compiled, rolled, w, theta, steps)[0], rolled

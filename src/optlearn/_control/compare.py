@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optlearn._control.controls import Budget, Continuous, Control
 from optlearn._control.evaluate import check_schedule, evaluate
+from optlearn._control.identity import check_same, description
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._improvement import improvement, reduction
 from optlearn._schedule import Schedule
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 OPTIMUM = "optimum"
-# Means and shares that differ by less than this are equal.
-TOLERANCE = 1e-7
 
 
 def baselines(problem: Problem, intervals: int | None = None) -> dict[str, Schedule]:
@@ -160,6 +159,8 @@ def compare(
         check_schedule(problem, schedule)
     if solution is None:
         solution = solve(problem, intervals=intervals, **solve_options)
+    elif solution.problem is not problem:
+        check_same(problem, description(solution.problem), "solution")
     count = solution.schedule.intervals if intervals is None else intervals
     everything = {OPTIMUM: solution.schedule, **baselines(problem, count), **own}
     rows = [_row(problem, name, s, solution.objective) for name, s in everything.items()]
@@ -173,77 +174,29 @@ def _row(problem: Problem, name: str, schedule: Schedule, best: float) -> Row:
         trajectory = evaluate(problem, schedule, record=2)
     except (UnphysicalStateError, SpecificationError) as error:
         return Row(name, None, None, None, None, not notes, "; ".join([*notes, str(error)]))
-    excess = trajectory.objective - best
-    start, end = trajectory["error"][0], trajectory["error"][-1]
-    plain = not problem.objective.has_running and problem.objective.terminal is None
-    learned = plain and start > end
+    objective = trajectory.objective
+    start = problem.objective.final * trajectory["error"][0]
+    only_final = not problem.objective.has_running and problem.objective.terminal is None
+    learned = improvement([objective], [best], start)[0] if only_final else np.nan
     return Row(
         name,
-        trajectory.objective,
-        excess,
-        100 * excess / trajectory.objective if trajectory.objective else None,
-        float(100 * excess / (start - end)) if learned else None,
+        objective,
+        objective - best,
+        _defined(reduction(objective, best)),
+        _defined(learned),
         not notes,
         "; ".join(notes),
     )
 
 
+def _defined(percent: np.ndarray | float) -> float | None:
+    return None if np.isnan(percent) else float(percent)
+
+
 def broken_limits(problem: Problem, schedule: Schedule) -> list[str]:
     """What a schedule breaks of bounds, admissible values and budgets, in words."""
-    notes = [
-        note for name, control in problem.controls.items() for note in _broken_bounds(schedule, name, control)
-    ]
-    for budget in problem.budgets:
-        notes += _broken_budget(schedule, budget)
-    return notes
-
-
-def _broken_bounds(schedule: Schedule, name: str, control: Control) -> list[str]:
-    if name in schedule.mixtures:
-        mixture = schedule.mixtures[name]
-        values = mixture.values[mixture.shares.max(axis=0) > 0]
-    else:
-        values = schedule[name]
-    if isinstance(control, Continuous):
-        slack = TOLERANCE * (control.upper - control.lower)
-        if values.min() >= control.lower - slack and values.max() <= control.upper + slack:
-            return []
-        return [
-            f"{name} goes from {values.min():.4g} to {values.max():.4g}; its bounds are "
-            f"{control.lower:g} and {control.upper:g}"
-        ]
-    admissible = np.array(control.values)
-    foreign = [v for v in np.unique(values) if np.min(np.abs(admissible - v)) > TOLERANCE]
-    if not foreign:
-        return []
-    shown = ", ".join(f"{value:g}" for value in foreign[:3]) + (", …" if len(foreign) > 3 else "")
-    return [f"{name} = {shown} is not among its values {', '.join(f'{v:g}' for v in admissible)}"]
-
-
-def _broken_budget(schedule: Schedule, budget: Budget) -> list[str]:
-    name, lengths = budget.control, np.diff(schedule.grid) / schedule.horizon
-    if budget.mean is not None:
-        targets = [(f"mean {name}", float(lengths @ schedule[name]), budget.mean)]
-    else:
-        targets = [
-            (f"share of {name} = {value:g}", _share(schedule, name, value, lengths), share)
-            for value, share in budget.share.items()
-        ]
-    limit = "at most " if budget.sense == "at most" else ""
-    return [
-        f"{what} is {found:.6g}, the budget {limit}{target:g}"
-        for what, found, target in targets
-        if (found - target if budget.sense == "at most" else abs(found - target))
-        > TOLERANCE * max(1.0, abs(target))
-    ]
-
-
-def _share(schedule: Schedule, name: str, value: float, lengths: np.ndarray) -> float:
-    """Share of training that a control spends at a value."""
-    if name in schedule.mixtures:
-        mixture = schedule.mixtures[name]
-        return float(lengths @ mixture.shares[:, np.abs(mixture.values - value) <= TOLERANCE].sum(axis=1))
-    return float(lengths[np.abs(schedule[name] - value) <= TOLERANCE].sum())
+    bounds = (control.broken_bounds(name, schedule) for name, control in problem.controls.items())
+    return [note for notes in (*bounds, *(b.broken(schedule) for b in problem.budgets)) for note in notes]
 
 
 _NUMBERS = ("objective", "excess", "reduction", "improvement")

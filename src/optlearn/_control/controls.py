@@ -1,28 +1,148 @@
-"""What may be chosen: controls over time, budgets on them, and free parameters."""
+"""What may be chosen: controls over time, and free parameters.
 
-from collections.abc import Mapping, Sequence
+Solvers work on a vector w, of which every control has a few columns (``Relaxation``). A control answers all
+that they ask about its own columns, so a new kind of control is one more subclass of ``Control``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
-from optlearn._errors import BudgetError, SpecificationError
+from optlearn._arrays import Array
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Mixture, Schedule
+
+# Values that differ by less than this, relative to a control's range, are equal.
+TOLERANCE = 1e-7
+
+
+class Control(ABC):
+    """A parameter that may change during training.
+
+    Attributes:
+        lower, upper: the lowest and the highest value, and so the range of its mean over training.
+        values: the few values that it may take; none if it may take any between its bounds.
+        min_dwell: shortest training time (in α) that a value is kept.
+        max_switches: how often the value may change.
+        whole_numbers: also report the best schedule of whole numbers.
+    """
+
+    lower: float
+    upper: float
+    values: tuple[float, ...] = ()
+    min_dwell: float = 0.0
+    max_switches: int | None = None
+    whole_numbers: bool = False
+
+    @property
+    def needs_rounding(self) -> bool:
+        """Are its columns shares of values, of which a schedule takes one at a time?
+
+        Drift and cost are then linear in these columns.
+        """
+        return bool(self.values)
+
+    @property
+    def limited(self) -> bool:
+        """Are there limits on switches or dwell?"""
+        return self.max_switches is not None or self.min_dwell > 0
+
+    @property
+    @abstractmethod
+    def start(self) -> float:
+        """A value to begin with."""
+
+    # --- its columns of w ------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """s, how many columns of w it has."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """(s,) lower and upper bounds of its columns."""
+
+    @property
+    @abstractmethod
+    def neutral(self) -> np.ndarray:
+        """(s,) columns that prefer nothing: where solvers start."""
+
+    @property
+    @abstractmethod
+    def sum_limited(self) -> bool:
+        """Must its columns also add up to at most 1?"""
+
+    @property
+    @abstractmethod
+    def vertices(self) -> np.ndarray:
+        """(n, s) columns that stand for each of its n values entirely."""
+
+    @abstractmethod
+    def shares(self, columns: np.ndarray) -> np.ndarray:
+        """(I, n) shares of its n values, from its columns (I, s)."""
+
+    @abstractmethod
+    def options(self, columns: Sequence[Array], values: Array) -> list[tuple[Array, Array]]:
+        """Pairs of a value and its share, from its s columns, in ``jax.numpy``.
+
+        ``values`` are its few values as a runtime array.
+        """
+
+    @abstractmethod
+    def encode(self, name: str, schedule: Schedule) -> np.ndarray:
+        """(J, s) its columns on the schedule's J intervals, where it is called ``name``."""
+
+    @abstractmethod
+    def decode(self, columns: np.ndarray, rounded: bool) -> np.ndarray | Mixture:
+        """Values (I,) or a mixture, from its columns (I, s); ``rounded``: each stands for one value."""
+
+    # --- budgets and bounds ----------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def mean_row(self) -> np.ndarray:
+        """Row a (n,) with a·shares its mean value; (1,) for a control without values, of its mean."""
+
+    @abstractmethod
+    def reduced(self, row: np.ndarray, target: float) -> tuple[np.ndarray, float]:
+        """A constraint row·shares = target, as a row (s,) and a target for its columns."""
+
+    def nearest(self, values: np.ndarray) -> np.ndarray:
+        """The admissible values that are nearest to any ``values``."""
+        if not self.values:
+            return np.asarray(np.clip(values, self.lower, self.upper))
+        admissible = np.array(self.values)
+        return np.asarray(admissible[np.argmin(np.abs(admissible - values[..., None]), axis=-1)])
+
+    def broken_bounds(self, name: str, schedule: Schedule) -> list[str]:
+        """What a schedule breaks of its bounds or values, in words."""
+        if name in schedule.mixtures:
+            mixture = schedule.mixtures[name]
+            return self._outside(name, mixture.values[mixture.shares.max(axis=0) > 0])
+        return self._outside(name, schedule[name])
+
+    @abstractmethod
+    def _outside(self, name: str, values: np.ndarray) -> list[str]: ...
 
 
 @dataclass(frozen=True)
-class Continuous:
-    """A control with any value between two bounds.
+class Continuous(Control):
+    """A control with any value between two bounds; its column of w is the value.
 
     Args:
         lower, upper: bounds, both finite.
         guess: where solvers start; the middle if not given.
-        whole: also report the best schedule of whole numbers (``solution.whole``).
+        whole_numbers: also report the best schedule of whole numbers (``solution.whole_numbers``).
     """
 
     lower: float
     upper: float
     guess: float | None = None
-    whole: bool = False
+    whole_numbers: bool = False
 
     def __post_init__(self) -> None:
         _check_bounds(self)
@@ -32,10 +152,72 @@ class Continuous:
         """Where solvers start."""
         return (self.lower + self.upper) / 2 if self.guess is None else self.guess
 
+    @property
+    def size(self) -> int:
+        """One column."""
+        return 1
+
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """(1,) the bounds."""
+        return np.array([self.lower]), np.array([self.upper])
+
+    @property
+    def neutral(self) -> np.ndarray:
+        """(1,) the guess."""
+        return np.array([self.start])
+
+    @property
+    def sum_limited(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def vertices(self) -> np.ndarray:
+        """(0, 1) none."""
+        return np.zeros((0, 1))
+
+    def shares(self, columns: np.ndarray) -> np.ndarray:
+        """(I, 0) none."""
+        return np.zeros((len(columns), 0))
+
+    def options(self, columns: Sequence[Array], values: Array) -> list[tuple[Array, Array]]:
+        """One: the value itself."""
+        return [(columns[0], 1.0)]
+
+    def encode(self, name: str, schedule: Schedule) -> np.ndarray:
+        """(J, 1) the values, or means of a mixture."""
+        return schedule[name][:, None]
+
+    def decode(self, columns: np.ndarray, rounded: bool) -> np.ndarray | Mixture:
+        """(I,) the values."""
+        return columns[:, 0].copy()
+
+    @property
+    def mean_row(self) -> np.ndarray:
+        """(1,) the mean is what it is."""
+        return np.ones(1)
+
+    def reduced(self, row: np.ndarray, target: float) -> tuple[np.ndarray, float]:
+        """Unchanged."""
+        return row, target
+
+    def _outside(self, name: str, values: np.ndarray) -> list[str]:
+        slack = TOLERANCE * (self.upper - self.lower)
+        if values.min() >= self.lower - slack and values.max() <= self.upper + slack:
+            return []
+        return [
+            f"{name} goes from {values.min():.4g} to {values.max():.4g}; its bounds are "
+            f"{self.lower:g} and {self.upper:g}"
+        ]
+
 
 @dataclass(frozen=True)
-class Discrete:
-    """A control with one of a few values.
+class Discrete(Control):
+    """A control with one of n values; its columns of w are the shares of all but the last.
+
+    The drift of mixed values is the mean of their drifts, which is both outer convexification and the
+    physics of drawing samples at random.
 
     Args:
         values: at least two different numbers.
@@ -46,6 +228,8 @@ class Discrete:
     values: tuple[float, ...]
     min_dwell: float = 0.0
     max_switches: int | None = None
+    lower: float = field(init=False, repr=False, compare=False)
+    upper: float = field(init=False, repr=False, compare=False)
 
     def __init__(
         self, values: Sequence[float], min_dwell: float = 0.0, max_switches: int | None = None
@@ -62,114 +246,94 @@ class Discrete:
         object.__setattr__(self, "values", numbers)
         object.__setattr__(self, "min_dwell", float(min_dwell))
         object.__setattr__(self, "max_switches", max_switches)
+        object.__setattr__(self, "lower", min(numbers))
+        object.__setattr__(self, "upper", max(numbers))
 
     @property
-    def limited(self) -> bool:
-        """Are there limits on switches or dwell?"""
-        return self.max_switches is not None or self.min_dwell > 0
+    def start(self) -> float:
+        """The first value."""
+        return self.values[0]
 
+    @property
+    def size(self) -> int:
+        """One share less than values: the last one has the rest."""
+        return len(self.values) - 1
 
-Control = Continuous | Discrete
+    @property
+    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """(n − 1,) zeros and ones."""
+        return np.zeros(self.size), np.ones(self.size)
 
+    @property
+    def neutral(self) -> np.ndarray:
+        """(n − 1,) equal shares."""
+        return np.full(self.size, 1 / len(self.values))
 
-@dataclass(frozen=True)
-class Budget:
-    """A constraint on a control's mean over training, or on the share of training spent at values.
+    @property
+    def sum_limited(self) -> bool:
+        """With more than two values; else the bound of the one share says it."""
+        return self.size > 1
 
-    Args:
-        control: name of the control.
-        mean: mean of the control over training (give this or ``share``).
-        share: value → share of training time, for discrete controls.
-        sense: "equal", or "at most".
-    """
+    @property
+    def vertices(self) -> np.ndarray:
+        """(n, n − 1) one share is 1, or none."""
+        return np.eye(len(self.values))[:, :-1]
 
-    control: str
-    mean: float | None = None
-    share: Mapping[float, float] = field(default_factory=dict)
-    sense: Literal["equal", "at most"] = "equal"
+    def shares(self, columns: np.ndarray) -> np.ndarray:
+        """(I, n) the shares, less what round-off adds to them."""
+        shares = np.clip(np.column_stack([columns, 1 - columns.sum(axis=1)]), 0.0, 1.0)
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
-    def __post_init__(self) -> None:
-        if (self.mean is None) == (not self.share):
-            raise BudgetError(f"Budget({self.control!r}): give either mean=… or share={{value: share}}")
-        if self.sense not in ("equal", "at most"):
-            raise BudgetError(f"Budget({self.control!r}, sense={self.sense!r}): 'equal' or 'at most'")
+    def options(self, columns: Sequence[Array], values: Array) -> list[tuple[Array, Array]]:
+        """All n values with their shares."""
+        shares = [*columns, 1 - sum(columns)]
+        return [(values[i], share) for i, share in enumerate(shares)]
 
-    def check(self, control: Control) -> None:
-        """Raise if no schedule of ``control`` can meet this budget."""
-        name = self.control
-        if self.mean is not None:
-            low, high = (
-                (control.lower, control.upper)
-                if isinstance(control, Continuous)
-                else (min(control.values), max(control.values))
-            )
-            # Written so that a NaN is wrong too.
-            if not (low <= self.mean and (self.mean <= high or self.sense == "at most")):
-                raise BudgetError(
-                    f"infeasible budget: mean {name} = {self.mean:g}, but {name} lies between "
-                    f"{low:g} and {high:g}"
-                )
-            return
-        if isinstance(control, Continuous):
-            raise BudgetError(
-                f"Budget({name!r}, share=…) is for discrete controls; use mean=… for a continuous one"
-            )
-        unknown = [value for value in self.share if float(value) not in control.values]
-        if unknown:
-            raise BudgetError(f"Budget({name!r}): {unknown} are not among its values {list(control.values)}")
-        shares = list(self.share.values())
-        too_much = self.sense == "equal" and sum(shares) > 1 + 1e-12
-        if any(not 0 <= share <= 1 for share in shares) or too_much:
-            raise BudgetError(
-                f"infeasible budget: shares {dict(self.share)} of {name!r} must lie between 0 and "
-                "1 and add up to at most 1"
-            )
-        if len(shares) == len(control.values) and sum(shares) < 1 - 1e-9:
-            raise BudgetError(
-                f"infeasible budget: shares of all values of {name!r} add up to {sum(shares):g}, not 1"
-            )
+    def encode(self, name: str, schedule: Schedule) -> np.ndarray:
+        """(J, n − 1) shares.
 
-    def rows(self, control: Control) -> list[tuple[np.ndarray, float]]:
-        """Rows a and targets t: a·s is t, or at most t.
-
-        s (1,) is the mean of a continuous control, or (n,) the shares of a discrete one's values.
+        Raises:
+            SpecificationError: a value that is not admissible.
         """
-        if isinstance(control, Continuous):
-            assert self.mean is not None
-            return [(np.ones(1), self.mean)]
-        if self.mean is not None:
-            return [(np.array(control.values), self.mean)]
-        one = np.eye(len(control.values))
-        return [(one[control.values.index(float(v))], share) for v, share in self.share.items()]
+        shares = np.zeros((schedule.intervals, len(self.values)))
+        if name in schedule.mixtures:
+            mixture = schedule.mixtures[name]
+            for i, value in enumerate(mixture.values):
+                shares[:, self._position(name, value)] += mixture.shares[:, i]
+        else:
+            for interval, value in enumerate(schedule.values[name]):
+                shares[interval, self._position(name, value)] = 1.0
+        return shares[:, :-1]
 
+    def decode(self, columns: np.ndarray, rounded: bool) -> np.ndarray | Mixture:
+        """A mixture, or where shares are all 0 or 1 the values (I,)."""
+        shares = self.shares(columns)
+        if rounded:
+            return np.array(self.values)[np.argmax(shares, axis=1)]
+        return Mixture(np.array(self.values), shares)
 
-def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> None:
-    """Raise if no schedule of ``control`` meets all its ``budgets``, each feasible by itself."""
-    from scipy.optimize import linprog
+    @property
+    def mean_row(self) -> np.ndarray:
+        """(n,) the values."""
+        return np.array(self.values)
 
-    if len(budgets) < 2:
-        return
-    equal: list[tuple[np.ndarray, float]] = []
-    at_most: list[tuple[np.ndarray, float]] = []
-    for budget in budgets:
-        (equal if budget.sense == "equal" else at_most).extend(budget.rows(control))
-    if isinstance(control, Discrete):
-        size, limits = len(control.values), (0.0, 1.0)
-        equal.append((np.ones(size), 1.0))
-    else:
-        size, limits = 1, (control.lower, control.upper)
-    found = linprog(
-        np.zeros(size),
-        A_eq=[row for row, _ in equal] or None,
-        b_eq=[target for _, target in equal] or None,
-        A_ub=[row for row, _ in at_most] or None,
-        b_ub=[target for _, target in at_most] or None,
-        bounds=limits,
-    )
-    if found.status == 2:
-        raise BudgetError(
-            f"infeasible budgets: no schedule of {name!r} meets all {len(budgets)} of them at once"
-        )
+    def reduced(self, row: np.ndarray, target: float) -> tuple[np.ndarray, float]:
+        """Without the last share, which is 1 less the others."""
+        return row[:-1] - row[-1], target - float(row[-1])
+
+    def _position(self, name: str, value: float) -> int:
+        close = [i for i, v in enumerate(self.values) if abs(v - value) <= 1e-9 * max(1.0, abs(v))]
+        if not close:
+            raise SpecificationError(f"{name!r} = {value:g} is not among its values {list(self.values)}")
+        return close[0]
+
+    def _outside(self, name: str, values: np.ndarray) -> list[str]:
+        admissible = np.array(self.values)
+        foreign = [v for v in np.unique(values) if np.min(np.abs(admissible - v)) > TOLERANCE]
+        if not foreign:
+            return []
+        shown = ", ".join(f"{value:g}" for value in foreign[:3]) + (", …" if len(foreign) > 3 else "")
+        return [f"{name} = {shown} is not among its values {', '.join(f'{v:g}' for v in admissible)}"]
 
 
 @dataclass(frozen=True)

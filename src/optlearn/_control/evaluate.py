@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import Dynamics, dynamics
-from optlearn._control.program.rollout import Sweeper
-from optlearn._control.program.xla import WideFunctions
+from optlearn._control.program.build import CompiledProblem, compile_problem
+from optlearn._control.program.rollout import Rollout
 from optlearn._dynamics.integrate import integrate
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
@@ -45,8 +44,8 @@ def evaluate(
             f"unknown parameter {unknown[0]!r}; the model has {', '.join(sorted(problem.settings))}"
         )
     fixed = {name: value for name, value in given.items() if name not in problem.free}
-    ready = dynamics(problem.with_parameters(**fixed))
-    free = best_free(ready, schedule, {n: v for n, v in given.items() if n in problem.free})
+    compiled = compile_problem(problem.with_parameters(**fixed))
+    free = best_free(compiled, schedule, {n: v for n, v in given.items() if n in problem.free})
     trajectory = integrate(
         problem.model,
         schedule,
@@ -54,23 +53,23 @@ def evaluate(
         parameters={**problem.parameters, **fixed, **free},
         record=record,
         rule=problem.rule,
-        **_wide_options(ready),
+        **_integrator(compiled),
     )
-    objective = _objective(ready, schedule, np.array(list(free.values())), trajectory)
+    objective = _objective(compiled, schedule, np.array(list(free.values())), trajectory)
     info = {**trajectory.info, "objective": objective, "parameters": free}
     return replace(trajectory, info=info)
 
 
-def _wide_options(ready: Dynamics) -> dict[str, Any]:
-    """How to integrate a wide quadrature: steps from Python, which compile the drift alone.
+def _integrator(compiled: CompiledProblem) -> dict[str, Any]:
+    """How to integrate a costly drift: steps from Python, which compile the drift alone.
 
     Steps far finer than the quadrature is accurate: schedules are compared under one rule.
     """
-    if not isinstance(ready.functions, WideFunctions):
+    if not compiled.program.costly:
         return {}
     from optlearn._dynamics.on_steps import OnSteps
 
-    return {"backend": OnSteps(), "rtol": max(1e-10, ready.rtol)}
+    return {"backend": OnSteps(), "rtol": max(1e-10, compiled.rtol)}
 
 
 def check_schedule(problem: Problem, schedule: Schedule) -> None:
@@ -86,20 +85,20 @@ def check_schedule(problem: Problem, schedule: Schedule) -> None:
             )
 
 
-def best_free(ready: Dynamics, schedule: Schedule, given: Mapping[str, float]) -> dict[str, float]:
+def best_free(compiled: CompiledProblem, schedule: Schedule, given: Mapping[str, float]) -> dict[str, float]:
     """All free parameters in the problem's order: the ``given`` ones, the best of the others."""
     from scipy.optimize import minimize
 
-    free = ready.problem.free
+    free = compiled.problem.free
     missing = [i for i, name in enumerate(free) if name not in given]
     theta = np.array([float(given.get(name, f.start)) for name, f in free.items()])
     if missing:
-        w, sweeper = _on_fine_grid(ready, schedule)
+        w, rollout = _on_fine_grid(compiled, schedule)
 
         def cost(values: np.ndarray) -> tuple[float, np.ndarray]:
             theta[missing] = values
-            swept = sweeper.run(w, theta)
-            return swept.objective, swept.free_gradient[missing]
+            rolled = rollout.run(w, theta)
+            return rolled.objective, rolled.free_gradient[missing]
 
         limits = list(free.values())
         found = minimize(
@@ -114,32 +113,34 @@ def best_free(ready: Dynamics, schedule: Schedule, given: Mapping[str, float]) -
     return dict(zip(free, map(float, theta), strict=True))
 
 
-def _on_fine_grid(ready: Dynamics, schedule: Schedule) -> tuple[np.ndarray, Sweeper]:
-    """The schedule's relaxed controls and a sweeper on its own edges, refined."""
+def _on_fine_grid(compiled: CompiledProblem, schedule: Schedule) -> tuple[np.ndarray, Rollout]:
+    """The schedule's relaxed controls and a rollout on its own edges, refined."""
     merged = schedule.merged()
-    longest = ready.problem.horizon / 200
+    longest = compiled.problem.horizon / 200
     pieces = np.maximum(1, np.ceil(np.diff(merged.grid) / longest).astype(int))
     edges = [
         np.linspace(left, right, count, endpoint=False)
         for left, right, count in zip(merged.grid[:-1], merged.grid[1:], pieces, strict=True)
     ]
     grid = np.concatenate([*edges, merged.grid[-1:]])
-    w = np.repeat(ready.relaxation.own_vectors(merged), pieces, axis=0)
-    return w, Sweeper(ready, grid, 2)
+    w = np.repeat(compiled.relaxation.own_vectors(merged), pieces, axis=0)
+    return w, Rollout(compiled, grid, 2)
 
 
-def _objective(ready: Dynamics, schedule: Schedule, theta: np.ndarray, trajectory: Trajectory) -> float:
-    functions, constants = ready.functions, ready.constants
-    total = float(functions.final(constants, trajectory.states[-1], theta))
-    if not ready.problem.objective.has_running:
+def _objective(
+    compiled: CompiledProblem, schedule: Schedule, theta: np.ndarray, trajectory: Trajectory
+) -> float:
+    program, constants = compiled.program, compiled.constants
+    total = float(program.final(constants, trajectory.states[-1], theta))
+    if not compiled.problem.objective.has_running:
         return total
-    controls = ready.relaxation.own_vectors(schedule)
+    controls = compiled.relaxation.own_vectors(schedule)
 
     def cost(times: np.ndarray) -> np.ndarray:
         states = np.stack(list(trajectory.at(times).values()), axis=1)
         w = controls[np.searchsorted(schedule.grid, times, side="right") - 1]
         columns = [np.tile(v[:, None], len(times)) for v in (constants, theta)]
-        return np.array(functions.rate(columns[0], states.T, w.T, columns[1])[1]).ravel()
+        return np.array(program.rate(columns[0], states.T, w.T, columns[1], 0.0)[1]).ravel()
 
     edges = np.unique(np.concatenate([schedule.merged().grid, np.linspace(0, schedule.horizon, 65)]))
     return total + integral(cost, edges)

@@ -1,5 +1,6 @@
 """The problem of a saved solution that cannot be made again."""
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -15,17 +16,21 @@ class ProblemNotInFileError(RuntimeError):
     """
 
 
-class AbsentProblem(Problem):
+class MissingProblem(Problem):
     """Stands for a problem of which only the name is known; every other use says so.
 
     Args:
         name: of the problem.
         why: it is not here.
+        described: what the file says of it; see ``optlearn._control.identity.description``.
     """
 
-    def __init__(self, name: str, why: str) -> None:
+    described: Mapping[str, Any]
+
+    def __init__(self, name: str, why: str, described: Mapping[str, Any]) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "_why", why)
+        object.__setattr__(self, "described", described)
 
     def __getattribute__(self, attribute: str) -> Any:
         if attribute in _UNKNOWN:
@@ -37,7 +42,7 @@ class AbsentProblem(Problem):
         return super().__getattribute__(attribute)
 
     def __repr__(self) -> str:
-        return f"<AbsentProblem {self.name}: not in the file, {object.__getattribute__(self, '_why')}>"
+        return f"<MissingProblem {self.name}: not in the file, {object.__getattribute__(self, '_why')}>"
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -46,4 +51,4 @@ class AbsentProblem(Problem):
         return id(self)
 
 
-_UNKNOWN = {field.name for field in fields(Problem)} - {"name", "origin"}
+_UNKNOWN = {field.name for field in fields(Problem)} - {"name", "made_by"}

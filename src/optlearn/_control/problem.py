@@ -8,8 +8,9 @@ import jax
 import numpy as np
 
 from optlearn._arrays import Array, Settings
-from optlearn._control.controls import Budget, Continuous, Control, Discrete, Free, check_together
-from optlearn._control.scenario_call import Origin
+from optlearn._control.budgets import Budget, check_together
+from optlearn._control.controls import Control, Free
+from optlearn._control.scenario_call import ScenarioCall
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import Known, digest
 from optlearn._dynamics.system import System
@@ -72,7 +73,7 @@ class Problem:
         name: shown in tables.
 
     Attributes:
-        origin: the scenario and arguments that it was made of, if it was; None once it is changed.
+        made_by: the scenario and arguments that it was made of, if it was; None once it is changed.
     """
 
     model: System
@@ -88,7 +89,7 @@ class Problem:
     rule: Any = None
     name: str = "problem"
     # Not an argument, so that ``dataclasses.replace`` does not carry it over to another problem.
-    origin: Origin | None = field(default=None, init=False, compare=False, repr=False)
+    made_by: ScenarioCall | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.horizon) and self.horizon > 0):
@@ -128,14 +129,14 @@ class Problem:
             check_together(name, control, [b for b in self.budgets if b.control == name])
 
     @property
-    def continuous(self) -> dict[str, Continuous]:
-        """Controls with bounds."""
-        return {n: c for n, c in self.controls.items() if isinstance(c, Continuous)}
+    def continuous(self) -> dict[str, Control]:
+        """Controls with any value between bounds."""
+        return {n: c for n, c in self.controls.items() if not c.needs_rounding}
 
     @property
-    def discrete(self) -> dict[str, Discrete]:
+    def discrete(self) -> dict[str, Control]:
         """Controls with a few values."""
-        return {n: c for n, c in self.controls.items() if isinstance(c, Discrete)}
+        return {n: c for n, c in self.controls.items() if c.needs_rounding}
 
     @property
     def settings(self) -> dict[str, Array]:

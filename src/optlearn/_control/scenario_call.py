@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from optlearn._json import plain
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 @dataclass(frozen=True)
-class Origin:
+class ScenarioCall:
     """A call of a scenario.
 
     Attributes:
@@ -39,7 +41,7 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
             arguments = {name: plain(value) for name, value in _by_name(call).items()}
         except TypeError:
             return problem  # a function or an object among the arguments cannot be written down
-        object.__setattr__(problem, "origin", Origin(function.__name__, arguments))
+        object.__setattr__(problem, "made_by", ScenarioCall(function.__name__, arguments))
         return problem
 
     return made
@@ -53,20 +55,3 @@ def _by_name(call: inspect.BoundArguments) -> dict[str, Any]:
     for name in options:
         named |= call.arguments.get(name, {})
     return named
-
-
-def plain(value: Any) -> Any:
-    """The same in the types that JSON has.
-
-    Raises:
-        TypeError: there is something else in it.
-    """
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):  # NumPy's and JAX's arrays and numbers
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(f"{value!r} has no place in JSON")

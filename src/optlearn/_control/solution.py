@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optlearn._control.certificate import Certificate
 from optlearn._control.problem import Problem
+from optlearn._control.solvers.base import RunRecord
 from optlearn._control.solvers.outcome import Outcome
 from optlearn._control.summary import summary
 from optlearn._schedule import Schedule
@@ -43,11 +44,11 @@ class Solution:
         costates: derivative of the objective with respect to each order parameter, along training.
         certificate: how optimal it is.
         relaxed: with discrete controls, the best schedule that may mix values sample by sample.
-        whole: for controls with ``whole=True``, the best schedule of whole numbers.
+        whole_numbers: for controls with ``whole_numbers=True``, the best schedule of whole numbers.
         method: what was used.
         outcome: how the solver ended, with advice.
         seconds: wall-clock time.
-        notes: what was done, step by step.
+        runs: what was done: start, solver, outcome, iterations, objective, seconds, steps of each run.
         options: of ``solve`` that it was found with, the seed among them.
         provenance: of a solution from a file: when it was saved, versions, git revision.
     """
@@ -63,8 +64,8 @@ class Solution:
     outcome: Outcome
     seconds: float
     relaxed: Variant | None = None
-    whole: Variant | None = None
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    whole_numbers: Variant | None = None
+    runs: tuple[RunRecord, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
 
@@ -109,9 +110,9 @@ class Solution:
             "method": self.method,
             "outcome": self.outcome.name.lower(),
             "seconds": self.seconds,
-            "notes": list(self.notes),
+            "runs": [run.to_dict() for run in self.runs],
         }
-        for name in ("relaxed", "whole"):
+        for name in ("relaxed", "whole_numbers"):
             variant = getattr(self, name)
             if variant is not None:
                 made[name] = {
@@ -136,9 +137,6 @@ class Solution:
         return fragment(self)
 
 
-def schedule_dict(schedule: Schedule) -> dict[str, list[float]]:
+def schedule_dict(schedule: Schedule) -> dict[str, Any]:
     """Grid and values (the mean of a mixed control), as lists."""
-    return {
-        "grid": schedule.grid.tolist(),
-        **{name: schedule[name].tolist() for name in schedule.controls},
-    }
+    return Schedule(schedule.grid, {name: schedule[name] for name in schedule.controls}).to_dict()

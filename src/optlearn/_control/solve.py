@@ -2,42 +2,38 @@
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from optlearn._control.certificate import STEPS, certify
-from optlearn._control.evaluate import check_schedule, evaluate
+from optlearn._control.certificate import certify
+from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import Dynamics, dynamics
-from optlearn._control.program.rollout import Sweeper, Swept
-from optlearn._control.program.xla import WideFunctions
+from optlearn._control.program.build import CompiledProblem, compile_problem
+from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.rounding.rounded import Rounded, check_grid, round_controls, whole_schedule
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
-from optlearn._control.solvers.outcome import Outcome
-from optlearn._control.solvers.starts import Start, choose_starts
-from optlearn._control.solvers.strategy import Progress, Run, enough_steps, greedy_run, optimise, too_coarse
+from optlearn._control.solvers.base import Method, Run, Start
+from optlearn._control.solvers.methods import METHODS, make_method
+from optlearn._control.solvers.starts import choose_starts, neutral
+from optlearn._control.solvers.step_count import enough_steps, too_coarse
+from optlearn._control.solvers.warm_start import warm_schedule
 from optlearn._errors import SpecificationError, explained
 from optlearn._precision import float64
+from optlearn._progress import Progress, Report, silent
 from optlearn._schedule import Schedule, uniform_grid
 from optlearn._trajectory import Trajectory
 
-Method = Literal["auto", "direct", "indirect", "greedy"]
-METHODS: Mapping[str, str] = {
-    "auto": "sweeps from several starts, which are quick, then direct from the best of them",
-    "direct": "multiple shooting, IPOPT; discrete controls relaxed, then rounded",
-    "indirect": "Pontryagin forward-backward sweeps with exact adjoints",
-    "greedy": "locally optimal: the steepest descent of the error at every moment",
-}
+__all__ = ["METHODS", "continuation", "solve"]
 
 
 @float64
 def solve(
     problem: Problem,
     intervals: int | None = None,
-    method: Method = "auto",
+    method: str = "auto",
     *,
     starts: int = 3,
     seed: int = 0,
@@ -45,7 +41,7 @@ def solve(
     steps: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> Solution:
     """The optimal schedule of ``problem``, with a certificate.
 
@@ -56,58 +52,49 @@ def solve(
         starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's
             baselines from the best on, then random ones.
         seed: of the random starts.
-        warm_start: a solution or schedule to start from.
+        warm_start: a solution or schedule to start from, of this problem or of one like it: it is stretched
+            to the horizon, and values that are not admissible take the nearest that are.
         steps: Runge-Kutta steps in each interval (default: as many as the first guess needs for
             1e-8; twice as many, again and again, if the optimum needs more).
         max_iterations: of the solver.
-        tolerance: of the solver (default: 1e-10 for IPOPT, 1e-7 for sweeps).
-        progress: called with a line of text at every stage.
+        tolerance: of the solver (default: 1e-10 for direct, 1e-7 for indirect).
+        progress: called with a ``Progress`` at every stage, and as the gap falls.
 
     Returns:
         A solution, converged or not; if not, a ``NotConvergedWarning`` says why.
     """
     began = time.perf_counter()
-    tell = progress or (lambda text: None)
-    if method not in METHODS:
-        raise SpecificationError(f"method={method!r}: one of {', '.join(METHODS)}")
+    tell = progress or silent
+    chosen = make_method(method, max_iterations, tolerance)
     if starts < 1:
-        raise SpecificationError(f"starts={starts!r}: at least 1")
-    tell("tracing the dynamics")
-    ready = dynamics(problem)
-    if isinstance(ready.functions, WideFunctions) and method != "greedy":
-        ready.functions.prepare()
+        raise SpecificationError(f"starts must be at least 1, got {starts!r}")
+    tell(Progress("tracing the dynamics"))
+    compiled = compile_problem(problem)
+    if chosen.optimises:
+        compiled.program.prepare()
     count = problem.intervals if intervals is None else intervals
     uniform_grid(problem.horizon, count)
     count = int(count)
-    check_grid(ready, count)
-    warm = _warm_schedule(warm_start)
-    if warm is not None:
-        check_schedule(problem, warm)
-    sweeper = Sweeper(ready, count, steps or enough_steps(ready, count))
-    options = {
-        name: value
-        for name, value in (("max_iterations", max_iterations), ("tolerance", tolerance))
-        if value is not None
-    }
-    notes: list[str] = []
-    if method == "greedy":
-        runs = [greedy_run(ready, sweeper)]
-    else:
-        tell("choosing starts")
-        chosen = choose_starts(ready, sweeper, starts, seed, warm)
-        runs = optimise(ready, sweeper, method, chosen, options, notes, tell)
-    best = min(runs, key=lambda run: run.objective)
-    adapt = steps is None and method != "greedy"
-    while adapt and runs[-1].outcome is not Outcome.INTERRUPTED and too_coarse(ready, sweeper, best):
-        sweeper = Sweeper(ready, count, 2 * sweeper.steps)
-        notes.append(f"once more from there: the schedule needs {sweeper.steps} steps an interval")
-        there = [Start("there", best.w, best.theta)]
-        finer = optimise(ready, sweeper, method, there, options, notes, tell)
-        runs += [replace(run, polish=True) for run in finer]
-        best = min(finer, key=lambda run: run.objective)
-    found = _finish(ready, sweeper, method, best, runs, notes, began, tell)
-    used = {"intervals": count, "method": method, "starts": starts, "seed": seed, "steps": sweeper.steps}
-    return replace(found, options={**used, **options, "warm_start": warm is not None})
+    check_grid(compiled, count)
+    warm = None if warm_start is None else warm_schedule(problem, warm_start)
+    rollout = Rollout(compiled, count, steps or enough_steps(compiled, count))
+    guesses = [neutral(compiled, count)]
+    if chosen.optimises:
+        tell(Progress("choosing starts"))
+        guesses = choose_starts(rollout, starts, seed, warm)
+    runs = chosen.run_all(rollout, guesses, tell)
+    best = _best(runs)
+    while steps is None and chosen.optimises and not runs[-1].interrupted and too_coarse(rollout, best):
+        rollout = Rollout(compiled, count, 2 * rollout.steps)
+        there = Start("the optimum with coarser steps", best.w, best.theta)
+        finer = chosen.run_all(rollout, [there], tell)
+        runs += [replace(run, continues=True) for run in finer]
+        best = _best(finer)
+    options = {"intervals": count, "method": method, "starts": starts, "seed": seed, "steps": rollout.steps}
+    given = {"max_iterations": max_iterations, "tolerance": tolerance}
+    options |= {name: value for name, value in given.items() if value is not None}
+    options["warm_start"] = warm is not None
+    return _finish(rollout, chosen, best, runs, options, began, tell)
 
 
 def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
@@ -119,92 +106,88 @@ def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
     return solutions
 
 
-def _warm_schedule(warm_start: Solution | Schedule | None) -> Schedule | None:
-    """What to start from; of a solution the relaxed schedule, since solvers work on relaxed controls."""
-    if not isinstance(warm_start, Solution):
-        return warm_start
-    return warm_start.schedule if warm_start.relaxed is None else warm_start.relaxed.schedule
+def _best(runs: list[Run]) -> Run:
+    return min(runs, key=lambda run: run.objective)
 
 
 def _finish(
-    ready: Dynamics,
-    sweeper: Sweeper,
-    method: str,
+    rollout: Rollout,
+    method: Method,
     best: Run,
     runs: list[Run],
-    notes: list[str],
+    options: dict[str, Any],
     began: float,
-    tell: Progress,
+    tell: Report,
 ) -> Solution:
-    problem = ready.problem
+    """Round the best run, re-integrate it, certify it."""
+    compiled, problem = rollout.compiled, rollout.compiled.problem
     final = Rounded(best.w, best.theta, best.objective)
     relaxed = whole = None
     if problem.discrete:
-        relaxed = _variant(ready, best.w, best.theta)
-        if method != "greedy" or not _is_pure(ready, best.w):
-            tell("rounding")
-            final = round_controls(ready, sweeper, best.w, best.theta)
-            notes.append(f"rounded to {final.objective:.10g} on the grid")
-    found = whole_schedule(ready, sweeper, final.w, final.theta)
+        relaxed = _variant(compiled, best.w, best.theta)
+        if method.optimises or not _is_pure(compiled, best.w):
+            tell(Progress("rounding"))
+            final = round_controls(rollout, best.w, best.theta)
+    found = whole_schedule(rollout, final.w, final.theta)
     if found is not None:
-        whole = _variant(ready, found.w, found.theta)
-    tell("re-integrating and certifying")
-    schedule = ready.relaxation.schedule(final.w, _named(ready, final.theta), rounded=True)
+        whole = _variant(compiled, found.w, found.theta)
+    tell(Progress("re-integrating and certifying"))
+    schedule = compiled.relaxation.schedule(final.w, _named(compiled, final.theta), rounded=True)
     trajectory = evaluate(problem, schedule)
     if relaxed is not None and trajectory.objective < relaxed.objective:
         # An interior point stops short of a bound by its tolerance; pure values reach it.
         relaxed = Variant(schedule, trajectory.objective)
-    certificate, swept = certify(
-        ready,
+    certificate, rolled = certify(
+        compiled,
         final.w,
         final.theta,
         objective=trajectory.objective,
         solver_objective=final.objective,
         relaxed_objective=None if relaxed is None else relaxed.objective,
         outcome=best.outcome,
-        objectives=[run.objective for run in runs if not run.polish],
+        objectives=[run.objective for run in runs if not run.continues],
         relaxed_controls=(best.w, best.theta) if problem.discrete else None,
     )
-    solution = Solution(
-        problem=problem,
-        schedule=schedule,
-        objective=trajectory.objective,
-        parameters=_named(ready, final.theta),
-        trajectory=trajectory,
-        costates=_costates(ready, swept, len(final.w)),
-        certificate=certificate,
-        method=method,
-        outcome=best.outcome,
-        seconds=time.perf_counter() - began,
-        relaxed=relaxed,
-        whole=whole,
-        notes=tuple(notes),
-    )
-    if not certificate.converged and method != "greedy":
+    if not certificate.converged and method.optimises:
         warnings.warn(
             f"{problem.name}: not converged: {'; '.join(certificate.reasons)}. {explained('not-converged')}",
             NotConvergedWarning,
             stacklevel=4,
         )
-    return solution
+    return Solution(
+        problem=problem,
+        schedule=schedule,
+        objective=trajectory.objective,
+        parameters=_named(compiled, final.theta),
+        trajectory=trajectory,
+        costates=_costates(compiled, rolled),
+        certificate=certificate,
+        method=method.name,
+        outcome=best.outcome,
+        seconds=time.perf_counter() - began,
+        relaxed=relaxed,
+        whole_numbers=whole,
+        runs=tuple(run.record for run in runs),
+        options=options,
+    )
 
 
-def _variant(ready: Dynamics, w: np.ndarray, theta: np.ndarray) -> Variant:
-    schedule = ready.relaxation.schedule(w, _named(ready, theta))
-    return Variant(schedule, evaluate(ready.problem, schedule, record=2).objective)
+def _variant(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray) -> Variant:
+    schedule = compiled.relaxation.schedule(w, _named(compiled, theta))
+    return Variant(schedule, evaluate(compiled.problem, schedule, record=2).objective)
 
 
-def _named(ready: Dynamics, theta: np.ndarray) -> dict[str, float]:
-    return dict(zip(ready.problem.free, map(float, theta), strict=True))
+def _named(compiled: CompiledProblem, theta: np.ndarray) -> dict[str, float]:
+    return dict(zip(compiled.problem.free, map(float, theta), strict=True))
 
 
-def _is_pure(ready: Dynamics, w: np.ndarray) -> bool:
-    columns = [ready.relaxation.blocks[name] for name in ready.problem.discrete]
+def _is_pure(compiled: CompiledProblem, w: np.ndarray) -> bool:
+    columns = [compiled.relaxation.blocks[name] for name in compiled.problem.discrete]
     return all(bool(np.all((w[:, c] == 0) | (w[:, c] == 1))) for c in columns)
 
 
-def _costates(ready: Dynamics, swept: Swept, intervals: int) -> Trajectory:
-    names = ready.problem.model.layout.names
-    alpha = np.linspace(0.0, ready.problem.horizon, intervals * STEPS + 1)
-    values = {name: swept.costates[:, i] for i, name in enumerate(names)}
+def _costates(compiled: CompiledProblem, rolled: RolloutResult) -> Trajectory:
+    names = compiled.problem.model.layout.names
+    alpha = np.linspace(0.0, compiled.problem.horizon, len(rolled.costates))
+    values = {name: rolled.costates[:, i] for i, name in enumerate(names)}
     return Trajectory(alpha, values, names, {"objective": float("nan")})

@@ -28,8 +28,8 @@ def summary(solution: "Solution") -> str:
         lines.append(
             f"  best mixed schedule {solution.relaxed.objective:.10g} (relaxation gap {c.relaxation_gap:.1e})"
         )
-    if solution.whole is not None:
-        lines.append(f"  best whole-number schedule {solution.whole.objective:.10g}")
+    if solution.whole_numbers is not None:
+        lines.append(f"  best whole-number schedule {solution.whole_numbers.objective:.10g}")
     if solution.parameters:
         lines.append("  " + ", ".join(f"{n} = {v:.6g}" for n, v in solution.parameters.items()))
     return "\n".join(lines + course_lines(solution.schedule))

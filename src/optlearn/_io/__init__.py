@@ -3,8 +3,22 @@
 Never pickle: a file is data, and reading one runs nothing that it says.
 """
 
-from optlearn._io.files import DataFileError, atomic, load_dataset, save_dataset
-from optlearn._io.provenance import _versions as _versions
+from optlearn._io.files import (
+    load_dataset,
+    read_file,
+    read_json,
+    remove_half_written,
+    save_dataset,
+    write_file,
+)
 from optlearn._io.provenance import provenance
 
-__all__ = ["DataFileError", "atomic", "load_dataset", "provenance", "save_dataset"]
+__all__ = [
+    "load_dataset",
+    "provenance",
+    "read_file",
+    "read_json",
+    "remove_half_written",
+    "save_dataset",
+    "write_file",
+]

@@ -1,22 +1,79 @@
-"""Complete files or none: NetCDF-4 through xarray."""
+"""Complete files or none, and reading that names what is wrong with a file.
+
+Content is made in memory and written by Python alone: HDF5 crashes the process on a full disk.
+"""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from optlearn._errors import DataFileError
 from optlearn._io.provenance import provenance
+from optlearn._json import parse
 
 if TYPE_CHECKING:
     import xarray
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"  # a NetCDF-4 file is an HDF5 file
+MOST_BYTES = 2**30  # of a file that is read whole, such as JSON
 _T = TypeVar("_T")
 
 
-class DataFileError(OSError):
-    """A file is not what it should be: cut short, or not NetCDF. Delete it and compute it anew."""
+def write_file(path: str | os.PathLike[str], content: "str | bytes | memoryview") -> Path:
+    """Write a file, which appears under its name only when it is complete; an older one stays until then.
+
+    What is not a regular file, such as a pipe or ``/dev/stdout``, is written to directly.
+
+    Args:
+        path: where to; missing folders are made.
+        content: text is encoded as UTF-8.
+
+    Raises:
+        OSError: it cannot be written; names ``path``.
+    """
+    path = Path(path)
+    target = Path(os.path.realpath(path))  # a link stays a link
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        if target.exists() and not target.is_file() and not target.is_dir():
+            with target.open("wb") as file:
+                file.write(data)
+            return path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f"{temporary_prefix(target.name)}{token_hex(4)}.tmp")
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())  # else a loss of power may leave an empty file under this name
+            os.replace(temporary, target)
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    return path
+
+
+def temporary_prefix(name: str) -> str:
+    """How the names of this process's half-written files for ``name`` begin."""
+    return f".{name}.{os.getpid()}."
+
+
+def remove_half_written(folder: Path, pid: int | None = None) -> None:
+    """Remove what processes that were killed in the middle of ``write_file`` have left behind.
+
+    Args:
+        folder: where.
+        pid: of the process; None for all, where nobody else is writing.
+    """
+    for path in folder.glob(f".*.{'*' if pid is None else pid}.*.tmp"):
+        path.unlink(missing_ok=True)
 
 
 def save_dataset(
@@ -24,17 +81,24 @@ def save_dataset(
 ) -> Path:
     """Write a dataset as NetCDF-4, with provenance among its attributes.
 
-    The file appears under its name only when it is complete; an older one stays until then.
-
     Args:
         dataset: what to write.
         path: where to; missing folders are made.
         attributes: further attributes, beside the dataset's own and ``provenance()``.
     """
     marked = dataset.assign_attrs({**dataset.attrs, **provenance(), **(attributes or {})})
-    with atomic(path) as temporary:
-        marked.to_netcdf(temporary, engine="h5netcdf")
-    return Path(path)
+    return write_file(path, as_netcdf(marked))
+
+
+def as_netcdf(content: "xarray.Dataset | xarray.DataTree") -> memoryview:
+    """The bytes of a NetCDF-4 file."""
+    with ExitStack() as stack:
+        if "dask" in sys.modules:
+            import dask
+
+            # While a client of a cluster is open, xarray would lock the file there; a buffer has no name.
+            stack.enter_context(dask.config.set(scheduler="synchronous"))
+        return content.to_netcdf(None, engine="h5netcdf")
 
 
 def load_dataset(path: str | Path) -> "xarray.Dataset":
@@ -56,8 +120,10 @@ def load_dataset(path: str | Path) -> "xarray.Dataset":
 def read_checked(path: str | Path, read: Callable[[Path], _T]) -> _T:
     """What ``read`` makes of a NetCDF file; what is wrong with the file is a ``DataFileError``."""
     path = Path(path)
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file")
+    if not path.is_file():
+        raise DataFileError(f"{path} is not a file")
     with path.open("rb") as file:
         start = file.read(len(_SIGNATURE))
     if start != _SIGNATURE:
@@ -68,21 +134,54 @@ def read_checked(path: str | Path, read: Callable[[Path], _T]) -> _T:
         )
         raise DataFileError(f"{path} is not a NetCDF-4 file; it {looks}")
     try:
+        _touch_everything(path)
         return read(path)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except Exception as error:  # a forged header comes out of HDF5 as almost anything
         raise DataFileError(f"{path} cannot be read, it may be cut short: {error}") from error
 
 
-@contextmanager
-def atomic(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside ``path`` that takes its name if the block ends well."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # The ending stays, since Matplotlib goes by it.
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+def _touch_everything(path: Path) -> None:
+    """Raise if HDF5 cannot read a part: h5netcdf would leave a half-open file behind, which complains."""
+    import h5py
+
+    most = 2**20 + 1000 * path.stat().st_size  # beyond any compression
+
+    def touch(name: str, item: "h5py.Group | h5py.Dataset") -> None:
+        dict(item.attrs)
+        if isinstance(item, h5py.Dataset):
+            if item.nbytes > most:
+                raise ValueError(f"{name!r} claims to have {item.nbytes:,} bytes")
+            item[()]
+
+    with h5py.File(path, "r") as file:
+        touch("/", file)
+        file.visititems(touch)
+
+
+def read_file(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
+    """The content of a file or pipe.
+
+    Raises:
+        OSError: it cannot be read; names ``path``.
+        DataFileError: it is a device, which may have no end, or longer than ``most`` bytes.
+    """
+    with Path(path).open("rb") as file:
+        if stat.S_ISCHR(os.fstat(file.fileno()).st_mode) and not file.isatty():
+            raise DataFileError(f"{path} is a device, not a file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise DataFileError(f"{path} has more than {most:,} bytes, which is too much for such a file")
+    return content
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file says.
+
+    Raises:
+        OSError: it cannot be read.
+        DataFileError: it is not JSON.
+    """
     try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        return parse(read_file(path))
+    except ValueError as error:
+        raise DataFileError(f"{path} is not JSON: {error}") from error

@@ -8,6 +8,7 @@ JSON. ``ncdump -h`` or xarray read such a file without optlearn.
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,24 @@ import numpy as np
 import xarray
 
 from optlearn._control.certificate import Certificate, Starts
-from optlearn._control.missing_problem import AbsentProblem
+from optlearn._control.identity import check_same, description, differences
+from optlearn._control.missing_problem import MissingProblem
 from optlearn._control.problem import Problem
-from optlearn._control.scenario_call import plain
 from optlearn._control.solution import Solution, Variant
+from optlearn._control.solvers.base import RunRecord
 from optlearn._control.solvers.outcome import Outcome
-from optlearn._io.files import DataFileError, atomic, read_checked
+from optlearn._errors import DataFileError
+from optlearn._io.files import as_netcdf, read_checked, write_file
 from optlearn._io.parts import from_schedule, from_trajectory, to_schedule, to_trajectory
 from optlearn._io.provenance import provenance
+from optlearn._json import parse, plain
 
 KIND = "optlearn solution"
-# Raised when a file of the new kind cannot be read by older code.
-FORMAT = 1
+# Raised when a file of the new kind cannot be read by older code, or the other way round.
+FORMAT = 2
 # Attributes that are numbers or text, and those that are JSON.
 _PLAIN = ("objective", "method", "outcome", "seconds", "problem")
-_NESTED = ("parameters", "certificate", "options", "notes", "origin", "fingerprint")
+_NESTED = ("parameters", "certificate", "options", "runs", "made_by", "described")
 _PROVENANCE = ("created", "git_revision")  # and everything that ends in _version
 
 
@@ -46,21 +50,18 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         "parameters": dict(solution.parameters),
         "certificate": solution.certificate.to_dict(),
         "options": dict(solution.options),
-        "notes": list(solution.notes),
-        "origin": None,
-        "fingerprint": None,
+        "runs": [run.to_dict() for run in solution.runs],
+        "made_by": None
+        if problem.made_by is None
+        else {"scenario": problem.made_by.scenario, "arguments": dict(problem.made_by.arguments)},
+        "described": description(problem),
     }
-    if problem.origin is not None:
-        record |= {
-            "origin": {"scenario": problem.origin.scenario, "arguments": dict(problem.origin.arguments)},
-            "fingerprint": _fingerprint(problem),
-        }
     parts = {
         "schedule": from_schedule(solution.schedule),
         "trajectory": from_trajectory(solution.trajectory),
         "costates": from_trajectory(solution.costates),
     }
-    for name in ("relaxed", "whole"):
+    for name in ("relaxed", "whole_numbers"):
         variant: Variant | None = getattr(solution, name)
         if variant is not None:
             parts[name] = from_schedule(variant.schedule).assign_attrs(objective=variant.objective)
@@ -80,9 +81,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         }
     )
     tree = xarray.DataTree.from_dict({"/": root, **{f"/{name}": part for name, part in parts.items()}})
-    with atomic(Path(path)) as temporary:
-        tree.to_netcdf(temporary, engine="h5netcdf")
-    return Path(path)
+    return write_file(path, as_netcdf(tree))
 
 
 def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
@@ -98,7 +97,8 @@ def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
 
     Raises:
         FileNotFoundError: there is no such file.
-        DataFileError: it is no solution, damaged, or of a newer optlearn.
+        DataFileError: it is no solution, damaged, or of another version's format.
+        SpecificationError: it is the solution of another problem than ``problem``; names what differs.
     """
     tree = read_checked(Path(path), _read_tree)
     root = {str(name): value for name, value in tree.attrs.items()}
@@ -108,10 +108,15 @@ def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
         parts = {name: node.to_dataset() for name, node in tree.children.items()}
         if _digest(attributes, parts) != root["digest"]:
             raise DataFileError("its content is not what was written (checksum)")
-        return _solution(attributes, parts, root, problem)
-    except (KeyError, ValueError, TypeError, AttributeError, OSError) as error:
+        nested = {name: parse(attributes[name]) for name in _NESTED}
+        found = _solution(attributes, nested, parts, root)
+    except Exception as error:  # whoever forged it may have forged anything
         what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise DataFileError(f"{path} is a broken solution file: {what}. Solve the problem again") from error
+    if problem is None:
+        return found
+    check_same(problem, nested["described"], f"the solution in {path}")
+    return replace(found, problem=problem)
 
 
 def _read_tree(path: Path) -> xarray.DataTree:
@@ -130,31 +135,31 @@ def _check_kind(path: str | PathLike[str], root: Mapping[str, Any]) -> None:
         raise DataFileError(
             f"{path} is a broken solution file: its format is {found!r}, not a number from 1 on"
         )
-    if found > FORMAT:
+    if found != FORMAT:
+        advice = "install a newer one" if found > FORMAT else "solve the problem again"
         raise DataFileError(
             f"{path} is of format {found}, written by optlearn {root.get('optlearn_version', '?')}; this "
-            f"optlearn reads formats up to {FORMAT}: install a newer one"
+            f"optlearn reads format {FORMAT}: {advice}"
         )
 
 
 def _solution(
     attributes: Mapping[str, Any],
+    nested: Mapping[str, Any],
     parts: Mapping[str, xarray.Dataset],
     root: Mapping[str, Any],
-    problem: Problem | None,
 ) -> Solution:
-    nested = {name: json.loads(attributes[name]) for name in _NESTED}
     certificate = nested["certificate"]
     certificate["starts"] = Starts(**certificate["starts"])
     certificate["reasons"] = tuple(certificate["reasons"])
     variants = {
         name: Variant(to_schedule(parts[name]), float(parts[name].attrs["objective"]))
-        for name in ("relaxed", "whole")
+        for name in ("relaxed", "whole_numbers")
         if name in parts
     }
     own = {n: str(v) for n, v in root.items() if n in _PROVENANCE or n.endswith("_version")}
     return Solution(
-        problem=problem or _made_again(attributes["problem"], nested["origin"], nested["fingerprint"]),
+        problem=_made_again(attributes["problem"], nested["made_by"], nested["described"]),
         schedule=to_schedule(parts["schedule"]),
         objective=float(attributes["objective"]),
         parameters=nested["parameters"],
@@ -165,8 +170,8 @@ def _solution(
         outcome=Outcome[attributes["outcome"]],
         seconds=float(attributes["seconds"]),
         relaxed=variants.get("relaxed"),
-        whole=variants.get("whole"),
-        notes=tuple(nested["notes"]),
+        whole_numbers=variants.get("whole_numbers"),
+        runs=tuple(map(RunRecord.from_dict, nested["runs"])),
         options=nested["options"],
         provenance=own,
     )
@@ -175,47 +180,26 @@ def _solution(
 # --- the problem ----------------------------------------------------------------------------------
 
 
-def _made_again(name: str, origin: Mapping[str, Any] | None, fingerprint: Any) -> Problem:
+def _made_again(name: str, made_by: Mapping[str, Any] | None, described: Mapping[str, Any]) -> Problem:
     """The problem of a scenario, or what says that it is not there."""
-    if origin is None:
-        return AbsentProblem(name, "since it was not made by a scenario of optlearn")
+    if made_by is None:
+        return MissingProblem(name, "since it was not made by a scenario of optlearn", described)
     # The one arrow of this room to the right: a file names a scenario, and only that can make it.
     from optlearn import scenarios
 
-    scenario, arguments = origin["scenario"], origin["arguments"]
+    scenario, arguments = made_by["scenario"], made_by["arguments"]
     if scenario not in scenarios.list_scenarios():
-        return AbsentProblem(name, f"and this version of optlearn has no scenario {scenario!r}")
+        return MissingProblem(name, f"and this version of optlearn has no scenario {scenario!r}", described)
     try:
         problem: Problem = getattr(scenarios, scenario)(**arguments)
     except (TypeError, ValueError) as error:
-        return AbsentProblem(name, f"and the scenario {scenario!r} now refuses its arguments ({error})")
-    if _fingerprint(problem) != fingerprint:
-        return AbsentProblem(name, f"and the scenario {scenario!r} of this version makes another one")
+        why = f"and the scenario {scenario!r} now refuses its arguments ({error})"
+        return MissingProblem(name, why, described)
+    if differences(described, description(problem)):
+        return MissingProblem(
+            name, f"and the scenario {scenario!r} of this version makes another one", described
+        )
     return problem
-
-
-def _fingerprint(problem: Problem) -> dict[str, Any]:
-    """The numbers and names of a problem, to 12 digits: enough to notice that a scenario has changed."""
-    start = problem.model.layout.flatten(problem.start)
-    values = {name: plain(np.asarray(value)) for name, value in sorted(problem.settings.items())}
-    return _rounded(
-        {
-            "horizon": problem.horizon,
-            "start": dict(zip(problem.model.layout.names, np.asarray(start).tolist(), strict=True)),
-            "settings": values,
-            "controls": {name: repr(control) for name, control in problem.controls.items()},
-            "free": {name: repr(free) for name, free in problem.free.items()},
-            "budgets": [repr(budget) for budget in problem.budgets],
-        }
-    )
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _rounded(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 def _digest(attributes: Mapping[str, Any], parts: Mapping[str, xarray.Dataset]) -> str:

@@ -5,7 +5,7 @@ same random numbers: drawing them is half of a step's cost, and differences betw
 than those between independent runs. Each lane by itself is what ``simulate`` gives with the same seed.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
+from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import make_keys
@@ -42,7 +43,7 @@ def simulate_many(
     seeds: int,
     seed: int = 0,
     at_once: int = AT_ONCE,
-    progress: Callable[[float], None] | None = None,
+    progress: Report | None = None,
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Final states and errors of SGD in input dimension N, for many problems with a schedule each.
 
@@ -53,7 +54,7 @@ def simulate_many(
         seeds: runs of each problem.
         seed: of the random numbers, which are the same for all problems.
         at_once: seeds in one call of the compiled program, which bounds memory.
-        progress: called with the share of all steps that is done.
+        progress: called with how many of all steps are done.
 
     Returns:
         (seeds, n) order parameters of each problem, and (problems, seeds) generalisation errors.
@@ -73,7 +74,7 @@ def simulate_many(
     groups: dict[Hashable, list[int]] = {}
     for lane, prepared in enumerate(lanes):
         groups.setdefault((prepared.plan, _structure(prepared)), []).append(lane)
-    told = _Share(len(groups) * -(-seeds // at_once), progress)
+    told = _Share(f"simulating at N = {N}", len(groups) * -(-seeds // at_once), progress)
     keys = make_keys(seed, seeds)
     states: list[np.ndarray] = [np.empty(0)] * len(lanes)
     for members in groups.values():
@@ -175,10 +176,10 @@ def _structure(lane: Prepared) -> Hashable:
 class _Share:
     """How much of all calls of the compiled program is done."""
 
-    def __init__(self, calls: int, tell: Callable[[float], None] | None) -> None:
-        self._calls, self._tell, self._done = calls, tell, 0.0
+    def __init__(self, text: str, calls: int, tell: Report | None) -> None:
+        self._text, self._calls, self._tell, self._done = text, calls, tell, 0.0
 
     def add(self, share: float) -> None:
-        self._done += share / self._calls
+        self._done += share
         if self._tell is not None:
-            self._tell(self._done)
+            self._tell(Progress(self._text, self._done, self._calls))

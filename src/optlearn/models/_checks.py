@@ -7,7 +7,6 @@ import numpy as np
 
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
-from optlearn._theory.order import Overlaps
 
 
 class Arguments:
@@ -97,6 +96,8 @@ class Arguments:
 
         A number stands for that multiple of the identity.
         """
+        from optlearn._theory.order import Overlaps  # loads JAX, which no other check needs
+
         allowed = "must be a symmetric, positive semidefinite matrix"
         if size is not None:
             allowed = f"must be a number of at least 0, or a {size} by {size} symmetric, "
@@ -113,12 +114,14 @@ class Arguments:
         return matrix
 
     def _floats(self, name: str, value: Any, allowed: str) -> np.ndarray:
+        if isinstance(value, bool | str):
+            self.fail(name, value, f"not a number; {allowed}")
         try:
             numbers = np.asarray(value, dtype=float)
         except (TypeError, ValueError):
             self.fail(name, value, allowed)
-        if isinstance(value, bool | str) or not np.all(np.isfinite(numbers)):
-            self.fail(name, value, allowed)
+        if not np.all(np.isfinite(numbers)):
+            self.fail(name, value, f"not finite; {allowed}")
         return numbers
 
     def _within(

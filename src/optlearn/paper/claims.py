@@ -1,13 +1,14 @@
 """Claims of the paper, each with the number found and whether it holds."""
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from optlearn._io import atomic
+from optlearn._errors import DataFileError
+from optlearn._io import read_json, write_file
+from optlearn._json import finite, plain
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Claim:
     note: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "found", plain(self.found))
-        object.__setattr__(self, "expected", plain(self.expected))
+        object.__setattr__(self, "found", plain(self.found, number=_ten_digits))
+        object.__setattr__(self, "expected", plain(self.expected, number=_ten_digits))
         object.__setattr__(self, "holds", bool(self.holds))
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,26 +50,20 @@ def save_claims(claims: Iterable[Claim], path: Path) -> None:
     """Write claims as JSON."""
     rows = [claim.to_dict() for claim in claims]
     text = json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False)
-    with atomic(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_file(path, text + "\n")
 
 
 def load_claims(path: Path) -> list[Claim]:
     """Claims that ``save_claims`` wrote."""
-    return [Claim.from_dict(row) for row in json.loads(path.read_text(encoding="utf-8"))]
+    rows = read_json(path)
+    try:
+        return [Claim.from_dict(row) for row in rows]
+    except TypeError as error:
+        raise DataFileError(f"{path} does not hold claims: {error}") from error
 
 
-def plain(value: Any) -> Any:
-    """The same with JSON's types; numbers to ten digits, those that are not finite as None."""
-    if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else f"{key:g}": plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):  # NumPy's arrays and numbers
-        return plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.10g}") if math.isfinite(value) else None
-    return value
+def _ten_digits(value: float) -> float | None:
+    return finite(float(f"{value:.10g}"))
 
 
 def all_certified(converged: Any, gaps: Any) -> Claim:

@@ -1,26 +1,25 @@
 """From schedules and trajectories to labelled arrays."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
 
-Progress = Callable[[str], None]
-
 
 class Steps:
-    """Tells how far a computation is: each text ends in (k/n), which moves progress bars."""
+    """Tells how far a computation of several stages is."""
 
-    def __init__(self, progress: Progress | None, total: int) -> None:
+    def __init__(self, progress: Report | None, total: int) -> None:
         self.progress, self.total, self.done = progress, total, 0
 
     def __call__(self, text: str) -> None:
         """Say what comes next."""
-        self.done += 1
         if self.progress is not None:
-            self.progress(f"{text} ({self.done}/{self.total})")
+            self.progress(Progress(text, self.done, self.total))
+        self.done += 1
 
 
 def stack(trajectories: Iterable[Trajectory], name: str) -> np.ndarray:
@@ -34,16 +33,6 @@ def common_grid(schedules: Mapping[str, Schedule], control: str) -> tuple[np.nda
     edges = edges[np.append(True, np.diff(edges) > 1e-9)]
     middles = (edges[1:] + edges[:-1]) / 2
     return edges, np.stack([schedule.at(middles)[control] for schedule in schedules.values()])
-
-
-def improvement(constant: np.ndarray, optimal: np.ndarray) -> np.ndarray:
-    """The paper's measure: 100 (E_const − E_opt)/(E_const(0) − E_const), in %, along the last axis.
-
-    NaN where the constant schedule has not learned anything yet.
-    """
-    learned = constant[..., :1] - constant
-    enough = learned > 1e-3 * np.max(np.abs(learned), axis=-1, keepdims=True)
-    return np.divide(100 * (constant - optimal), learned, out=np.full_like(learned, np.nan), where=enough)
 
 
 def crossing(alpha: np.ndarray, course: Sequence[float] | np.ndarray, level: float) -> float:

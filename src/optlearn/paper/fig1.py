@@ -17,8 +17,10 @@ from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
+from optlearn._improvement import reduction
+from optlearn._progress import Report
 from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Progress, Steps, common_grid, stack
+from optlearn.paper.curves import Steps, common_grid, stack
 from optlearn.paper.style import BLACK, BLUE, GREEN, GREY, ORANGE, OURS, PURPLE, TIME, panels, styled
 from optlearn.scenarios._curriculum import curriculum
 
@@ -48,7 +50,7 @@ COLOURS = {
 
 def compute(
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     data_dir: Path | None = None,
     *,
     lambda_bars: Sequence[float] | None = None,
@@ -60,7 +62,7 @@ def compute(
 
     Args:
         quick: fewer values of λ̄, coarser grids, one start.
-        progress: called with a line of text at every stage.
+        progress: called at every stage.
         data_dir: not used.
         lambda_bars: values of λ̄, the first of them 0.
         intervals: of the order of samples.
@@ -473,9 +475,9 @@ def _rate_claims(data: xarray.Dataset) -> list[Claim]:
 
 def _joint_gain(data: xarray.Dataset) -> Claim:
     constant = data.final_error.sel(strategy=["optimal", "two-switch", "best constant rate"]).min("strategy")
-    gain = (100 * (constant - data.joint_error) / constant).values
+    gain = reduction(constant, data.joint_error)
     fixed = data.final_error.sel(strategy="optimal")
-    at_three = (100 * (fixed - data.joint_error) / fixed).values
+    at_three = reduction(fixed, data.joint_error)
     return Claim(
         "joint-gain",
         "Optimising order and learning rate together is substantially better than any constant learning rate",

@@ -13,9 +13,10 @@ from matplotlib.patches import Circle
 from optlearn._control.evaluate import evaluate
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
+from optlearn._progress import Report
 from optlearn._schedule import Schedule
 from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Progress, Steps, crossing, stack
+from optlearn.paper.curves import Steps, crossing, stack
 from optlearn.paper.style import BLACK, BLUE, GREY, ORANGE, TIME, VERMILION, panels, shades, styled
 from optlearn.scenarios._dropout import dropout
 
@@ -35,7 +36,7 @@ LABELS = {"none": "no dropout", "constant": f"constant p = p_f = {CONSTANT}", "o
 
 def compute(
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     data_dir: Path | None = None,
     *,
     sigmas: Sequence[float] | None = None,
@@ -46,7 +47,7 @@ def compute(
 
     Args:
         quick: fewer levels, coarser grid, one start.
-        progress: called with a line of text at every stage.
+        progress: called at every stage.
         data_dir: not used.
         sigmas: label noise σ_n of panel d; 0.3 must be among them.
         intervals: control intervals.

@@ -13,9 +13,11 @@ from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.solve import solve
+from optlearn._improvement import improvement
+from optlearn._progress import Report
 from optlearn.models._autoencoder import optimal_skip
 from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Progress, Steps, crossing, improvement
+from optlearn.paper.curves import Steps, crossing
 from optlearn.paper.style import BLACK, BLUE, GREY, ORANGE, TIME, panels, shades, styled
 from optlearn.scenarios._denoising import denoising
 from optlearn.scenarios._denoising_batch import denoising_batch
@@ -37,7 +39,7 @@ POINTS = 401
 
 def compute(
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     data_dir: Path | None = None,
     *,
     noises: Sequence[float] | None = None,
@@ -51,7 +53,7 @@ def compute(
 
     Args:
         quick: fewer values, coarser grids.
-        progress: called with a line of text at every stage.
+        progress: called at every stage.
         data_dir: not used.
         noises: test noise Δ_F of panels a and b; 0.25 must be among them.
         batch_noises: Δ_F of panels e and f.

@@ -12,9 +12,11 @@ from matplotlib.figure import Figure, SubFigure
 from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.solve import solve
+from optlearn._improvement import improvement
+from optlearn._progress import Report
 from optlearn._schedule import Schedule
 from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Progress, Steps, improvement
+from optlearn.paper.curves import Steps
 from optlearn.paper.style import BLACK, GREY, TIME, WIDTH, shades, styled
 from optlearn.practice import denoise
 from optlearn.practice.datasets import mnist
@@ -44,7 +46,7 @@ AGREEMENT = 0.15  # of the improvement
 
 def compute(
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     data_dir: Path | None = None,
     *,
     intervals: int | None = None,
@@ -56,7 +58,7 @@ def compute(
 
     Args:
         quick: coarser schedules and fewer training sets.
-        progress: called with a line of text at every stage.
+        progress: called at every stage.
         data_dir: folder of MNIST's files; see ``practice.datasets.mnist``.
         intervals: of the schedules.
         sets: random training sets of 784 images.

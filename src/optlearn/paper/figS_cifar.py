@@ -19,9 +19,9 @@ from matplotlib.figure import Figure, SubFigure
 from scipy import stats
 
 from optlearn._errors import SpecificationError
+from optlearn._progress import Progress, Report
 from optlearn.paper import cifar_training as training
 from optlearn.paper.claims import Claim
-from optlearn.paper.curves import Progress
 from optlearn.paper.style import BLACK, BLUE, GREY, OURS, VERMILION, WIDTH, styled
 from optlearn.practice.datasets import CIFAR10, ImageSet, cifar10
 from optlearn.practice.denoise import mean_interval
@@ -46,7 +46,7 @@ POINTS = 100  # errors are shown in percent, differences in percentage points
 
 def compute(
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     data_dir: Path | None = None,
     *,
     run: bool = False,
@@ -58,7 +58,7 @@ def compute(
 
     Args:
         quick: if CIFAR-10 is there, train a few networks on few images, on a CPU in about a minute.
-        progress: called with a line of text at every stage.
+        progress: called at every stage.
         data_dir: folder of CIFAR-10's files; see ``practice.datasets.cifar10``. Without them the
             figure has no example images.
         run: repeat the whole training: 7 minutes on an H200, hours on a CPU.
@@ -82,7 +82,7 @@ def _stored(name: str) -> Any:
 
 
 def _trained(
-    quick: bool, progress: Progress | None, data_dir: Path | None, seeds: int | None, samples: int | None
+    quick: bool, progress: Report | None, data_dir: Path | None, seeds: int | None, samples: int | None
 ) -> xarray.Dataset:
     train, test = (_bytes_last(cifar10(split, data_dir)) for split in ("train", "test"))
     limit = samples if samples is not None else (QUICK_SAMPLES if quick else None)
@@ -99,7 +99,7 @@ def _trained(
 
         def tell(done: int, of: int, index: int = index) -> None:
             if progress is not None:
-                progress(f"trained ({index * of + done}/{len(orders) * of})")
+                progress(Progress("trained", index * of + done, len(orders) * of))
 
         sweep = training.sweep(
             train, test, a=values, seeds=range(seeds or count), order=order, settings=settings, progress=tell

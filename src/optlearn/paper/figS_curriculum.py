@@ -6,8 +6,9 @@ import xarray
 from matplotlib.figure import Figure
 
 from optlearn._control.evaluate import evaluate
+from optlearn._progress import Report
 from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Progress, Steps
+from optlearn.paper.curves import Steps
 from optlearn.paper.fig1 import add_zoom, draw_courses, joint_solution, order_at_zero
 from optlearn.paper.style import panels, styled
 
@@ -20,7 +21,7 @@ QUANTITIES = ("error", "Q22", "cosine")
 
 def compute(
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     data_dir: Path | None = None,
     *,
     intervals: int | None = None,
@@ -30,7 +31,7 @@ def compute(
 
     Args:
         quick: one start for the optimal order.
-        progress: called with a line of text at every stage.
+        progress: called at every stage.
         data_dir: not used.
         intervals: of the order of samples.
         joint_intervals: of the joint problem.

@@ -14,6 +14,7 @@ import xarray
 from matplotlib.figure import Figure
 
 from optlearn._dynamics.integrate import integrate
+from optlearn._progress import Report
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
 from optlearn._theory.model import LearningModel
@@ -22,7 +23,7 @@ from optlearn.models._autoencoder import FIGS_OMEGA, FIGS_START, autoencoder, op
 from optlearn.models._committee import committee
 from optlearn.models._curriculum import curriculum
 from optlearn.paper.claims import Claim
-from optlearn.paper.curves import Progress, Steps
+from optlearn.paper.curves import Steps
 from optlearn.paper.style import BLUE, SKY, TIME, VERMILION, panels, styled
 
 TITLE = "Theory against simulation"
@@ -86,7 +87,7 @@ CASES: dict[str, tuple[Callable[[int], Case], int, dict[str, str]]] = {
 
 def compute(
     quick: bool = False,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     data_dir: Path | None = None,
     *,
     seeds: int | None = None,
@@ -97,7 +98,7 @@ def compute(
 
     Args:
         quick: fewer seeds.
-        progress: called with a line of text at every stage.
+        progress: called at every stage.
         data_dir: not used.
         seeds: one trajectory and, for the spread, the others; at least 3.
         dimensions: N of the three models (default: the paper's).

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from optlearn._io import remove_half_written
 from optlearn._processes import Ended, Send, run_tasks
-from optlearn.paper.runner import Progress, Result, Status, Task, run_task
+from optlearn._progress import Report
+from optlearn.paper.runner import Result, Status, Task, run_task
 
 
-def run_all(tasks: Sequence[Task], jobs: int, progress: Progress) -> list[Result]:
+def run_all(tasks: Sequence[Task], jobs: int, progress: Report) -> list[Result]:
     """Run figures, at most ``jobs`` at a time; results in the order of ``tasks``."""
     results: dict[str, Result] = {}
 
@@ -15,12 +17,11 @@ def run_all(tasks: Sequence[Task], jobs: int, progress: Progress) -> list[Result
         if isinstance(message, Result):
             results[task.figure] = message
         else:
-            progress(*message)
+            progress(message)
 
     def ended(task: Task, end: Ended) -> None:
         results.setdefault(task.figure, _died(task.figure, end.code))
-        for half_written in (task.out / task.figure).glob(f".*.{end.pid}.tmp*"):
-            half_written.unlink(missing_ok=True)
+        remove_half_written(task.out / task.figure, end.pid)
 
     run_tasks(_figure, tasks, jobs, heard=heard, ended=ended)
     return [results[task.figure] for task in tasks]
@@ -28,7 +29,7 @@ def run_all(tasks: Sequence[Task], jobs: int, progress: Progress) -> list[Result
 
 def _figure(task: Task, send: Send) -> None:
     """One figure in a worker; progress and result go to the parent."""
-    send(run_task(task, lambda figure, text: send((figure, text))))
+    send(run_task(task, send))
 
 
 def _died(figure: str, code: int | None) -> Result:

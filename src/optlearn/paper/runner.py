@@ -9,7 +9,7 @@ import json
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,10 +21,10 @@ from typing import Any
 from optlearn._errors import SpecificationError
 from optlearn._io import load_dataset, save_dataset
 from optlearn._io.provenance import code_digest
+from optlearn._progress import Progress, Report
 from optlearn.paper import list_figures
 from optlearn.paper.claims import Claim, load_claims, save_claims
-
-Progress = Callable[[str, str], None]
+from optlearn.practice.datasets import MissingDataError
 
 
 class Status(StrEnum):
@@ -34,6 +34,13 @@ class Status(StrEnum):
     REUSED = "reused"  # finished by an earlier run
     SKIPPED = "skipped"  # its data set is missing
     FAILED = "failed"  # it raised
+
+
+@dataclass(frozen=True)
+class FigureProgress(Progress):
+    """How far the figure of this name is."""
+
+    figure: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def reproduce(
     jobs: int = 1,
     force: bool = False,
     options: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
 ) -> list[Result]:
     """Compute and draw figures of the paper, and check its claims.
 
@@ -97,7 +104,7 @@ def reproduce(
         jobs: figures to run at once, each in a process of its own.
         force: compute anew even if finished.
         options: further arguments of ``compute``, given to the figures that have them.
-        progress: called with the figure and a line of text; one that ends in (k/n) says how far it is.
+        progress: called with a ``FigureProgress`` at every stage of a figure.
 
     Returns:
         One result a figure, in the order asked for.
@@ -105,13 +112,13 @@ def reproduce(
     chosen = list(dict.fromkeys(figures or list_figures()))
     for name in chosen:
         if name not in list_figures():
-            raise SpecificationError(f"no figure {name!r}; there are {', '.join(list_figures())}")
+            raise SpecificationError(f"figures must be among {', '.join(list_figures())}, got {name!r}")
     if jobs < 1:
-        raise SpecificationError(f"jobs={jobs!r}: at least 1")
+        raise SpecificationError(f"jobs must be at least 1, got {jobs!r}")
     own = dict(options or {})
     _check_options(chosen, own)
     tasks = [Task(name, quick, data_dir, Path(out), force, own) for name in chosen]
-    tell = progress or (lambda figure, text: None)
+    tell = progress or (lambda news: None)
     if jobs == 1 or len(tasks) == 1:
         return [run_task(task, tell) for task in tasks]
     from optlearn.paper.processes import run_all
@@ -131,19 +138,19 @@ class Task:
     options: Mapping[str, Any]
 
 
-def run_task(task: Task, progress: Progress) -> Result:
+def run_task(task: Task, progress: Report) -> Result:
     """Run one figure; whatever goes wrong is in the result."""
     began = time.perf_counter()
 
-    def tell(text: str) -> None:
-        progress(task.figure, text)
+    def tell(news: Progress) -> None:
+        progress(FigureProgress(**vars(news), figure=task.figure))
 
     try:
         module = load_figure(task.figure)
         return _run(task, module, tell)
     except Exception as error:
         seconds = time.perf_counter() - began
-        if _data_missing(error):
+        if isinstance(error, MissingDataError):
             return Result(task.figure, Status.SKIPPED, seconds=seconds, message=str(error))
         message = f"{type(error).__name__}: {error}"
         return Result(
@@ -156,7 +163,7 @@ def load_figure(name: str) -> ModuleType:
     return import_module(f"optlearn.paper.{name}")
 
 
-def _run(task: Task, module: ModuleType, tell: Callable[[str], None]) -> Result:
+def _run(task: Task, module: ModuleType, tell: Report) -> Result:
     began = time.perf_counter()
     folder, name = task.out / task.figure, task.figure
     data_file, claims_file = folder / "data.nc", folder / "claims.json"
@@ -182,11 +189,11 @@ def _run(task: Task, module: ModuleType, tell: Callable[[str], None]) -> Result:
         data = load_dataset(data_file)  # what is drawn is what is on disk
     elif claims_file.exists() and all(drawing.exists() for drawing in drawings):
         status = Status.REUSED
-        tell("finished before")
+        tell(Progress("finished before", 1, 1))
     if status is Status.DONE:
         from optlearn.paper.style import save_figure
 
-        tell("drawing")
+        tell(Progress("drawing", 1, 1))
         figure = module.plot(data)
         for drawing in drawings:
             save_figure(figure, drawing)
@@ -249,12 +256,7 @@ def _check_options(figures: Sequence[str], options: Mapping[str, Any]) -> None:
     for option in options:
         if not any(option in names for names in known.values()):
             shown = "; ".join(f"{name}: {', '.join(names) or 'none'}" for name, names in known.items())
-            raise SpecificationError(f"no figure here has the option {option!r}. Options are: {shown}")
-
-
-def _data_missing(error: BaseException) -> bool:
-    """Does the error say that a data set is not there? Its class belongs to another room."""
-    return any(kind.__name__ == "MissingDataError" for kind in type(error).__mro__)
+            raise SpecificationError(f"options must be among {shown}; got {option!r}")
 
 
 def failed(results: Sequence[Result], named: bool) -> bool:

@@ -6,19 +6,19 @@ from typing import Any, cast
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from optlearn.plotting.look import BLACK as BLACK
-from optlearn.plotting.look import BLUE as BLUE
-from optlearn.plotting.look import GREEN as GREEN
-from optlearn.plotting.look import GREY as GREY
-from optlearn.plotting.look import ORANGE as ORANGE
-from optlearn.plotting.look import PURPLE as PURPLE
-from optlearn.plotting.look import SKY as SKY
-from optlearn.plotting.look import TIME as TIME
-from optlearn.plotting.look import VERMILION as VERMILION
-from optlearn.plotting.look import save_figure as save_figure
-from optlearn.plotting.look import shades as shades
-from optlearn.plotting.look import style as style
-from optlearn.plotting.look import styled as styled
+from optlearn.plotting.style import BLACK as BLACK
+from optlearn.plotting.style import BLUE as BLUE
+from optlearn.plotting.style import GREEN as GREEN
+from optlearn.plotting.style import GREY as GREY
+from optlearn.plotting.style import ORANGE as ORANGE
+from optlearn.plotting.style import PURPLE as PURPLE
+from optlearn.plotting.style import SKY as SKY
+from optlearn.plotting.style import TIME as TIME
+from optlearn.plotting.style import VERMILION as VERMILION
+from optlearn.plotting.style import save_figure as save_figure
+from optlearn.plotting.style import shades as shades
+from optlearn.plotting.style import style as style
+from optlearn.plotting.style import styled as styled
 
 WIDTH = 10.0  # inches, of a figure with three columns
 OURS = "(this work)"

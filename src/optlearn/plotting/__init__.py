@@ -4,10 +4,11 @@ Every function draws into the caller's axes and returns them; without axes it ma
 own, ``axes.figure``. None of them touches pyplot or global settings.
 """
 
-from optlearn.plotting.courses import plot_error, plot_order_parameters
-from optlearn.plotting.evidence import plot_certificate, plot_compare
+from optlearn.plotting.certificates import plot_certificate
+from optlearn.plotting.comparisons import plot_compare
 from optlearn.plotting.schedules import plot_schedule
-from optlearn.plotting.whole import plot_solution
+from optlearn.plotting.solutions import plot_solution
+from optlearn.plotting.trajectories import plot_error, plot_order_parameters
 
 __all__ = [
     "plot_certificate",

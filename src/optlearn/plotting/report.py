@@ -16,12 +16,13 @@ from optlearn._control.evaluate import evaluate
 from optlearn._control.solution import Solution
 from optlearn._control.summary import certificate_words
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._io import atomic, provenance
+from optlearn._io import provenance, write_file
 from optlearn._trajectory import Trajectory
-from optlearn.plotting.courses import plot_error, plot_order_parameters
-from optlearn.plotting.evidence import plot_certificate, plot_compare
-from optlearn.plotting.look import style
+from optlearn.plotting.certificates import plot_certificate
+from optlearn.plotting.comparisons import plot_compare
 from optlearn.plotting.schedules import plot_schedule
+from optlearn.plotting.style import style
+from optlearn.plotting.trajectories import plot_error, plot_order_parameters
 
 # Wide enough to read, narrow enough for two beside each other and for one on a phone.
 SIZE = (4.4, 2.9)
@@ -64,9 +65,7 @@ def write_report(solution: Solution, path: str | PathLike[str], *, baselines: bo
         f"<title>optlearn: {name}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
         "</body>\n</html>\n"
     )
-    with atomic(Path(path)) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return Path(path)
+    return write_file(path, text)
 
 
 def fragment(solution: Solution) -> str:
@@ -135,8 +134,8 @@ def _facts(solution: Solution) -> dict[str, str]:
     }
     if solution.relaxed is not None:
         facts["best mixed schedule"] = f"{solution.relaxed.objective:.8g}"
-    if solution.whole is not None:
-        facts["best whole numbers"] = f"{solution.whole.objective:.8g}"
+    if solution.whole_numbers is not None:
+        facts["best whole numbers"] = f"{solution.whole_numbers.objective:.8g}"
     facts |= {name: f"{value:.6g}" for name, value in solution.parameters.items()}
     facts["training time"] = f"α = {solution.schedule.horizon:g}, {solution.schedule.intervals} intervals"
     return facts
@@ -149,16 +148,20 @@ def _verdict(name: str, converged: bool) -> str:
 
 
 def _source(solution: Solution) -> dict[str, str]:
-    origin = solution.problem.origin
+    call = solution.problem.made_by
     rows: dict[str, Any] = {"method": solution.method, "seconds": f"{solution.seconds:.2f}"}
     rows |= {
         name: value for name, value in solution.options.items() if value is not None and name != "method"
     }
-    if origin is not None:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in origin.arguments.items())
-        rows["problem"] = f"{origin.scenario}({arguments})"
+    if call is not None:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        rows["problem"] = f"{call.scenario}({arguments})"
     rows |= solution.provenance or provenance()
-    rows["notes"] = "; ".join(solution.notes)
+    for i, run in enumerate(solution.runs):
+        rows[f"run {i + 1}"] = (
+            f"{run.solver} from {run.start}: {run.objective:.10g} after {run.iterations} iterations "
+            f"({run.outcome.name.lower()}, {run.seconds:.2f} s)"
+        )
     return {name.replace("_", " "): str(value) for name, value in rows.items()}
 
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Mixture, Schedule
-from optlearn.plotting.look import BLUE, GREEN, ORANGE, TIME, VERMILION, own_axes, shades, styled
+from optlearn.plotting.style import BLUE, GREEN, ORANGE, TIME, VERMILION, own_axes, shades, styled
 
 FEW = 4  # so many different values, all of them whole steps apart, are ticks of their own
 
@@ -53,7 +53,7 @@ def _control(schedules: Mapping[str, Schedule], control: str | None) -> str:
         return known[0]
     if control is None or any(control not in schedule.controls for schedule in schedules.values()):
         raise SpecificationError(
-            f"control={control!r}: name one that is in every schedule; there are {known}"
+            f"control must be one that every schedule has, among {', '.join(known)}, got {control!r}"
         )
     return control
 

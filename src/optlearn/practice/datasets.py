@@ -2,12 +2,14 @@
 
 Files are looked for in ``data_dir``, else in the folder that the environment variable
 ``OPTLEARN_DATA`` names, in both cases in its subfolder of the data set as well (``DIR/mnist`` or
-``DIR``). Without either, they are fetched once into the user's cache. The content of every official
-file is compared with its SHA-256 before it is used.
+``DIR``). Without either, they are fetched once into the user's cache (or ``OPTLEARN_CACHE``). The
+content of every official file is compared with its SHA-256 before it is used.
 """
 
 import gzip
 import hashlib
+import io
+import math
 import os
 import zlib
 from collections.abc import Callable
@@ -18,21 +20,19 @@ from typing import Any, Literal
 
 import numpy as np
 
+from optlearn._caches import cache_folder
+from optlearn._errors import DataFileError, SpecificationError
+from optlearn._io import read_file
+from optlearn._io.files import MOST_BYTES
+
 ENVIRONMENT = "OPTLEARN_DATA"
 TIMEOUT = 30  # seconds to wait for an answer of a mirror
+MOST_AXES = 32  # of an IDX file; NumPy has no more than 64
 
 Split = Literal["train", "test", "all"]
 
 
-class DataError(ValueError):
-    """A data file is not what it should be; the message names the file and what is wrong with it.
-
-    A wrong magic number usually means that a file of another format has this name, a truncated file
-    or a wrong checksum that a download was cut short: remove the file and fetch it again.
-    """
-
-
-class MissingDataError(DataError):
+class MissingDataError(DataFileError):
     """A data set is not in the folder where it was looked for, and could not be fetched.
 
     The message names the folder, the files and what to do.
@@ -136,7 +136,7 @@ def mnist(
             same names.
 
     Raises:
-        DataError: a file is missing, damaged or not the official one.
+        DataFileError: a file is missing, damaged or not the official one.
     """
     folder = MNIST.ensure(data_dir)
     parts = []
@@ -144,7 +144,7 @@ def mnist(
         images = read_idx(*MNIST.file(folder, f"{stem}-images-idx3-ubyte", verify), dimensions=3)
         labels = read_idx(*MNIST.file(folder, f"{stem}-labels-idx1-ubyte", verify), dimensions=1)
         if len(images) != len(labels):
-            raise DataError(f"{folder}: {len(images)} {stem} images, but {len(labels)} labels")
+            raise DataFileError(f"{folder}: {len(images)} {stem} images, but {len(labels)} labels")
         parts.append(ImageSet(images, labels))
     return _joined(parts)
 
@@ -160,7 +160,7 @@ def cifar10(
         verify: compare the files with the official checksums.
 
     Raises:
-        DataError: a file is missing, damaged or not the official one.
+        DataFileError: a file is missing, damaged or not the official one.
     """
     folder = CIFAR10.ensure(data_dir)
     stems = _of_split(split, [f"data_batch_{i}" for i in range(1, 6)], ["test_batch"])
@@ -179,18 +179,19 @@ def read_idx(
     """
     content = _content(path)
     axes = content[3] if len(content) >= 4 else 0
-    if content[:3] != b"\0\0\x08" or not axes or dimensions not in (None, axes):
+    if content[:3] != b"\0\0\x08" or not 1 <= axes <= MOST_AXES or dimensions not in (None, axes):
         wanted = f"{0x0800 + dimensions:#010x}" if dimensions else "0x000008nn"
-        raise DataError(
+        raise DataFileError(
             f"{path}: magic number 0x{content[:4].hex()} where {wanted} is expected (an IDX file of "
             f"unsigned bytes{f' with {dimensions} axes' if dimensions else ''})"
         )
     start = 4 + 4 * axes
-    shape = np.frombuffer(content[4:start].ljust(4 * axes, b"\0"), ">u4").astype(int)
-    size = start + int(np.prod(shape))
+    # Python's numbers: a forged shape must not overflow.
+    shape = np.frombuffer(content[4:start].ljust(4 * axes, b"\0"), ">u4").tolist()
+    size = start + math.prod(shape)
     if len(content) != size:
         how = "truncated" if len(content) < size else "too long"
-        raise DataError(f"{path}: {how}, {len(content):,} bytes where {size:,} are expected")
+        raise DataFileError(f"{path}: {how}, {len(content):,} bytes where {size:,} are expected")
     _check_digest(path, content, sha256)
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
@@ -205,13 +206,13 @@ def read_cifar(path: str | os.PathLike[str], sha256: str | None = None) -> Image
     content = _content(path)
     record = 1 + 3 * 32 * 32
     if not content or len(content) % record:
-        raise DataError(
+        raise DataFileError(
             f"{path}: truncated or of another format, {len(content):,} bytes are not a whole number of "
             f"records of {record:,}"
         )
     table = np.frombuffer(content, np.uint8).reshape(-1, record)
     if table[:, 0].max() > 9:
-        raise DataError(f"{path}: label {table[:, 0].max()} where 0 to 9 are expected")
+        raise DataFileError(f"{path}: label {table[:, 0].max()} where 0 to 9 are expected")
     _check_digest(path, content, sha256)
     return ImageSet(table[:, 1:].reshape(-1, 3, 32, 32), table[:, 0].copy())
 
@@ -227,7 +228,7 @@ def fetch(name: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
         The folder that holds the files.
     """
     if name not in DATA_SETS:
-        raise DataError(f"no data set {name!r}; there are {', '.join(DATA_SETS)}")
+        raise SpecificationError(f"name must be one of {', '.join(DATA_SETS)}, got {name!r}")
     data = DATA_SETS[name]
     folder = (cache_folder() if data_dir is None else Path(data_dir)) / data.folder
     if data.missing(folder):
@@ -237,13 +238,6 @@ def fetch(name: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
             reason = shorten(f"{type(error).__name__}: {error}", 120, placeholder=" …")
             raise MissingDataError(data.advice(folder, reason)) from error
     return folder
-
-
-def cache_folder() -> Path:
-    """Where downloads are kept."""
-    import pooch
-
-    return Path(pooch.os_cache("optlearn"))
 
 
 # --- downloads -----------------------------------------------------------------------------------
@@ -338,21 +332,27 @@ def _find(folder: Path, name: str) -> Path | None:
 def _of_split(split: str, train: list[str], test: list[str]) -> list[str]:
     stems = {"train": train, "test": test, "all": train + test}
     if split not in stems:
-        raise DataError(f"split={split!r}: one of {', '.join(stems)}")
+        raise SpecificationError(f"split must be one of {', '.join(stems)}, got {split!r}")
     return stems[split]
 
 
 def _content(path: str | os.PathLike[str]) -> bytes:
     try:
-        content = Path(path).read_bytes()
+        content = read_file(path)
+    except DataFileError:
+        raise
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise DataFileError(f"{path}: cannot be read ({error.strerror or error})") from error
     if content[:2] != b"\x1f\x8b":
         return content
     try:
-        return gzip.decompress(content)
+        with gzip.open(io.BytesIO(content)) as unpacked:
+            found = unpacked.read(MOST_BYTES + 1)
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: truncated or damaged gzip file ({error})") from error
+        raise DataFileError(f"{path}: truncated or damaged gzip file ({error})") from error
+    if len(found) > MOST_BYTES:
+        raise DataFileError(f"{path}: unpacks to more than {MOST_BYTES:,} bytes")
+    return found
 
 
 def _check_digest(path: str | os.PathLike[str], content: bytes, sha256: str | None) -> None:
@@ -360,7 +360,7 @@ def _check_digest(path: str | os.PathLike[str], content: bytes, sha256: str | No
         return
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
-        raise DataError(
+        raise DataFileError(
             f"{path}: not the official file: SHA-256 of its content is {found[:16]}… where "
             f"{sha256[:16]}… is expected. Remove it and fetch it again, or pass verify=False to use it as "
             "it is"

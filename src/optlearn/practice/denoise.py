@@ -16,6 +16,7 @@ from scipy import stats
 
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
+from optlearn._improvement import improvement
 from optlearn._schedule import Schedule
 from optlearn.practice.steps import step_table
 
@@ -48,10 +49,10 @@ class Training:
     def improvement(self, of: str, over: str) -> np.ndarray:
         """(S, T) improvement in percent of a schedule over another one, on the same training set.
 
-        100 (E_over(α) − E_of(α)) / (E_over(0) − E_over(α)), the measure of the paper; 0 at α = 0.
+        100 (E_over(α) − E_of(α)) / (E_over(0) − E_over(α)), the measure of the paper; NaN at α = 0.
         """
         mine, other = (self.error[:, self.names.index(name)] for name in (of, over))
-        return relative_improvement(mine, other)
+        return improvement(other, mine)
 
 
 def train(
@@ -89,11 +90,11 @@ def train(
     noise = np.stack([_noise_of_steps(name, s, steps, N) for name, s in schedules.items()], axis=1)
     w = _floats("weights", weights, np.ndim(weights))
     if w.ndim not in (2, 3) or w.shape[-1] != N or w.shape[:-2] not in ((), (sets,)):
-        raise SpecificationError(f"weights of shape {w.shape}: ({sets}, K, {N}) or (K, {N}) are expected")
+        raise SpecificationError(f"weights must have shape ({sets}, K, {N}) or (K, {N}), got {w.shape}")
     moment = _floats("second_moment", second_moment, np.ndim(second_moment))
     if moment.shape not in ((N, N), (sets, N, N)):
         raise SpecificationError(
-            f"second_moment of shape {moment.shape}: ({sets}, {N}, {N}) or ({N}, {N}) are expected"
+            f"second_moment must have shape ({sets}, {N}, {N}) or ({N}, {N}), got {moment.shape}"
         )
     stops = np.unique(np.linspace(0, steps, max(2, records)).round().astype(int))
     test = np.broadcast_to(np.asarray(test_noise, dtype=float), (count,))
@@ -167,7 +168,7 @@ def reconstruct(images: Array, weights: Array, skip: float, noise: float, seed: 
 def training_sets(count: int, sets: int, size: int, seed: int = 0) -> np.ndarray:
     """(sets, size) random indices below ``count``, in random order, none twice in a set."""
     if not 0 < size <= count:
-        raise SpecificationError(f"a training set of {size} out of {count} images")
+        raise SpecificationError(f"size must be from 1 to {count}, the number of images, got {size}")
     return np.stack([_stream("images", seed, s).permutation(count)[:size] for s in range(sets)])
 
 
@@ -184,19 +185,9 @@ def held_out_moment(images: Array, training: np.ndarray) -> np.ndarray:
     x = _floats("images", images, 2)
     held_out = len(x) - training.shape[1]
     if held_out < 1:
-        raise SpecificationError(f"none of {len(x)} images is left to test on")
+        raise SpecificationError(f"training must leave images to test on, got all {len(x)}")
     total = x.T @ x
     return np.stack([total - x[chosen].T @ x[chosen] for chosen in training]) / held_out
-
-
-def relative_improvement(error: Array, baseline: Array) -> np.ndarray:
-    """Improvement in percent along training (last axis), relative to what the baseline has gained so far.
-
-    100 (baseline(α) − error(α)) / (baseline(0) − baseline(α)); 0 where the baseline has not gained yet.
-    """
-    mine, other = np.asarray(error, dtype=float), np.asarray(baseline, dtype=float)
-    gained = other[..., :1] - other
-    return np.divide(100 * (other - mine), gained, out=np.zeros_like(mine), where=gained > 0)
 
 
 def mean_interval(values: Array, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -297,7 +288,9 @@ def _check_finite(learners: list[_Learner], names: tuple[str, ...]) -> None:
 def _floats(name: str, value: Array, dimensions: int) -> np.ndarray:
     array = np.asarray(value, dtype=float)
     if array.ndim != dimensions or not np.all(np.isfinite(array)):
-        raise SpecificationError(f"{name} of shape {array.shape}: {dimensions} axes of finite numbers")
+        raise SpecificationError(
+            f"{name} must be finite numbers in {dimensions} axes, got shape {array.shape}"
+        )
     return array
 
 

@@ -67,8 +67,8 @@ class MixtureFit:
         w = np.asarray(weights, dtype=float)
         if w.ndim != 2 or w.shape[1] != self.N or not np.all(np.isfinite(w)):
             raise SpecificationError(
-                f"weights of shape {w.shape}: finite numbers of shape (K, {self.N}) are expected, a row for "
-                "each hidden node"
+                f"weights must be finite numbers of shape (K, {self.N}), a row for each hidden node, got "
+                f"shape {w.shape}"
             )
         return {"Q": w @ w.T / self.N, "R": w @ self.centroids.T / self.N, "Omega": self.Omega}
 
@@ -90,7 +90,7 @@ class MixtureFit:
         K, C = len(Q), len(self.classes)
         if Q.shape != (K, K) or R.shape != (K, C):
             raise SpecificationError(
-                f"Q of shape {Q.shape} and R of shape {R.shape}: (K, K) and (K, {C}) are expected"
+                f"Q and R must have shapes (K, K) and (K, {C}), got {Q.shape} and {R.shape}"
             )
         if K + C > self.N:
             raise SpecificationError(f"{K} nodes and {C} centroids do not fit in {self.N} dimensions")
@@ -141,11 +141,13 @@ class MixtureFit:
         """
         if scenario not in data_scenarios():
             known = ", ".join(data_scenarios())
-            raise SpecificationError(f"scenario={scenario!r}: data can be fitted for {known}")
+            raise SpecificationError(
+                f"scenario must be one that data can be fitted for, {known}, got {scenario!r}"
+            )
         taken = sorted({"sigma", "N", "cluster_probabilities"} & set(arguments))
         if taken:
             raise SpecificationError(
-                f"{taken[0]}={arguments[taken[0]]!r}: this is what the data say; leave it out"
+                f"{taken[0]} must be left out, since the data say it, got {arguments[taken[0]]!r}"
             )
         if start is None:
             start = self.random_weights(nodes, seed)
@@ -162,7 +164,7 @@ class MixtureFit:
     def random_weights(self, nodes: int, seed: int = 0) -> np.ndarray:
         """(nodes, N) standard normal weights."""
         if int(nodes) != nodes or nodes < 1:
-            raise SpecificationError(f"nodes={nodes!r}: a whole number of at least 1")
+            raise SpecificationError(f"nodes must be a whole number of at least 1, got {nodes!r}")
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
         return rng.standard_normal((int(nodes), self.N))
 
@@ -208,10 +210,10 @@ def gaussian_mixture(
     """
     samples = np.asarray(X, dtype=float)
     if samples.ndim < 2 or not samples.size:
-        raise SpecificationError(f"X of shape {samples.shape}: (n, N) samples are expected")
+        raise SpecificationError(f"X must be samples of shape (n, N), got shape {samples.shape}")
     samples = samples.reshape(len(samples), -1)
     if not np.all(np.isfinite(samples)):
-        raise SpecificationError("X has entries that are not finite")
+        raise SpecificationError("X must be finite, got entries that are not")
     classes, assignment = _assign(samples, labels, clusters, seed)
     counts = np.bincount(assignment, minlength=len(classes))
     if counts.min() < 2:
@@ -239,14 +241,19 @@ def _assign(
     if labels is not None:
         given = np.asarray(labels)
         if given.shape != (len(samples),):
-            raise SpecificationError(f"labels of shape {given.shape}: one for each of {len(samples)} samples")
+            raise SpecificationError(
+                f"labels must be one for each of {len(samples)} samples, got shape {given.shape}"
+            )
         if clusters is not None:
-            raise SpecificationError("give labels, or the number of clusters to find, not both")
+            raise SpecificationError(
+                "labels and clusters must not both be given: clusters are found only without labels"
+            )
         classes, assignment = np.unique(given, return_inverse=True)
         return classes, assignment
     if clusters is None or int(clusters) != clusters or not 1 <= clusters <= len(samples):
         raise SpecificationError(
-            f"clusters={clusters!r}: without labels, the number of clusters to find, from 1 to {len(samples)}"
+            f"clusters must be the number to find, from 1 to {len(samples)}, where labels are not given; got "
+            f"{clusters!r}"
         )
     return _kmeans(samples, int(clusters), seed)
 
@@ -264,6 +271,8 @@ def _kmeans(samples: np.ndarray, clusters: int, seed: int) -> tuple[np.ndarray, 
         if best is None or spread < best[0]:
             best = spread, assignment
     if best is None:
-        raise SpecificationError(f"clusters={clusters}: k-means left a cluster empty in every run; use fewer")
+        raise SpecificationError(
+            f"clusters must be fewer for these data, got {clusters}: k-means left one empty in every run"
+        )
     order = np.argsort(np.bincount(best[1], minlength=clusters), kind="stable")
     return np.arange(clusters), np.argsort(order)[best[1]]

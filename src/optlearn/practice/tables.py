@@ -5,17 +5,14 @@ import io
 import json
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from optlearn._errors import SpecificationError
-from optlearn._io import atomic
+from optlearn._io import read_file, write_file
+from optlearn._json import parse
 from optlearn._schedule import Schedule
 from optlearn.practice.steps import total_steps
-
-# Keys of a schedule in JSON that are not names of controls.
-RESERVED = ("grid", "mixtures", "parameters")
 
 
 def write_csv(
@@ -25,41 +22,37 @@ def write_csv(
 
     Columns: ``alpha_from``, ``alpha_to``; with steps, ``step_from`` and ``step_to`` (the step after
     the last one); each control; and of a mixed control, whose column is its mean, the share of each
-    value, ``difficulty=2``. Free parameters are columns too, constant ones.
+    value, ``difficulty=2``. Free parameters are columns too, constant ones. A control whose name is taken
+    is called ``control NAME``.
     """
     columns: dict[str, np.ndarray] = {"alpha_from": schedule.grid[:-1], "alpha_to": schedule.grid[1:]}
     if steps is not None or N is not None:
         total = total_steps(schedule, steps, N, "to_csv")
         first = np.minimum(schedule.first_steps(total / schedule.horizon), total)
         columns |= {"step_from": first, "step_to": np.append(first[1:], total)}
-    columns |= {name: schedule[name] for name in schedule.controls}
+
+    def add(name: str, column: np.ndarray) -> None:
+        columns[f"control {name}" if name in columns else name] = column
+
+    for name in schedule.controls:
+        add(name, schedule[name])
     for name, mixture in schedule.mixtures.items():
-        shares = mixture.shares.T
-        columns |= {f"{name}={value:g}": shares[i] for i, value in enumerate(mixture.values)}
-    columns |= {name: np.full(schedule.intervals, value) for name, value in schedule.parameters.items()}
+        for value, share in zip(mixture.values, mixture.shares.T, strict=True):
+            add(f"{name}={value:g}", share)
+    for name, number in schedule.parameters.items():
+        add(name, np.full(schedule.intervals, number))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-    return _write(text.getvalue(), path)
+    return write_file(path, text.getvalue())
 
 
 def write_json(schedule: Schedule, path: str | PathLike[str] | None = None) -> str:
-    """Grid and controls as lists, mixtures and free parameters under their own keys."""
-    data: dict[str, Any] = {
-        "grid": schedule.grid.tolist(),
-        **{name: np.asarray(values).tolist() for name, values in schedule.values.items()},
-    }
-    if schedule.mixtures:
-        data["mixtures"] = {
-            name: {"values": m.values.tolist(), "shares": m.shares.tolist()}
-            for name, m in schedule.mixtures.items()
-        }
-    if schedule.parameters:
-        data["parameters"] = {name: float(value) for name, value in schedule.parameters.items()}
-    text = json.dumps(data, allow_nan=False)
+    """``Schedule.to_dict`` as text, also written to ``path`` if given."""
+    text = json.dumps(schedule.to_dict(), allow_nan=False)
     if path is not None:
-        _write(text + "\n", path)
+        write_file(path, text + "\n")
     return text
 
 
@@ -68,18 +61,12 @@ def read_json(source: str | PathLike[str]) -> Schedule:
 
     A whole result of ``optlearn solve --json`` is taken too: its ``schedule`` and ``parameters``.
     """
-    if isinstance(source, str) and source.lstrip().startswith("{"):
-        text, name = source, "JSON"
-    else:
-        name = str(source)
-        try:
-            text = Path(source).read_text(encoding="utf-8")
-        except OSError as error:
-            raise SpecificationError(f"{name}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise SpecificationError(f"{name} is not JSON: {error}") from error
+    is_text = isinstance(source, str) and source.lstrip().startswith("{")
+    name = "JSON" if is_text else str(source)
     try:
-        data = json.loads(text)
+        data = parse(str(source) if is_text else read_file(source))
+    except OSError as error:
+        raise SpecificationError(f"{name}: {error.strerror}" if error.strerror else str(error)) from error
     except ValueError as error:
         raise SpecificationError(f"{name} is not JSON: {error}") from error
     found = data.get("schedule", data) if isinstance(data, dict) else None
@@ -88,22 +75,7 @@ def read_json(source: str | PathLike[str]) -> Schedule:
             f'{name}: expected {{"grid": […], NAME: […]}}, or such an object under "schedule"'
         )
     try:
-        return _from_data(found, {**found.get("parameters", {}), **data.get("parameters", {})})
+        parameters = {**found.get("parameters", {}), **data.get("parameters", {})}
+        return Schedule.from_dict({**found, "parameters": parameters})
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise SpecificationError(f"{name}: {error}") from error
-
-
-def _from_data(data: dict[str, Any], parameters: dict[str, Any]) -> Schedule:
-    mixtures = {
-        name: dict(zip(m["values"], np.asarray(m["shares"], dtype=float).T, strict=True))
-        for name, m in data.get("mixtures", {}).items()
-    }
-    plain = {name: values for name, values in data.items() if name not in RESERVED}
-    schedule = Schedule.mixed(data["grid"], mixtures, plain)
-    return schedule.with_parameters(**{name: float(value) for name, value in parameters.items()})
-
-
-def _write(text: str, path: str | PathLike[str]) -> Path:
-    with atomic(Path(path)) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return Path(path)

@@ -2,24 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy.optimize import minimize
 
-from optlearn._control.controls import Budget, Continuous
-from optlearn._control.problem import Baseline, Problem
-from optlearn._control.program.build import dynamics
-from optlearn._control.program.rollout import Sweeper
-from optlearn._control.scenario_call import scenario
-from optlearn._precision import float64
-from optlearn._schedule import Schedule, uniform_grid
-from optlearn._theory.expectation import AutoRule
-from optlearn._theory.order import OrderParameters
-from optlearn.models._attention import Attention, Masked
-from optlearn.models._attention import attention as attention_model
+import optlearn as ol
+from optlearn._schedule import uniform_grid
 from optlearn.models._checks import Arguments
-from optlearn.scenarios._search import phases
+from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._catalogue import Example, scenario
+
+if TYPE_CHECKING:
+    from optlearn._control.problem import Baseline
+    from optlearn.models._attention import Masked
 
 What = Literal["temperature", "token_mask", "head_mask"]
 
@@ -28,7 +23,7 @@ What = Literal["temperature", "token_mask", "head_mask"]
 class _Kind:
     """What a control hides, and the smallest model in which it means something."""
 
-    masked: Masked
+    masked: "Masked"
     tokens: int = 2
     heads: int = 1
     alpha_F: float = 10.0
@@ -43,7 +38,23 @@ _KINDS = {
 }
 
 
-@scenario
+@scenario(
+    citations=("cui2024high", "cui2024phase"),
+    ranges={
+        "T": (0.5, 4, 0.1),
+        "sigma": (0.5, 2, 0.1),
+        "start_overlap": (0, 0.2, 0.01),
+        "start_other": (0, 0.1, 0.01),
+        "max_temperature": (2, 10, 0.5),
+        "masked_share": (0, 1, 0.05),
+        "accuracy": (0.001, 0.1, 0.001),
+        "points": (256, 16384, 256),
+    },
+    code_only=dict.fromkeys(("tokens", "heads", "alpha_F", "eta"), "a number, by default what control needs"),
+    variants=({"control": "token_mask"}, {"control": "head_mask"}),
+    # Its direct runs take minutes; ``test_attention`` compares sweeps with one, and with a general minimiser.
+    example=Example({"temperature": [3.0, 0.8]}, 3, {"alpha_F": 4.0}, methods=("indirect",), slow=True),
+)
 def attention(
     control: What = "temperature",
     tokens: int | None = None,
@@ -60,7 +71,7 @@ def attention(
     tied: bool = False,
     accuracy: float = 5e-3,
     points: int = 8192,
-) -> Problem:
+) -> "ol.Problem":
     """How a student of dot-product attention should look at its tokens while it learns from a teacher.
 
     One layer, head dimension 1, fixed readout (the mean over heads); the softmax runs over the tokens that
@@ -89,7 +100,7 @@ def attention(
     """
     check = Arguments("attention")
     kind = _KINDS[check.one_of("control", control, _KINDS)]
-    model = attention_model(
+    model = ol.models.attention(
         tokens=kind.tokens if tokens is None else tokens,
         heads=kind.heads if heads is None else heads,
         T=check.number("T", T, 0.0, open_below=True),
@@ -106,16 +117,16 @@ def attention(
     )
     if control == "temperature":
         highest = check.number("max_temperature", max_temperature, 1.0, open_below=True)
-        controls = {"temperature": Continuous(0.0, highest, guess=1.0)}
+        controls = {"temperature": ol.Continuous(0.0, highest, guess=1.0)}
     else:
-        controls = {"mask": Continuous(0.0, 1.0)}
-    rule = AutoRule(
+        controls = {"mask": ol.Continuous(0.0, 1.0)}
+    rule = ol.AutoRule(
         check.number("accuracy", accuracy, 0.0, 0.1, open_below=True), check.count("points", points, 256)
     )
-    budgets: tuple[Budget, ...] = ()
+    budgets: "tuple[ol.Budget, ...]" = ()
     if control != "temperature" and masked_share is not None:
-        budgets = (Budget("mask", mean=check.number("masked_share", masked_share, 0.0, 1.0)),)
-    return Problem(
+        budgets = (ol.Budget("mask", mean=check.number("masked_share", masked_share, 0.0, 1.0)),)
+    return ol.Problem(
         model=model,
         start=start,
         horizon=check.number("alpha_F", kind.alpha_F if alpha_F is None else alpha_F, 0.0, open_below=True),
@@ -128,7 +139,7 @@ def attention(
     )
 
 
-def _start(model: Attention, norm: float, overlap: float, other: float) -> OrderParameters:
+def _start(model: "ol.models.Attention", norm: float, overlap: float, other: float) -> "ol.OrderParameters":
     """Orthogonal weights, each with an overlap with its own teacher and with those of other heads."""
     size = model.students
     kinds = 1 if model.tied else 2
@@ -140,10 +151,10 @@ def _start(model: Attention, norm: float, overlap: float, other: float) -> Order
 # --- baselines -----------------------------------------------------------------------------
 
 
-def _baselines(control: str, budgeted: bool) -> Mapping[str, Baseline]:
+def _baselines(control: str, budgeted: bool) -> "Mapping[str, Baseline]":
     if control == "temperature":
         return {
-            "temperature of the teacher": lambda problem, intervals: Schedule.constant(
+            "temperature of the teacher": lambda problem, intervals: ol.Schedule.constant(
                 problem.horizon, {"temperature": 1.0}
             ),
             "best constant": _best("temperature", _constant),
@@ -153,28 +164,30 @@ def _baselines(control: str, budgeted: bool) -> Mapping[str, Baseline]:
         return {
             "masked first": lambda problem, intervals: _in_turn(problem, first=1.0),
             "masked last": lambda problem, intervals: _in_turn(problem, first=0.0),
-            "at random": lambda problem, intervals: Schedule.constant(
+            "at random": lambda problem, intervals: ol.Schedule.constant(
                 problem.horizon, {"mask": _share(problem)}
             ),
         }
     return {
-        "mask off": lambda problem, intervals: Schedule.constant(problem.horizon, {"mask": 0.0}),
-        "mask on": lambda problem, intervals: Schedule.constant(problem.horizon, {"mask": 1.0}),
+        "mask off": lambda problem, intervals: ol.Schedule.constant(problem.horizon, {"mask": 0.0}),
+        "mask on": lambda problem, intervals: ol.Schedule.constant(problem.horizon, {"mask": 1.0}),
         "best line": _best("mask", _line),
     }
 
 
-def _share(problem: Problem) -> float:
+def _share(problem: "ol.Problem") -> float:
     mean = problem.budgets[0].mean
     assert mean is not None
     return mean
 
 
-def _in_turn(problem: Problem, first: float) -> Schedule:
+def _in_turn(problem: "ol.Problem", first: float) -> "ol.Schedule":
     """All masked samples first (1), or last (0)."""
     share = _share(problem) if first else 1 - _share(problem)
     length = share * problem.horizon
-    return phases(problem.horizon, (length, {"mask": first}), (problem.horizon - length, {"mask": 1 - first}))
+    return shared.phases(
+        problem.horizon, (length, {"mask": first}), (problem.horizon - length, {"mask": 1 - first})
+    )
 
 
 def _constant(grid: np.ndarray) -> np.ndarray:
@@ -188,23 +201,11 @@ def _line(grid: np.ndarray) -> np.ndarray:
     return np.stack([1 - middles, middles], axis=1)
 
 
-def _best(name: str, family: Callable[[np.ndarray], np.ndarray]) -> Baseline:
-    """The best schedule w = B p over the parameters p of a linear family B (I, p)."""
+def _best(control: str, family: Callable[[np.ndarray], np.ndarray]) -> "Baseline":
+    """The best schedule of a linear family."""
 
-    @float64
-    def baseline(problem: Problem, intervals: int) -> Schedule:
+    def baseline(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
         grid = uniform_grid(problem.horizon, intervals)
-        basis, sweeper = family(grid), Sweeper(dynamics(problem), intervals)
-        control = problem.continuous[name]
-
-        def cost(values: np.ndarray) -> tuple[float, np.ndarray]:
-            swept = sweeper.run((basis @ values)[:, None], np.zeros(0))
-            return scale * swept.objective, scale * basis.T @ swept.gradient[:, 0]
-
-        start = np.full(basis.shape[1], control.start)
-        scale = 1 / abs(sweeper.objective((basis @ start)[:, None], np.zeros(0)))
-        bounds = [(control.lower, control.upper)] * len(start)
-        found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-9})
-        return Schedule.piecewise(grid, {name: basis @ found.x})
+        return shared.best_of_linear(problem, control, grid, family(grid))
 
     return baseline

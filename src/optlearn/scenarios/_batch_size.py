@@ -1,26 +1,30 @@
 """Batch size of a soft committee: when to spend the samples of a fixed budget."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arrays import Array
-from optlearn._control.controls import Budget, Continuous
-from optlearn._control.problem import Baseline, Problem
-from optlearn._control.scenario_call import scenario
-from optlearn._schedule import Schedule
 from optlearn.models._checks import Arguments
-from optlearn.models._committee import committee
-from optlearn.scenarios._batches import batch_alone, exponential_growth, linear_growth, mean_batch_of
-from optlearn.scenarios._random_start import random_overlaps
-from optlearn.scenarios._search import best_of
+from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._catalogue import Example, scenario
+
+if TYPE_CHECKING:
+    from optlearn._control.problem import Baseline
 
 # By which factor, as a logarithm, an exponential baseline may grow or shrink.
 GROWTH = 8.0
 
 
-@scenario
+@scenario(
+    citations=("smith2018batch",),
+    ranges={"mean_batch": (2, 10, 0.5), "max_batch": (15, 60, 1), "start_overlap": (0, 0.1, 0.01)},
+    code_only={"T": "a matrix"},
+    example=Example({"batch": [1.0, 2.5]}, 6, {"sigma_n": 0.5, "alpha_F": 5.0}),
+)
 def batch_size(
     K: int = 2,
     M: int = 2,
@@ -30,11 +34,11 @@ def batch_size(
     mean_batch: float = 4.0,
     max_batch: float = 20.0,
     T: Array | None = None,
-    activation: str = "erf",
+    activation: Literal["erf", "linear"] = "erf",
     start_norm: float = 0.5,
     start_overlap: float = 0.03,
     seed: int = 0,
-) -> Problem:
+) -> "ol.Problem":
     """The batch size that leaves a soft committee with the lowest error, for a given number of samples.
 
     Control ``batch``, a real number from 1 to ``max_batch``: fresh samples in each step. Its mean over
@@ -62,32 +66,34 @@ def batch_size(
     if not mean < largest:
         check.fail("mean_batch", mean_batch, f"must be above 1 and below max_batch = {largest:g}")
     check.one_of("activation", activation, ("erf", "linear"))
-    model = committee(K, M, T=T, sigma_n=sigma_n, eta=eta, batch=mean, activation=activation)
+    model = ol.models.committee(K, M, T=T, sigma_n=sigma_n, eta=eta, batch=mean, activation=activation)
     overlaps = np.asarray(model.overlaps.T)
-    return Problem(
+    return ol.Problem(
         model=model,
-        start=model.state(**random_overlaps(check, K, overlaps, start_norm, start_overlap, seed)),
+        start=model.state(**shared.random_overlaps(check, K, overlaps, start_norm, start_overlap, seed)),
         horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
-        controls={"batch": Continuous(1.0, largest, guess=mean, whole=True)},
-        budgets=(Budget("batch", mean=mean, sense="at most"),),
+        controls={"batch": ol.Continuous(1.0, largest, guess=mean, whole_numbers=True)},
+        budgets=(ol.Budget("batch", mean=mean, sense="at most"),),
         intervals=80,
         baselines=_baselines(),
         name="batch_size",
     )
 
 
-def _baselines() -> Mapping[str, Baseline]:
+def _baselines() -> "Mapping[str, Baseline]":
     return {
-        "constant": lambda problem, intervals: batch_alone(
-            problem, intervals, shapes.constant(mean_batch_of(problem))
+        "constant": lambda problem, intervals: shared.batch_alone(
+            problem, intervals, shapes.constant(shared.mean_batch_of(problem))
         ),
-        "linear growth": lambda problem, intervals: batch_alone(problem, intervals, linear_growth(problem)),
+        "linear growth": lambda problem, intervals: shared.batch_alone(
+            problem, intervals, shared.linear_growth(problem)
+        ),
         "exponential growth": _best_exponential,
     }
 
 
-def _best_exponential(problem: Problem, intervals: int) -> Schedule:
-    def family(growth: float) -> Schedule:
-        return batch_alone(problem, intervals, exponential_growth(problem, intervals, growth))
+def _best_exponential(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
+    def family(growth: float) -> "ol.Schedule":
+        return shared.batch_alone(problem, intervals, shared.exponential_growth(problem, intervals, growth))
 
-    return best_of(problem, family, (-GROWTH, GROWTH))
+    return shared.best_of(problem, family, (-GROWTH, GROWTH))

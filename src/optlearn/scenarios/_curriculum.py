@@ -1,21 +1,39 @@
 """Curriculum learning: when to show easy and when to show hard samples."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+import optlearn as ol
 from optlearn import _time_courses as shapes
-from optlearn._control.controls import Budget, Continuous, Control, Discrete
-from optlearn._control.problem import Baseline, Problem
-from optlearn._control.scenario_call import scenario
-from optlearn._schedule import Schedule, uniform_grid
+from optlearn._schedule import uniform_grid
 from optlearn.models._checks import Arguments
-from optlearn.models._curriculum import curriculum as curriculum_model
-from optlearn.scenarios._rates import rate_baselines
-from optlearn.scenarios._search import best_of, phases
+from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._catalogue import Example, scenario
+
+if TYPE_CHECKING:
+    from optlearn._control.controls import Control
+    from optlearn._control.problem import Baseline
 
 
-@scenario
+@scenario(
+    citations=("saglietti2022curriculum",),
+    ranges={
+        "alpha_F": (2, 20, 0.5),
+        "eta": (0.5, 6, 0.1),
+        "weight_decay": (0, 0.3, 0.005),
+        "Delta[0]": (0, 1, 0.05),
+        "Delta[1]": (0.2, 4, 0.1),
+        "T": (0.5, 4, 0.1),
+        "easy_share": (0.05, 0.95, 0.05),
+        "test_easy_share": (0, 1, 0.05),
+        "max_learning_rate": (4, 20, 0.5),
+    },
+    main=("weight_decay", "eta", "alpha_F", "easy_share", "Delta[1]", "joint"),
+    variants=({"joint": True},),
+    example=Example({"difficulty": [0.0, 2.0]}, 24),
+)
 def curriculum(
     alpha_F: float = 12.0,
     eta: float = 3.0,
@@ -26,7 +44,7 @@ def curriculum(
     joint: bool = False,
     max_learning_rate: float = 10.0,
     test_easy_share: float = 0.5,
-) -> Problem:
+) -> "ol.Problem":
     """The order of easy and hard samples that leaves a classifier with the lowest error.
 
     Control ``difficulty`` takes the two values of Δ; a share ``easy_share`` of training is spent on
@@ -48,23 +66,23 @@ def curriculum(
     share = check.number("easy_share", easy_share, 0.0, 1.0)
     highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)
     check.number("test_easy_share", test_easy_share, 0.0, 1.0)
-    model = curriculum_model(Delta, T, eta, weight_decay, test_easy_share)
+    model = ol.models.curriculum(Delta, T, eta, weight_decay, test_easy_share)
     easy, hard = map(float, Delta)
     if not easy < hard:
         check.fail("Delta", tuple(Delta), "must be 2 numbers, easy below hard")
-    controls: dict[str, Control] = {"difficulty": Discrete((easy, hard))}
+    controls: "dict[str, Control]" = {"difficulty": ol.Discrete((easy, hard))}
     if check.flag("joint", joint):
         if eta > highest:
             check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
-        controls["learning_rate"] = Continuous(0.0, highest, guess=float(eta))
-    return Problem(
+        controls["learning_rate"] = ol.Continuous(0.0, highest, guess=float(eta))
+    return ol.Problem(
         model=model,
         start=model.state(Q11=1.0, Q22=1.0),
         horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
         controls=controls,
-        budgets=(Budget("difficulty", share={easy: share}),),
+        budgets=(ol.Budget("difficulty", share={easy: share}),),
         intervals=120 if joint else 240,
-        baselines=rate_baselines(_with_rate) if joint else _order_baselines(),
+        baselines=shared.rate_baselines(_with_rate) if joint else _order_baselines(),
         name="curriculum, joint" if joint else "curriculum",
     )
 
@@ -72,7 +90,7 @@ def curriculum(
 # --- which samples when --------------------------------------------------------------------
 
 
-def _order_baselines() -> Mapping[str, Baseline]:
+def _order_baselines() -> "Mapping[str, Baseline]":
     return {
         "curriculum": lambda problem, intervals: _easy_hard_easy(problem, _easy_time(problem)),
         "anti-curriculum": lambda problem, intervals: _easy_hard_easy(problem, 0.0),
@@ -81,11 +99,11 @@ def _order_baselines() -> Mapping[str, Baseline]:
     }
 
 
-def _easy_hard_easy(problem: Problem, a: float) -> Schedule:
+def _easy_hard_easy(problem: "ol.Problem", a: float) -> "ol.Schedule":
     """Easy samples up to α = a, all hard ones, the other easy ones."""
     easy, hard = problem.discrete["difficulty"].values
     total = _easy_time(problem)
-    return phases(
+    return shared.phases(
         problem.horizon,
         (a, {"difficulty": easy}),
         (problem.horizon - total, {"difficulty": hard}),
@@ -93,20 +111,20 @@ def _easy_hard_easy(problem: Problem, a: float) -> Schedule:
     )
 
 
-def _random_mix(problem: Problem, intervals: int) -> Schedule:
+def _random_mix(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
     easy, hard = problem.discrete["difficulty"].values
     share = _easy_time(problem) / problem.horizon
-    return Schedule.mixed([0.0, problem.horizon], {"difficulty": {easy: share, hard: 1 - share}})
+    return ol.Schedule.mixed([0.0, problem.horizon], {"difficulty": {easy: share, hard: 1 - share}})
 
 
-def _best_two_switch(problem: Problem, intervals: int) -> Schedule:
+def _best_two_switch(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
     total = _easy_time(problem)
     if total <= 0:
         return _easy_hard_easy(problem, 0.0)
-    return best_of(problem, lambda a: _easy_hard_easy(problem, a), (0.0, total))
+    return shared.best_of(problem, lambda a: _easy_hard_easy(problem, a), (0.0, total))
 
 
-def _easy_time(problem: Problem) -> float:
+def _easy_time(problem: "ol.Problem") -> float:
     """Training time that the budget gives to easy samples."""
     (share,) = problem.budgets[0].share.values()
     return share * problem.horizon
@@ -115,14 +133,14 @@ def _easy_time(problem: Problem) -> float:
 # --- learning rates, easy samples first ----------------------------------------------------
 
 
-def _with_rate(problem: Problem, intervals: int, rate: shapes.Shape) -> Schedule:
+def _with_rate(problem: "ol.Problem", intervals: int, rate: shapes.Shape) -> "ol.Schedule":
     """Easy samples, then hard ones, at a learning rate that is constant in each interval."""
     easy, hard = problem.discrete["difficulty"].values
     switch, grid = _easy_time(problem), uniform_grid(problem.horizon, intervals)
     if np.min(np.abs(grid - switch)) > 1e-9 * problem.horizon:
         grid = np.sort(np.append(grid, switch))  # the budget is met even if the grid cannot
     middles = (grid[1:] + grid[:-1]) / 2
-    return Schedule.piecewise(
+    return ol.Schedule.piecewise(
         grid,
         {
             "difficulty": np.where(middles < switch, easy, hard),

@@ -1,48 +1,51 @@
 """Denoising autoencoder: how much noise to train with, for a given noise at test time."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+import optlearn as ol
 from optlearn._arrays import Array
-from optlearn._control.controls import Continuous
-from optlearn._control.problem import Baseline, Problem
-from optlearn._control.scenario_call import scenario
-from optlearn._schedule import Schedule
-from optlearn.models._autoencoder import (
-    FIG3_OMEGA,
-    FIG3_START,
-    FIGS_OMEGA,
-    FIGS_START,
-    Autoencoder,
-    autoencoder,
-)
 from optlearn.models._checks import Arguments
-from optlearn.scenarios._search import best_of
+from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._catalogue import Example, scenario
+
+if TYPE_CHECKING:
+    from optlearn._control.problem import Baseline
 
 # The drift has infinite derivatives at Δ = 0 and at Δ = 1.
 NOISE_BOUNDS = (0.01, 0.99)
 
-# Name of a start → Q and R of the students (rows) and Ω of the centroids.
-STARTS: Mapping[str, Mapping[str, Any]] = {
-    "fig3": {**FIG3_START, "Omega": FIG3_OMEGA},
-    "figS": {**FIGS_START, "Omega": FIGS_OMEGA},
-}
+StartName = Literal["fig3", "figS"]
+CODE_ONLY = {"cluster_probabilities": "one number for each cluster"}
 
 
-@scenario
+@scenario(
+    citations=("cui2023denoising",),
+    ranges={
+        "Delta_F": (0.05, 0.9, 0.01),
+        "alpha_F": (0.2, 1.6, 0.05),
+        "eta": (1, 8, 0.1),
+        "sigma": (0.02, 0.3, 0.01),
+        "N": (100, 10_000, 100),
+        "skip_rate": (1, 8, 0.1),
+    },
+    main=("Delta_F", "alpha_F", "eta", "sigma"),
+    code_only=CODE_ONLY,
+    example=Example({"noise": [0.6, 0.2]}, 10, {"finite_size": True}),
+)
 def denoising(
     Delta_F: float = 0.3,
     alpha_F: float = 0.8,
     eta: float = 5.0,
     sigma: Array = 0.1,
     N: float = 1000,
-    start: str | Mapping[str, Array] = "fig3",
+    start: StartName | Mapping[str, Array] = "fig3",
     skip_rate: float = 5.0,
     cluster_probabilities: Array | None = None,
     finite_size: bool = False,
-) -> Problem:
+) -> "ol.Problem":
     """The noise in training that leaves a denoising autoencoder with the lowest error at noise Δ_F.
 
     Control ``noise`` is the variance Δ of the noise, from 0.01 to 0.99. The skip is trained, from
@@ -64,7 +67,7 @@ def denoising(
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     noise = check.number("Delta_F", Delta_F, *NOISE_BOUNDS)
     overlaps = start_overlaps(check, start)
-    model: Autoencoder = autoencoder(
+    model = ol.models.autoencoder(
         K=len(overlaps["Q"]),
         Omega=overlaps["Omega"],
         sigma=sigma,
@@ -75,24 +78,33 @@ def denoising(
         cluster_probabilities=cluster_probabilities,
         finite_size=finite_size,
     )
-    return Problem(
+    return ol.Problem(
         model=model,
         start=model.state(Q=overlaps["Q"], R=overlaps["R"], b=0.0),
         horizon=horizon,
-        controls={"noise": Continuous(*NOISE_BOUNDS, guess=noise)},
+        controls={"noise": ol.Continuous(*NOISE_BOUNDS, guess=noise)},
         intervals=400,
         baselines=_baselines(),
         name="denoising",
     )
 
 
+def _named_starts() -> Mapping[str, Mapping[str, Any]]:
+    """Name of a start → Q and R of the students (rows) and Ω of the centroids."""
+    of = ol.models
+    return {
+        "fig3": {**of.FIG3_START, "Omega": of.FIG3_OMEGA},
+        "figS": {**of.FIGS_START, "Omega": of.FIGS_OMEGA},
+    }
+
+
 def start_overlaps(check: Arguments, start: str | Mapping[str, Array]) -> dict[str, np.ndarray]:
     """Q (K, K), R (K, C) and Omega (C, C) of a named or given start."""
     if isinstance(start, str):
-        start = STARTS[check.one_of("start", start, STARTS)]
+        start = _named_starts()[check.one_of("start", start, get_args(StartName))]
     wanted = {"Q", "R", "Omega"}
     if not hasattr(start, "keys") or set(start) != wanted:
-        known = ", ".join(map(repr, STARTS))
+        known = ", ".join(map(repr, get_args(StartName)))
         check.fail("start", start, f"must be one of {known}, or a mapping with Q, R and Omega")
     Omega = check.gram("start['Omega']", start["Omega"])
     Q = check.gram("start['Q']", start["Q"])
@@ -103,18 +115,18 @@ def start_overlaps(check: Arguments, start: str | Mapping[str, Array]) -> dict[s
     }
 
 
-def _baselines() -> Mapping[str, Baseline]:
+def _baselines() -> "Mapping[str, Baseline]":
     return {
         "constant": lambda problem, intervals: _constant(problem, _test_noise(problem)),
-        "best constant": lambda problem, intervals: best_of(
+        "best constant": lambda problem, intervals: shared.best_of(
             problem, lambda noise: _constant(problem, noise), NOISE_BOUNDS
         ),
     }
 
 
-def _constant(problem: Problem, noise: float) -> Schedule:
-    return Schedule.constant(problem.horizon, {"noise": noise})
+def _constant(problem: "ol.Problem", noise: float) -> "ol.Schedule":
+    return ol.Schedule.constant(problem.horizon, {"noise": noise})
 
 
-def _test_noise(problem: Problem) -> float:
+def _test_noise(problem: "ol.Problem") -> float:
     return float(problem.settings["test_noise"])

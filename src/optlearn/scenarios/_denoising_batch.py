@@ -1,19 +1,31 @@
 """Denoising autoencoder: how many noisy copies of each sample to train on, and when."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+import optlearn as ol
 from optlearn._arrays import Array
-from optlearn._control.controls import Budget, Continuous
-from optlearn._control.problem import Baseline, Problem
-from optlearn._control.scenario_call import scenario
-from optlearn._schedule import Schedule
-from optlearn.models._autoencoder import autoencoder, optimal_skip
 from optlearn.models._checks import Arguments
-from optlearn.scenarios._batches import batch_alone, linear_growth, mean_batch_of
-from optlearn.scenarios._denoising import NOISE_BOUNDS, start_overlaps
+from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._catalogue import Example, scenario
+from optlearn.scenarios._denoising import CODE_ONLY, NOISE_BOUNDS, StartName, start_overlaps
+
+if TYPE_CHECKING:
+    from optlearn._control.problem import Baseline
 
 
-@scenario
+@scenario(
+    citations=("cui2023denoising",),
+    ranges={
+        "Delta_F": (0.05, 0.9, 0.01),
+        "mean_batch": (1.5, 20, 0.5),
+        "max_batch": (25, 100, 5),
+        "sigma": (0.02, 0.3, 0.01),
+        "N": (100, 10_000, 100),
+    },
+    code_only=CODE_ONLY,
+    example=Example({"batch": [1.0, 4.0]}, 6, {"finite_size": True}),
+)
 def denoising_batch(
     Delta_F: float = 0.3,
     mean_batch: float = 5.0,
@@ -22,10 +34,10 @@ def denoising_batch(
     eta: float = 5.0,
     sigma: Array = 0.1,
     N: float = 1000,
-    start: str | Mapping[str, Array] = "fig3",
+    start: StartName | Mapping[str, Array] = "fig3",
     cluster_probabilities: Array | None = None,
     finite_size: bool = False,
-) -> Problem:
+) -> "ol.Problem":
     """The noisy copies of each sample that leave an autoencoder with the lowest error.
 
     Control ``batch`` is the number B of noisy copies of each clean sample, a real number from 1 to
@@ -53,7 +65,7 @@ def denoising_batch(
     if not mean < largest:
         check.fail("mean_batch", mean_batch, f"must be above 1 and below max_batch = {largest:g}")
     overlaps = start_overlaps(check, start)
-    model = autoencoder(
+    model = ol.models.autoencoder(
         K=len(overlaps["Q"]),
         Omega=overlaps["Omega"],
         sigma=sigma,
@@ -66,23 +78,25 @@ def denoising_batch(
         batch=mean,
         finite_size=finite_size,
     )
-    skip = optimal_skip(noise, sigma, cluster_probabilities)
-    return Problem(
+    skip = ol.models.optimal_skip(noise, sigma, cluster_probabilities)
+    return ol.Problem(
         model=model,
         start=model.state(Q=overlaps["Q"], R=overlaps["R"], b=skip),
         horizon=horizon,
-        controls={"batch": Continuous(1.0, largest, guess=mean, whole=True)},
-        budgets=(Budget("batch", mean=mean),),
+        controls={"batch": ol.Continuous(1.0, largest, guess=mean, whole_numbers=True)},
+        budgets=(ol.Budget("batch", mean=mean),),
         intervals=120,
         baselines=_baselines(),
         name="denoising_batch",
     )
 
 
-def _baselines() -> Mapping[str, Baseline]:
+def _baselines() -> "Mapping[str, Baseline]":
     return {
-        "constant": lambda problem, intervals: Schedule.constant(
-            problem.horizon, {"batch": mean_batch_of(problem)}
+        "constant": lambda problem, intervals: ol.Schedule.constant(
+            problem.horizon, {"batch": shared.mean_batch_of(problem)}
         ),
-        "linear growth": lambda problem, intervals: batch_alone(problem, intervals, linear_growth(problem)),
+        "linear growth": lambda problem, intervals: shared.batch_alone(
+            problem, intervals, shared.linear_growth(problem)
+        ),
     }

@@ -1,32 +1,48 @@
 """Gating: when a network should be nearly linear, and when its gates should decide."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
+import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arrays import Array
-from optlearn._control.controls import Continuous, Control, Discrete
-from optlearn._control.evaluate import evaluate
-from optlearn._control.problem import Baseline, Problem
-from optlearn._control.scenario_call import scenario
-from optlearn._schedule import Schedule
-from optlearn._theory.order import OrderParameters
 from optlearn.models._checks import Arguments
-from optlearn.models._gating import GATES, Gating
-from optlearn.models._gating import gating as gating_model
-from optlearn.scenarios._random_start import random_overlaps
-from optlearn.scenarios._search import best_of, phases
+from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._catalogue import Example, scenario
+
+if TYPE_CHECKING:
+    from optlearn._control.controls import Control
+    from optlearn._control.problem import Baseline
+
+Gate = Literal["gain", "threshold", "switch"]
 
 
-@scenario
+@scenario(
+    citations=("mignacco2025nonlinear",),
+    ranges={
+        "teacher_gain": (0.5, 4, 0.1),
+        "teacher_threshold": (-1, 1, 0.1),
+        "max_gain": (2, 12, 0.5),
+        "threshold_range[0]": (-4, -0.1, 0.1),
+        "threshold_range[1]": (0.1, 4, 0.1),
+        "K": (2, 4, 2),
+        "M": (2, 4, 2),
+        "start_overlap": (0, 0.3, 0.01),
+        "batch": (1, 10, 1),
+    },
+    code_only={"T": "a matrix"},
+    variants=({"control": "threshold"}, {"control": "switch"}),
+    example=Example({"gate": [0.5, 2.0]}, 4, {"alpha_F": 5.0}),
+)
 def gating(
     teacher_gain: float = 2.0,
     teacher_threshold: float = 0.0,
     sigma_n: float = 0.0,
     eta: float = 1.0,
     alpha_F: float = 20.0,
-    control: str = "gain",
+    control: Gate = "gain",
     max_gain: float = 4.0,
     threshold_range: Sequence[float] = (-1.5, 2.0),
     start_norm: float = 1.0,
@@ -36,7 +52,7 @@ def gating(
     start_overlap: float = 0.0,
     seed: int = 0,
     batch: float = 1.0,
-) -> Problem:
+) -> "ol.Problem":
     """The sharpness of the gates during training that leaves a gated network with the lowest error.
 
     Control ``gate`` is one of three: the gain γ of the gates, from 0 to ``max_gain``; their threshold θ;
@@ -67,13 +83,13 @@ def gating(
     check = Arguments("gating")
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     sharp = check.number("teacher_gain", teacher_gain, 0.0, open_below=True)
-    model = gating_model(
+    model = ol.models.gating(
         K,
         M,
         T=T,
         teacher_gain=sharp,
         teacher_threshold=teacher_threshold,
-        control=check.one_of("control", control, GATES),
+        control=check.one_of("control", control, get_args(Gate)),
         sigma_n=sigma_n,
         eta=eta,
         batch=batch,
@@ -88,14 +104,14 @@ def gating(
         check.fail("threshold_range", threshold_range, "must be 2 numbers, one below 0 and one above")
     if K > 2 and start_overlap == 0:
         check.fail("start_overlap", start_overlap, f"must be above 0 with {K // 2} gates")
-    limits: dict[str, Control] = {
-        "gain": Continuous(0.0, highest, guess=sharp),
-        "threshold": Continuous(
+    limits: "dict[str, Control]" = {
+        "gain": ol.Continuous(0.0, highest, guess=sharp),
+        "threshold": ol.Continuous(
             teacher_threshold + low, teacher_threshold + high, guess=float(teacher_threshold)
         ),
-        "switch": Discrete((0.0, 1.0)),
+        "switch": ol.Discrete((0.0, 1.0)),
     }
-    return Problem(
+    return ol.Problem(
         model=model,
         start=_start(check, model, start_norm, start_overlap, seed),
         horizon=horizon,
@@ -106,12 +122,14 @@ def gating(
     )
 
 
-def _start(check: Arguments, model: Gating, norm: float, overlap: float, seed: int) -> OrderParameters:
+def _start(
+    check: Arguments, model: "ol.models.Gating", norm: float, overlap: float, seed: int
+) -> "ol.OrderParameters":
     """Random gates and random values, which have no overlap with each other."""
     K, T, seed = model.students, np.asarray(model.overlaps.T), check.count("seed", seed, lowest=0)
     half, theirs = K // 2, len(T) // 2
     parts = [
-        random_overlaps(check, half, T[block, block], norm, overlap, seed + 1000003 * i)
+        shared.random_overlaps(check, half, T[block, block], norm, overlap, seed + 1000003 * i)
         for i, block in enumerate((slice(None, theirs), slice(theirs, None)))
     ]
     Q, M = np.zeros((K, K)), np.zeros((K, len(T)))
@@ -121,8 +139,8 @@ def _start(check: Arguments, model: Gating, norm: float, overlap: float, seed: i
     return model.state(Q=Q, M=M)
 
 
-def _baselines(control: str) -> Mapping[str, Baseline]:
-    found: dict[str, Baseline] = {
+def _baselines(control: str) -> "Mapping[str, Baseline]":
+    found: "dict[str, Baseline]" = {
         "teacher's gate": lambda problem, intervals: _constant(problem, _teachers(problem))
     }
     if control != "switch":
@@ -136,42 +154,42 @@ def _baselines(control: str) -> Mapping[str, Baseline]:
     return found
 
 
-def _best_opening(problem: Problem, intervals: int) -> Schedule:
+def _best_opening(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
     """Linear up to the best moment; on the grid if the control is a switch, as its optimum is."""
 
-    def family(a: float) -> Schedule:
+    def family(a: float) -> "ol.Schedule":
         early, late = {"gate": 0.0}, {"gate": _teachers(problem)}
-        return phases(problem.horizon, (a, early), (problem.horizon - a, late))
+        return shared.phases(problem.horizon, (a, early), (problem.horizon - a, late))
 
-    best = best_of(problem, family, (0.0, problem.horizon))
+    best = shared.best_of(problem, family, (0.0, problem.horizon))
     if not problem.discrete or best.intervals == 1:
         return best
     step = problem.horizon / intervals
     below = int(best.grid[1] / step)
     around = [family(count * step) for count in (below, below + 1)]
-    return min(around, key=lambda schedule: evaluate(problem, schedule, record=2).objective)
+    return min(around, key=lambda schedule: ol.evaluate(problem, schedule, record=2).objective)
 
 
-def _best_constant(problem: Problem, intervals: int) -> Schedule:
-    return best_of(problem, lambda value: _constant(problem, value), _bounds(problem))
+def _best_constant(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
+    return shared.best_of(problem, lambda value: _constant(problem, value), _bounds(problem))
 
 
-def _best_line(problem: Problem, intervals: int) -> Schedule:
-    def family(first: float, last: float) -> Schedule:
+def _best_line(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
+    def family(first: float, last: float) -> "ol.Schedule":
         line = shapes.linear(first, last, problem.horizon)
-        return Schedule.from_function(problem.horizon, {"gate": line}, intervals)
+        return ol.Schedule.from_function(problem.horizon, {"gate": line}, intervals)
 
-    return best_of(problem, family, _bounds(problem), _bounds(problem))
-
-
-def _constant(problem: Problem, value: float) -> Schedule:
-    return Schedule.constant(problem.horizon, {"gate": value})
+    return shared.best_of(problem, family, _bounds(problem), _bounds(problem))
 
 
-def _teachers(problem: Problem) -> float:
+def _constant(problem: "ol.Problem", value: float) -> "ol.Schedule":
+    return ol.Schedule.constant(problem.horizon, {"gate": value})
+
+
+def _teachers(problem: "ol.Problem") -> float:
     return float(problem.settings["test_gate"])
 
 
-def _bounds(problem: Problem) -> tuple[float, float]:
+def _bounds(problem: "ol.Problem") -> tuple[float, float]:
     gate = problem.continuous["gate"]
     return gate.lower, gate.upper

@@ -1,18 +1,23 @@
 """Imbalanced groups: when to show the minority, how to weigh it, and how fast to learn."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from optlearn._control.controls import Budget, Continuous, Control
-from optlearn._control.problem import Baseline, Problem
-from optlearn._control.scenario_call import scenario
-from optlearn._schedule import Schedule, uniform_grid
+import optlearn as ol
+from optlearn._schedule import uniform_grid
 from optlearn._time_courses import Shape
 from optlearn.models._checks import Arguments
-from optlearn.models._imbalance import imbalance as imbalance_model
-from optlearn.scenarios._rates import rate_baselines
-from optlearn.scenarios._search import best_of
+from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._catalogue import Example, scenario
+
+if TYPE_CHECKING:
+    from optlearn._control.controls import Control
+    from optlearn._control.problem import Baseline
+
+Criterion = Literal["mean", "balanced", "worst"]
+Controlled = Literal["sampling", "learning_rate", "both", "reweighting"]
 
 # What may be controlled: names of the model's parameters.
 CONTROLS = {
@@ -23,7 +28,19 @@ CONTROLS = {
 }
 
 
-@scenario
+@scenario(
+    citations=("mannelli2024bias", "jain2024bias"),
+    ranges={
+        "share": (0.05, 0.95, 0.05),
+        "alignment[0]": (-0.4, 0.95, 0.05),
+        "alignment[1]": (-0.4, 0.95, 0.05),
+        "similarity": (-0.5, 1, 0.05),
+        "max_learning_rate": (0.5, 4, 0.1),
+        "batch": (1, 10, 1),
+    },
+    variants=({"control": "learning_rate"}, {"control": "both"}, {"control": "reweighting"}),
+    example=Example({"sampling": [0.1, 0.7]}, 12),
+)
 def imbalance(
     share: float = 0.2,
     variance: Sequence[float] = (1.0, 0.5),
@@ -32,13 +49,13 @@ def imbalance(
     similarity: float = 0.5,
     eta: float = 0.5,
     alpha_F: float = 10.0,
-    objective: str = "worst",
-    control: str = "sampling",
+    objective: Criterion = "worst",
+    control: Controlled = "sampling",
     max_learning_rate: float = 1.5,
     fixed_share: bool = False,
     batch: float = 1.0,
     smoothing: float = 0.005,
-) -> Problem:
+) -> "ol.Problem":
     """The training of a classifier that serves a majority and a minority best.
 
     Control ``sampling``, from 0 to 1, is the probability that a sample is drawn from the minority;
@@ -67,11 +84,11 @@ def imbalance(
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)
     names = CONTROLS[check.one_of("control", control, CONTROLS)]
-    check.one_of("objective", objective, ("mean", "balanced", "worst"))
+    check.one_of("objective", objective, get_args(Criterion))
     once = check.flag("fixed_share", fixed_share)
     if once and "sampling" not in names:
         check.fail("fixed_share", fixed_share, "has an effect only if sampling is controlled")
-    model = imbalance_model(
+    model = ol.models.imbalance(
         share=share,
         variance=variance,
         mean=mean,
@@ -84,38 +101,38 @@ def imbalance(
     )
     if "learning_rate" in names and eta > highest:
         check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
-    possible: dict[str, Control] = {
-        "sampling": Continuous(0.0, 1.0, guess=share),
-        "learning_rate": Continuous(0.0, highest, guess=min(eta, highest)),
-        "reweighting": Continuous(0.0, 1.0, guess=share),
+    possible: "dict[str, Control]" = {
+        "sampling": ol.Continuous(0.0, 1.0, guess=share),
+        "learning_rate": ol.Continuous(0.0, highest, guess=min(eta, highest)),
+        "reweighting": ol.Continuous(0.0, 1.0, guess=share),
     }
-    return Problem(
+    return ol.Problem(
         model=model,
         start=model.state(),
         horizon=horizon,
         controls={name: possible[name] for name in names},
-        budgets=(Budget("sampling", mean=share),) if once else (),
+        budgets=(ol.Budget("sampling", mean=share),) if once else (),
         intervals=60,
         baselines=_baselines(names, once),
         name="imbalance",
     )
 
 
-def _baselines(names: Sequence[str], once: bool) -> Mapping[str, Baseline]:
+def _baselines(names: Sequence[str], once: bool) -> "Mapping[str, Baseline]":
     if names == ("learning_rate",):
-        return rate_baselines()
+        return shared.rate_baselines()
     found = _order_baselines() if once else _share_baselines(names[0])
-    return {**found, **rate_baselines(_natural_with_rate)} if "learning_rate" in names else found
+    return {**found, **shared.rate_baselines(_natural_with_rate)} if "learning_rate" in names else found
 
 
 # --- how much of the minority ------------------------------------------------------------------
 
 
-def _share_baselines(control: str) -> Mapping[str, Baseline]:
+def _share_baselines(control: str) -> "Mapping[str, Baseline]":
     return {
         "natural share": lambda problem, intervals: _constant(problem, control, _natural(problem)),
         "half and half": lambda problem, intervals: _constant(problem, control, 0.5),
-        "best constant": lambda problem, intervals: best_of(
+        "best constant": lambda problem, intervals: shared.best_of(
             problem, lambda share: _constant(problem, control, share), (0.0, 1.0)
         ),
         "natural, then half and half": lambda problem, intervals: _best_switch(
@@ -130,55 +147,57 @@ def _share_baselines(control: str) -> Mapping[str, Baseline]:
     }
 
 
-def _best_switch(problem: Problem, intervals: int, control: str, first: float, second: float) -> Schedule:
+def _best_switch(
+    problem: "ol.Problem", intervals: int, control: str, first: float, second: float
+) -> "ol.Schedule":
     """One value up to the best moment, then another."""
 
-    def family(a: float) -> Schedule:
+    def family(a: float) -> "ol.Schedule":
         return _phase(problem, intervals, control, (first, second), a, problem.horizon)
 
-    return best_of(problem, family, (0.0, problem.horizon))
+    return shared.best_of(problem, family, (0.0, problem.horizon))
 
 
 # --- the same samples in another order ----------------------------------------------------------
 
 
-def _order_baselines() -> Mapping[str, Baseline]:
+def _order_baselines() -> "Mapping[str, Baseline]":
     return {
         "shuffled": lambda problem, intervals: _constant(problem, "sampling", _natural(problem)),
         "minority first": lambda problem, intervals: _window(problem, intervals, 0.0),
         "minority last": lambda problem, intervals: _window(problem, intervals, _majority_time(problem)),
-        "best window": lambda problem, intervals: best_of(
+        "best window": lambda problem, intervals: shared.best_of(
             problem, lambda a: _window(problem, intervals, a), (0.0, _majority_time(problem))
         ),
     }
 
 
-def _window(problem: Problem, intervals: int, a: float) -> Schedule:
+def _window(problem: "ol.Problem", intervals: int, a: float) -> "ol.Schedule":
     """All of the minority at once, from α = a on."""
     end = a + problem.horizon - _majority_time(problem)
     return _phase(problem, intervals, "sampling", (0.0, 1.0), a, end)
 
 
-def _majority_time(problem: Problem) -> float:
+def _majority_time(problem: "ol.Problem") -> float:
     return (1 - _natural(problem)) * problem.horizon
 
 
 # --- shared ----------------------------------------------------------------------------------------
 
 
-def _natural(problem: Problem) -> float:
+def _natural(problem: "ol.Problem") -> float:
     return float(problem.settings["share"])
 
 
-def _constant(problem: Problem, control: str, value: float) -> Schedule:
+def _constant(problem: "ol.Problem", control: str, value: float) -> "ol.Schedule":
     """A controlled learning rate stays at its guess."""
     others = {name: limits.start for name, limits in problem.continuous.items()}
-    return Schedule.constant(problem.horizon, {**others, control: value})
+    return ol.Schedule.constant(problem.horizon, {**others, control: value})
 
 
 def _phase(
-    problem: Problem, intervals: int, control: str, values: tuple[float, float], a: float, b: float
-) -> Schedule:
+    problem: "ol.Problem", intervals: int, control: str, values: tuple[float, float], a: float, b: float
+) -> "ol.Schedule":
     """The second value from α = a to b, the first one elsewhere.
 
     The mean of both in an interval that holds a or b: samples are mixed there, so that no switch falls
@@ -187,11 +206,11 @@ def _phase(
     grid = uniform_grid(problem.horizon, intervals)
     inside = np.clip(np.minimum(grid[1:], b) - np.maximum(grid[:-1], a), 0.0, None) / np.diff(grid)
     others = {name: np.full(intervals, limits.start) for name, limits in problem.continuous.items()}
-    return Schedule.piecewise(grid, {**others, control: values[0] + (values[1] - values[0]) * inside})
+    return ol.Schedule.piecewise(grid, {**others, control: values[0] + (values[1] - values[0]) * inside})
 
 
-def _natural_with_rate(problem: Problem, intervals: int, rate: Shape) -> Schedule:
+def _natural_with_rate(problem: "ol.Problem", intervals: int, rate: Shape) -> "ol.Schedule":
     share = _natural(problem)
-    return Schedule.from_function(
+    return ol.Schedule.from_function(
         problem.horizon, {"sampling": lambda alpha: share, "learning_rate": rate}, intervals
     )

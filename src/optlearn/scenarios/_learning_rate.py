@@ -1,22 +1,31 @@
 """Learning rate of a soft committee: how to leave the symmetric plateau, and how to settle in noise."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+import optlearn as ol
 from optlearn._arrays import Array
-from optlearn._control.controls import Continuous
-from optlearn._control.problem import Baseline, Problem
-from optlearn._control.scenario_call import scenario
-from optlearn._control.solve import solve
-from optlearn._schedule import Schedule
 from optlearn.models._checks import Arguments
-from optlearn.models._committee import committee
-from optlearn.scenarios._random_start import random_overlaps
-from optlearn.scenarios._rates import rate_baselines
+from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._catalogue import Example, scenario
+
+if TYPE_CHECKING:
+    from optlearn._control.problem import Baseline
 
 
-@scenario
+@scenario(
+    citations=("saad1997globally",),
+    ranges={
+        "eta": (0.1, 3, 0.1),
+        "max_learning_rate": (1.5, 9, 0.1),
+        "batch": (1, 10, 1),
+        "start_overlap": (0, 0.1, 0.01),
+    },
+    code_only={"T": "a matrix"},
+    example=Example({"learning_rate": [2.0, 0.5]}, 6, {"K": 1, "M": 1, "sigma_n": 0.3, "alpha_F": 5.0}),
+)
 def learning_rate(
     K: int = 2,
     M: int = 2,
@@ -26,11 +35,11 @@ def learning_rate(
     max_learning_rate: float = 3.0,
     batch: float = 1.0,
     T: Array | None = None,
-    activation: str = "erf",
+    activation: Literal["erf", "linear"] = "erf",
     start_norm: float = 0.5,
     start_overlap: float = 0.03,
     seed: int = 0,
-) -> Problem:
+) -> "ol.Problem":
     """The learning rate that leaves a soft committee with the lowest error.
 
     Control ``learning_rate``, from 0 to ``max_learning_rate``. K nodes learn the sum of M nodes, from small
@@ -55,23 +64,23 @@ def learning_rate(
     highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)
     guess = check.number("eta", eta, 0.0, highest)
     check.one_of("activation", activation, ("erf", "linear"))
-    model = committee(K, M, T=T, sigma_n=sigma_n, eta=guess, batch=batch, activation=activation)
+    model = ol.models.committee(K, M, T=T, sigma_n=sigma_n, eta=guess, batch=batch, activation=activation)
     overlaps = np.asarray(model.overlaps.T)
-    return Problem(
+    return ol.Problem(
         model=model,
-        start=model.state(**random_overlaps(check, K, overlaps, start_norm, start_overlap, seed)),
+        start=model.state(**shared.random_overlaps(check, K, overlaps, start_norm, start_overlap, seed)),
         horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
-        controls={"learning_rate": Continuous(0.0, highest, guess=guess)},
+        controls={"learning_rate": ol.Continuous(0.0, highest, guess=guess)},
         intervals=80,
         baselines=_baselines(),
         name="learning_rate",
     )
 
 
-def _baselines() -> Mapping[str, Baseline]:
-    return {"greedy": greedy, **rate_baselines()}
+def _baselines() -> "Mapping[str, Baseline]":
+    return {"greedy": greedy, **shared.rate_baselines()}
 
 
-def greedy(problem: Problem, intervals: int) -> Schedule:
+def greedy(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
     """The locally optimal schedule: at every moment the control under which the error falls fastest."""
-    return solve(problem, intervals, method="greedy").schedule
+    return ol.solve(problem, intervals, method="greedy").schedule

@@ -1,24 +1,37 @@
 """Continual learning: which of several tasks to train on, and when to go back to an old one."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+import optlearn as ol
 from optlearn import _time_courses as shapes
-from optlearn._control.controls import Continuous, Control, Discrete
-from optlearn._control.problem import Baseline, Problem
-from optlearn._control.scenario_call import scenario
-from optlearn._dynamics.integrate import integrate
-from optlearn._schedule import Schedule, uniform_grid
-from optlearn._theory.order import OrderParameters
+from optlearn._schedule import uniform_grid
 from optlearn.models._checks import Arguments
-from optlearn.models._continual import Continual, continual
-from optlearn.scenarios._random_start import random_overlaps
-from optlearn.scenarios._rates import rate_baselines
-from optlearn.scenarios._search import best_of
+from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._catalogue import Example, scenario
+
+if TYPE_CHECKING:
+    from optlearn._control.controls import Control
+    from optlearn._control.problem import Baseline
 
 
-@scenario
+@scenario(
+    citations=("lee2021continual", "mori2024optimal"),
+    ranges={
+        "tasks": (2, 5, 1),
+        "similarity": (0, 1, 0.05),
+        "max_learning_rate": (3, 30, 0.5),
+        "start_overlap": (0, 0.1, 0.01),
+    },
+    code_only={
+        "K": "a number, by default that of tasks",
+        "readout_rate": "a number, by default eta",
+    },
+    variants=({"joint": True},),
+    example=Example({"task": [1.0, 0.0]}, 12, {"alpha_F": 3.0}),
+)
 def task_order(
     tasks: int = 2,
     similarity: float = 0.6,
@@ -34,7 +47,7 @@ def task_order(
     start_overlap: float = 0.03,
     start_readout: float = 0.1,
     seed: int = 0,
-) -> Problem:
+) -> "ol.Problem":
     """The order of tasks that leaves a network with the lowest mean error over all of them.
 
     Control ``task``, from 0 to ``tasks`` − 1, is the task of the training samples; each task has a teacher
@@ -61,16 +74,16 @@ def task_order(
     highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)
     before = check.number("pretraining", pretraining, 0.0)
     size = check.number("start_readout", start_readout, 0.0)
-    model = continual(tasks, similarity, K, sigma_n=sigma_n, eta=eta, readout_rate=readout_rate)
+    model = ol.models.continual(tasks, similarity, K, sigma_n=sigma_n, eta=eta, readout_rate=readout_rate)
     overlaps = np.asarray(model.overlaps.T)
-    start = random_overlaps(check, model.students, overlaps, start_norm, start_overlap, seed)
+    start = shared.random_overlaps(check, model.students, overlaps, start_norm, start_overlap, seed)
     readout = size * np.random.default_rng(seed + 1).standard_normal((model.students, tasks))
-    controls: dict[str, Control] = {"task": Discrete(range(tasks))}
+    controls: "dict[str, Control]" = {"task": ol.Discrete(range(tasks))}
     if check.flag("joint", joint):
         if eta > highest:
             check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
-        controls["learning_rate"] = Continuous(0.0, highest, guess=float(eta))
-    return Problem(
+        controls["learning_rate"] = ol.Continuous(0.0, highest, guess=float(eta))
+    return ol.Problem(
         model=model,
         start=_pretrained(model, model.state(**start, v=readout), before),
         horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
@@ -81,31 +94,33 @@ def task_order(
     )
 
 
-def _pretrained(model: Continual, start: OrderParameters, time: float) -> OrderParameters:
+def _pretrained(
+    model: "ol.models.Continual", start: "ol.OrderParameters", time: float
+) -> "ol.OrderParameters":
     """The order parameters after training on task 0."""
     if not time:
         return start
-    trained = integrate(model, Schedule.constant(time, {"task": 0.0}), start=start, record=2)
+    trained = ol.integrate(model, ol.Schedule.constant(time, {"task": 0.0}), start=start, record=2)
     return model.layout.unflatten(trained.states[-1])
 
 
 # --- baselines -----------------------------------------------------------------------------
 
 
-def _baselines(new: range, joint: bool) -> Mapping[str, Baseline]:
+def _baselines(new: range, joint: bool) -> "Mapping[str, Baseline]":
     """Usual orders at a constant rate; ``new`` are the tasks that have not been trained on before."""
-    orders: dict[str, Baseline] = {
+    orders: "dict[str, Baseline]" = {
         "blocked": lambda problem, intervals: _blocks(problem, new, problem.horizon),
         "alternating": lambda problem, intervals: _alternating(problem, intervals, new[0]),
         "random": lambda problem, intervals: _blocks(problem, new, 0.0),
-        "blocked, then random": lambda problem, intervals: best_of(
+        "blocked, then random": lambda problem, intervals: shared.best_of(
             problem, lambda a: _blocks(problem, new, a), (0.0, problem.horizon)
         ),
     }
-    return {**orders, **rate_baselines(_random_at_rate)} if joint else orders
+    return {**orders, **shared.rate_baselines(_random_at_rate)} if joint else orders
 
 
-def _blocks(problem: Problem, new: range, a: float) -> Schedule:
+def _blocks(problem: "ol.Problem", new: range, a: float) -> "ol.Schedule":
     """The new tasks one after the other up to α = a, for equal times; then all tasks at random."""
     count, equal = _tasks(problem), 1 / _tasks(problem)
     lengths = [*([a / len(new)] * len(new)), problem.horizon - a]
@@ -114,26 +129,26 @@ def _blocks(problem: Problem, new: range, a: float) -> Schedule:
     edges = np.concatenate([[0.0], np.cumsum(np.array(lengths)[kept])])
     edges[-1] = problem.horizon
     mixture = {float(task): shares[kept, task] for task in range(count)}
-    return Schedule.mixed(edges, {"task": mixture}, _constant_rate(problem, len(edges) - 1))
+    return ol.Schedule.mixed(edges, {"task": mixture}, _constant_rate(problem, len(edges) - 1))
 
 
-def _alternating(problem: Problem, intervals: int, first: int) -> Schedule:
+def _alternating(problem: "ol.Problem", intervals: int, first: int) -> "ol.Schedule":
     order = (first + np.arange(intervals)) % _tasks(problem)
     values = {"task": order.astype(float), **_constant_rate(problem, intervals)}
-    return Schedule.piecewise(uniform_grid(problem.horizon, intervals), values)
+    return ol.Schedule.piecewise(uniform_grid(problem.horizon, intervals), values)
 
 
-def _random_at_rate(problem: Problem, intervals: int, rate: shapes.Shape) -> Schedule:
+def _random_at_rate(problem: "ol.Problem", intervals: int, rate: shapes.Shape) -> "ol.Schedule":
     grid = uniform_grid(problem.horizon, intervals)
     shares = {float(task): 1 / _tasks(problem) for task in range(_tasks(problem))}
     rates = [rate(alpha) for alpha in (grid[1:] + grid[:-1]) / 2]
-    return Schedule.mixed(grid, {"task": shares}, {"learning_rate": rates})
+    return ol.Schedule.mixed(grid, {"task": shares}, {"learning_rate": rates})
 
 
-def _constant_rate(problem: Problem, intervals: int) -> dict[str, np.ndarray]:
+def _constant_rate(problem: "ol.Problem", intervals: int) -> dict[str, np.ndarray]:
     """The first guess of the learning rate, if that is controlled."""
     return {name: np.full(intervals, rate.start) for name, rate in problem.continuous.items()}
 
 
-def _tasks(problem: Problem) -> int:
+def _tasks(problem: "ol.Problem") -> int:
     return len(problem.discrete["task"].values)

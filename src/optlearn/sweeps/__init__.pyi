@@ -4,6 +4,7 @@ from ._simulations import schedule_at as schedule_at
 from ._simulations import simulate as simulate
 from .collect import load as load
 from .point import PointDone as PointDone
+from .run import ReduceWarning as ReduceWarning
 from .run import sweep as sweep
 from .store import DamagedPointWarning as DamagedPointWarning
 from .store import SweepChangedWarning as SweepChangedWarning

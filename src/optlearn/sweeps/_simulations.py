@@ -8,6 +8,7 @@ import numpy as np
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError
+from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._simulate.batch import AT_ONCE, simulate_many
 from optlearn.sweeps.spec import Index, Scenario, Spec, make_spec
@@ -28,7 +29,7 @@ def simulate(
     seed: int = 0,
     fixed: Mapping[str, Any] | None = None,
     at_once: int = AT_ONCE,
-    progress: Callable[[float], None] | None = None,
+    progress: Report | None = None,
 ) -> "xarray.Dataset":
     """Run SGD at finite N at every point of a grid.
 
@@ -46,7 +47,7 @@ def simulate(
         seed: of the random numbers.
         fixed: further arguments of the scenario.
         at_once: seeds in one call of the compiled program.
-        progress: called with the share of the work that is done.
+        progress: called with how much of the work is done.
 
     Returns:
         ``error`` (…, N, seed) and every order parameter at the end of training, and ``theory`` (…), the
@@ -57,7 +58,7 @@ def simulate(
     spec = make_spec(scenario, over, fixed=fixed)
     dimensions = [int(n) for n in np.atleast_1d(N)]
     if len(set(dimensions)) < len(dimensions):
-        raise SpecificationError(f"N={dimensions}: the same dimension twice")
+        raise SpecificationError(f"N must hold every dimension once, got {dimensions}")
     indices = spec.indices()
     problems = [spec.problem(index) for index in indices]
     schedules = [_schedule(spec, index, p, schedule) for index, p in zip(indices, problems, strict=True)]
@@ -75,9 +76,10 @@ def simulate(
         for horizon, members in groups.items():
             part = n * horizon / work
 
-            def tell(share: float, before: float = before, part: float = part) -> None:
+            def tell(news: Progress, before: float = before, part: float = part) -> None:
                 if progress is not None:
-                    progress(before + part * share)
+                    share = (news.done or 0.0) / (news.total or 1.0)
+                    progress(Progress(news.text, before + part * share, 1.0))
 
             states, errors = simulate_many(
                 [problems[i] for i in members],
@@ -129,7 +131,7 @@ def _schedule(
     if isinstance(wanted, str):
         if wanted not in problem.baselines:
             raise SpecificationError(
-                f"schedule={wanted!r}: no such baseline; there are {', '.join(problem.baselines)}"
+                f"schedule must be a baseline, one of {', '.join(problem.baselines)}, got {wanted!r}"
             )
         found = problem.baselines[wanted](problem, problem.intervals)
     elif callable(wanted):

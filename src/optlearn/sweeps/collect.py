@@ -10,7 +10,7 @@ import numpy as np
 
 from optlearn._errors import SpecificationError
 from optlearn._io import load_dataset
-from optlearn.practice.tables import RESERVED
+from optlearn._schedule import RESERVED
 from optlearn.sweeps.store import Record, Store, read_description
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _MEANINGS = {
     "finished": "the point was computed, or failed",
     "part": "run of the driver that computed the point, counted from 0",
     "error": "what was raised, if the point failed",
+    "reduce_error": "what reduce raised; the solution is kept",
 }
 _NUMBERS = ("objective", "hamiltonian_gap", "relaxation_gap", "seconds", "cpu_seconds")
 
@@ -45,8 +46,8 @@ def load(folder: str | Path) -> "xarray.Dataset":
         One dimension for each varying argument. ``objective``, ``converged``, ``hamiltonian_gap``,
         ``seconds``, …; ``free_NAME`` for each free parameter; ``schedule_NAME`` (…, interval) for each
         control, between ``edges`` (…, edge) in training time; ``baseline_objective`` (…, baseline); what
-        ``reduce`` returned; and ``error``, the message of a point that failed. Numbers of points that are
-        not finished are NaN.
+        ``reduce`` returned; ``error``, the message of a point that failed, and ``reduce_error``, that of
+        ``reduce``. Numbers of points that are not finished are NaN.
     """
     folder = Path(folder)
     if folder.is_file():
@@ -104,8 +105,9 @@ def make_dataset(
     for name, values in flags.items():
         columns[name] = (dims, np.array(values).reshape(shape))
     columns["part"] = (dims, np.array([-1 if r is None else r["part"] for r in records]).reshape(shape))
-    messages = np.array([(r or {}).get("error", "") for r in records], dtype=object)
-    columns["error"] = (dims, messages.reshape(shape))
+    for name in ("error", "reduce_error"):
+        messages = np.array([(r or {}).get(name, "") for r in records], dtype=object)
+        columns[name] = (dims, messages.reshape(shape))
     coordinates: dict[str, Any] = {name: list(values) for name, values in over.items()}
     if wanted:
         coordinates["baseline"] = wanted
@@ -151,7 +153,7 @@ def _names(records: Sequence[Record], key: str) -> list[str]:
 
 def _controls(record: Record) -> dict[str, Any]:
     found = record["schedule"] if record else {}
-    return {name: values for name, values in found.items() if name not in RESERVED}
+    return {**{n: values for n, values in found.items() if n not in RESERVED}, **found.get("controls", {})}
 
 
 def _schedule_names(records: Sequence[Record]) -> list[str]:

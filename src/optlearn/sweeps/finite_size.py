@@ -17,6 +17,7 @@ from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError
+from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._simulate.batch import AT_ONCE, simulate_many
 from optlearn.sweeps.spec import Scenario, scenario_function
@@ -60,7 +61,7 @@ def measure(
     fixed: Mapping[str, Any] | None = None,
     seed: int = 0,
     at_once: int = AT_ONCE,
-    progress: Callable[[str], None] | None = None,
+    progress: Report | None = None,
 ) -> "xarray.Dataset":
     """Bias and variance of the final error of the optimum and of baselines, at several N.
 
@@ -74,13 +75,17 @@ def measure(
         fixed: arguments of the scenario.
         seed: of the random numbers; all schedules see the same, every N others.
         at_once: seeds in one call of the compiled program.
-        progress: called with a line of text.
+        progress: called at every stage.
 
     Returns:
         Over ``schedule`` and ``N``: ``theory``, ``mean``, ``variance``, ``bias`` = mean − theory,
         ``bias_error`` and ``variance_error`` (standard errors); and ``seeds`` (N).
     """
-    tell = progress or (lambda text: None)
+
+    def tell(text: str) -> None:
+        if progress is not None:
+            progress(Progress(text, len(rows), len(N)))
+
     rows: list[list[Moments]] = []
     names: list[str] = []
     chosen: tuple[Problem, dict[str, Schedule]] | None = None
@@ -124,7 +129,7 @@ def moments(errors: np.ndarray, theory: float) -> Moments:
     """Moments of the errors (S,) of all runs."""
     mean = float(errors.mean())
     if len(errors) < 4:
-        raise SpecificationError(f"{len(errors)} runs: a variance and its error need at least 4")
+        raise SpecificationError(f"seeds must be at least 4 for a variance and its error, got {len(errors)}")
     fourth = float(np.mean((errors - mean) ** 4))
     return Moments(theory, len(errors), mean, float(errors.var(ddof=1)), fourth)
 
@@ -224,7 +229,7 @@ def schedules_of(problem: Problem, names: Sequence[str] | None) -> dict[str, Sch
     known = all_baselines(problem) if names is None else {}
     for name in names or ():
         if name not in problem.baselines:
-            raise SpecificationError(f"no baseline {name!r}; there are {', '.join(problem.baselines)}")
+            raise SpecificationError(f"baselines must be among {', '.join(problem.baselines)}, got {name!r}")
         known[name] = problem.baselines[name](problem, problem.intervals)
     found = {OPTIMUM: solve(problem).schedule, **known}
     return {

@@ -1,6 +1,5 @@
 """One point of a sweep, and chains of points, each solved from the solution of the one before."""
 
-import json
 import threading
 import time
 import traceback
@@ -16,23 +15,32 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import solve
 from optlearn._control.solvers.outcome import Outcome
+from optlearn._control.solvers.warm_start import fits
 from optlearn._errors import SpecificationError
+from optlearn._progress import Progress
 from optlearn._schedule import Schedule
 from optlearn.sweeps.spec import Index, Spec
 from optlearn.sweeps.store import Record, Store
+
+# Names of results in the dataset of a sweep, which those of ``reduce`` must not take.
+RESULTS = (
+    "objective", "relaxed_objective", "hamiltonian_gap", "relaxation_gap", "seconds", "cpu_seconds",
+    "starts_tried", "starts_agreeing", "edges", "edge", "interval", "baseline", "baseline_objective",
+    "converged", "warm", "finished", "part", "error", "reduce_error",
+)  # fmt: skip
+PREFIXES = ("free_", "schedule_")
 
 # A cluster's worker may run several threads; caches of traced programs are not made for that.
 _ONE_AT_A_TIME = threading.Lock()
 
 
-@dataclass(frozen=True)
-class PointDone:
-    """What the driver hears of a point.
+@dataclass(frozen=True, kw_only=True)
+class PointDone(Progress):
+    """A point of a sweep is finished; ``objective`` is None if it failed, ``done`` and ``total`` are points.
 
     Attributes:
         index: its place in the grid.
         coordinates: values of the varying arguments.
-        objective: None if it failed.
         converged: whether the certificate says so.
         seconds: wall-clock time of the point.
         error: what was raised, if it failed.
@@ -41,7 +49,6 @@ class PointDone:
 
     index: Index
     coordinates: Mapping[str, Any]
-    objective: float | None
     converged: bool
     seconds: float
     error: str
@@ -108,14 +115,29 @@ def failed_from_outside(spec: Spec, index: Index, error: str) -> Record:
 def done(record: Record, store: Store) -> PointDone:
     """What to tell of a record."""
     return PointDone(
-        tuple(record["index"]),
-        record["coordinates"],
-        record.get("objective"),
-        record.get("converged", False),
-        record["seconds"],
-        record.get("error", ""),
-        record["part"] < store.part,
+        text=_line(record),
+        objective=record.get("objective"),
+        gap=record.get("hamiltonian_gap"),
+        index=tuple(record["index"]),
+        coordinates=record["coordinates"],
+        converged=record.get("converged", False),
+        seconds=record["seconds"],
+        error=record.get("error", ""),
+        stored=record["part"] < store.part,
     )
+
+
+def _line(record: Record) -> str:
+    """A point in one line."""
+    where = ", ".join(
+        f"{name} = {value:.6g}" if isinstance(value, float) else f"{name} = {value}"
+        for name, value in record["coordinates"].items()
+    )
+    if record["status"] == "failed":
+        return f"{where}: failed: {record['error']}"
+    doubts = [] if record["converged"] else ["not converged"]
+    doubts += [f"reduce raised {record['reduce_error']}"] if record["reduce_error"] else []
+    return ", ".join([f"{where}: {record['objective']:.10g}", *doubts])
 
 
 def _solved(spec: Spec, index: Index, neighbour: Record | None) -> Record:
@@ -130,7 +152,7 @@ def _solved(spec: Spec, index: Index, neighbour: Record | None) -> Record:
         if solution.outcome is Outcome.INTERRUPTED:
             raise KeyboardInterrupt
         baselines = _baselines(problem, spec.baselines, solution.schedule.intervals)
-        reduced = {} if spec.reduce is None else _reduced(spec.reduce(solution))
+        reduced, error = _reduced(spec, solution)
     certificate = solution.certificate
     return {
         "objective": solution.objective,
@@ -144,17 +166,18 @@ def _solved(spec: Spec, index: Index, neighbour: Record | None) -> Record:
         "outcome": solution.outcome.name.lower(),
         "warm": warm is not None,
         "free": dict(solution.parameters),
-        "schedule": _data(solution.schedule),
+        "schedule": solution.schedule.to_dict(),
         "relaxed": _relaxed(solution),
         "baselines": baselines,
         "reduced": reduced,
+        "reduce_error": error,
     }
 
 
 def _relaxed(solution: Solution) -> dict[str, Any] | None:
     if solution.relaxed is None:
         return None
-    return {"objective": solution.relaxed.objective, "schedule": _data(solution.relaxed.schedule)}
+    return {"objective": solution.relaxed.objective, "schedule": solution.relaxed.schedule.to_dict()}
 
 
 def _baselines(problem: Problem, names: Sequence[str], intervals: int) -> dict[str, float]:
@@ -167,8 +190,17 @@ def _baselines(problem: Problem, names: Sequence[str], intervals: int) -> dict[s
     }
 
 
-def _reduced(found: Any) -> dict[str, Any]:
-    """What ``reduce`` returned, as lists of numbers."""
+def _reduced(spec: Spec, solution: Solution) -> tuple[dict[str, Any], str]:
+    """What ``reduce`` returned, as lists of numbers; or what it raised, which must not cost the solution."""
+    if spec.reduce is None:
+        return {}, ""
+    try:
+        return _numbers(spec.reduce(solution), taken=(*spec.over, *RESULTS)), ""
+    except Exception as error:
+        return {}, f"{type(error).__name__}: {error}"
+
+
+def _numbers(found: Any, taken: Sequence[str]) -> dict[str, Any]:
     if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
         raise TypeError(
             f"reduce must return a mapping of names to numbers or arrays, not {type(found).__name__}"
@@ -177,6 +209,8 @@ def _reduced(found: Any) -> dict[str, Any]:
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise TypeError(f"reduce: {name!r} is {found[name]!r}; only numbers and arrays of them")
+        if name in taken or name.startswith(PREFIXES):
+            raise ValueError(f"{name!r} is the name of another result; call it something else")
     return {name: array.tolist() for name, array in arrays.items()}
 
 
@@ -184,22 +218,10 @@ def _reduced(found: Any) -> dict[str, Any]:
 
 
 def warm_start(problem: Problem, neighbour: Record) -> Schedule | None:
-    """The neighbour's schedule, stretched to this problem's horizon; None if it does not fit.
+    """The neighbour's schedule; None if it lacks a control.
 
     Of a discrete control it is the relaxed optimum, not the rounded one: solvers start better from there.
     """
     found = neighbour["schedule"] if neighbour["relaxed"] is None else neighbour["relaxed"]["schedule"]
-    schedule = Schedule.from_json(json.dumps(found))
-    fits = set(schedule.controls) == set(problem.controls) and set(schedule.parameters) == set(problem.free)
-    for name, control in problem.discrete.items():
-        values = schedule.mixtures[name].values if name in schedule.mixtures else schedule.values.get(name)
-        fits = fits and values is not None and set(map(float, values)) <= set(control.values)
-    if not fits:
-        return None
-    grid = schedule.grid * (problem.horizon / schedule.horizon)
-    return Schedule(grid, schedule.values, schedule.mixtures, schedule.parameters)
-
-
-def _data(schedule: Schedule) -> dict[str, Any]:
-    """A schedule with JSON's types; numbers survive exactly."""
-    return dict(json.loads(schedule.to_json()))
+    schedule = Schedule.from_dict(found)
+    return schedule if fits(problem, schedule) else None

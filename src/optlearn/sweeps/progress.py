@@ -21,13 +21,13 @@ def bar(total: int, screen: Any = None) -> Iterator[Show]:
     from rich.console import Console
 
     screen = screen or Console(stderr=True, highlight=False, soft_wrap=True)
-    count = _Count(total)
+    count = _Count()
     if not screen.is_terminal:
 
         def line(point: PointDone) -> None:
             count(point)
             if not point.stored:
-                screen.print(f"{count.done}/{total} {describe(point)}{count.rate()}", markup=False)
+                screen.print(f"{point.done}/{total} {point.text}{count.rate()}", markup=False)
 
         yield line
         return
@@ -45,32 +45,19 @@ def bar(total: int, screen: Any = None) -> Iterator[Show]:
 
         def update(point: PointDone) -> None:
             count(point)
-            progress.update(task, completed=count.done, rate=count.rate(), description=count.troubles())
+            progress.update(task, completed=point.done, rate=count.rate(), description=count.troubles())
 
         yield update
-
-
-def describe(point: PointDone) -> str:
-    """A point in one line."""
-    where = ", ".join(
-        f"{name} = {value:.6g}" if isinstance(value, float) else f"{name} = {value}"
-        for name, value in point.coordinates.items()
-    )
-    if point.error:
-        return f"{where}: failed: {point.error}"
-    verdict = "" if point.converged else ", not converged"
-    return f"{where}: {point.objective:.10g}{verdict}"
 
 
 class _Count:
     """Points so far; the rate is that of this run."""
 
-    def __init__(self, total: int) -> None:
-        self.total, self.done, self._fresh, self._failed, self._open = total, 0, 0, 0, 0
+    def __init__(self) -> None:
+        self._fresh, self._failed, self._open = 0, 0, 0
         self._began = time.perf_counter()
 
     def __call__(self, point: PointDone) -> None:
-        self.done += 1
         self._fresh += not point.stored
         self._failed += bool(point.error)
         self._open += not (point.error or point.converged)

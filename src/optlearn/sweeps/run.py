@@ -5,6 +5,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from optlearn._control.solution import NotConvergedWarning
 from optlearn._control.solve import METHODS, solve
 from optlearn._errors import SpecificationError
 from optlearn._io import save_dataset
+from optlearn._progress import Report
+from optlearn.models._checks import Arguments
 from optlearn.sweeps.collect import load
 from optlearn.sweeps.executors import make_executor
 from optlearn.sweeps.point import Chain, PointDone, done
@@ -21,6 +24,10 @@ from optlearn.sweeps.store import Store, SweepFolderError, locked, open_store
 
 if TYPE_CHECKING:
     import xarray
+
+
+class ReduceWarning(UserWarning):
+    """The function ``reduce`` of a sweep raised; the point is kept without what it would have returned."""
 
 
 def sweep(
@@ -38,7 +45,7 @@ def sweep(
     retry_failed: bool = False,
     chain: int = CHAIN,
     warm_starts: int = 2,
-    progress: bool | Callable[[PointDone], None] = False,
+    progress: bool | Report = False,
     **options: Any,
 ) -> "xarray.Dataset":
     """Solve a scenario at every point of a grid.
@@ -62,7 +69,8 @@ def sweep(
         chain: points along the last argument that are solved one after the other, each from the solution of
             the one before; 1 for no such warm starts.
         warm_starts: first guesses of a point with such a neighbour: its schedule, a neutral one, baselines, …
-        progress: True for a progress bar on stderr, or a function that is called with every finished point.
+        progress: True for a progress bar on stderr, or a function that is called with a ``PointDone`` for
+            every finished point.
         options: of ``optlearn.solve``: intervals, method, starts, seed, steps, max_iterations, tolerance.
 
     Returns:
@@ -76,6 +84,7 @@ def sweep(
         scenario, over, fixed=fixed, options=_checked(options), baselines=baselines, reduce=reduce,
         chain=chain, warm_starts=warm_starts,
     )  # fmt: skip
+    _check_baselines(spec)
     where = make_executor(executor, jobs)
     if where.by_name:
         check_picklable(spec)
@@ -84,13 +93,14 @@ def sweep(
             out = stack.enter_context(tempfile.TemporaryDirectory(prefix="optlearn-sweep-"))
         folder = Path(out)
         if folder.is_file():
-            raise SpecificationError(f"out={str(folder)!r}: this is a file")
+            raise SpecificationError(f"out must be a folder, got the file {str(folder)!r}")
         try:
             stack.enter_context(locked(folder))
         except OSError as error:
             raise SweepFolderError(f"cannot write {folder}: {error.strerror or error}") from error
         store = open_store(folder, spec, resume=resume, force=force, executor=where.name)
-        tell = _once(stack.enter_context(bar(spec.size)) if progress is True else progress or None)
+        told = stack.enter_context(bar(spec.size)) if progress is True else progress or None
+        tell = _once(told, spec.size)
         unfinished = _unfinished(spec, store, retry_failed, tell)
         where.run(unfinished, tell)
         dataset = load(folder)
@@ -102,14 +112,14 @@ def sweep(
     return dataset
 
 
-def _once(progress: Callable[[PointDone], None] | None) -> Callable[[PointDone], None]:
+def _once(progress: Callable[[PointDone], None] | None, total: int) -> Callable[[PointDone], None]:
     """Tell of every point once: of a chain that was taken up again, all points are told again."""
     told: set[Index] = set()
 
     def tell(point: PointDone) -> None:
         if progress is not None and point.index not in told:
             told.add(point.index)
-            progress(point)
+            progress(replace(point, done=len(told), total=total))
 
     return tell
 
@@ -144,8 +154,27 @@ def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
                 f"sweep has no argument {name!r}; those of solve that it takes are {', '.join(known)}"
             )
     if options.get("method", "auto") not in METHODS:
-        raise SpecificationError(f"method={options['method']!r}: one of {', '.join(METHODS)}")
+        raise SpecificationError(f"method must be one of {', '.join(METHODS)}, got {options['method']!r}")
+    check = Arguments("sweep")
+    for name, lowest in (("intervals", 1), ("starts", 1), ("steps", 1), ("max_iterations", 1), ("seed", 0)):
+        if options.get(name) is not None:
+            check.count(name, options[name], lowest)
+    if options.get("tolerance") is not None:
+        check.number("tolerance", options["tolerance"], 0.0, open_below=True)
     return {name: value for name, value in options.items() if value != known[name].default}
+
+
+def _check_baselines(spec: Spec) -> None:
+    """Raise now for a baseline that the scenario does not have, if its first problem can be made."""
+    if not spec.baselines:
+        return
+    try:
+        known = spec.problem(spec.indices()[0]).baselines
+    except Exception:  # a matter of this one point, whose record will say it
+        return
+    for name in spec.baselines:
+        if name not in known:
+            raise SpecificationError(f"baselines must be among {', '.join(known)}, got {name!r}")
 
 
 def _warn(dataset: "xarray.Dataset") -> None:
@@ -159,3 +188,11 @@ def _warn(dataset: "xarray.Dataset") -> None:
         said.append(f"{not_converged} of {dataset['error'].size} points are not converged")
     if said:
         warnings.warn("; ".join(said), NotConvergedWarning, stacklevel=3)
+    reduced = [message for message in dataset["reduce_error"].values.ravel() if message]
+    if reduced:
+        warnings.warn(
+            f"reduce raised at {len(reduced)} of {dataset['error'].size} points, such as {reduced[0]!r}; "
+            "solutions are kept",
+            ReduceWarning,
+            stacklevel=3,
+        )

@@ -15,6 +15,7 @@ import numpy as np
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._errors import SpecificationError
+from optlearn._json import plain
 from optlearn.models._checks import Arguments
 
 Scenario = str | Callable[..., Problem]
@@ -90,8 +91,8 @@ class Spec:
         return {
             "scenario": _name(self.scenario),
             "over": {name: list(values) for name, values in self.over.items()},
-            "fixed": {name: _plain(value) for name, value in self.fixed.items()},
-            "options": {name: _plain(value) for name, value in sorted(self.options.items())},
+            "fixed": plain(self.fixed, other=repr),
+            "options": plain(dict(sorted(self.options.items())), other=repr),
             "baselines": list(self.baselines),
             "reduce": None if self.reduce is None else _name(self.reduce),
             "chain": self.chain,
@@ -125,7 +126,7 @@ def make_spec(
         scenario = cast(str, getattr(scenario, "__name__", ""))
     function = scenario_function(scenario)
     if not over or not hasattr(over, "items"):
-        raise SpecificationError(f"over={over!r}: argument → values, such as {{'eta': [1, 2]}}")
+        raise SpecificationError(f"over must be argument → values, such as {{'eta': [1, 2]}}, got {over!r}")
     checked = {name: _values(name, values) for name, values in over.items()}
     fixed = dict(fixed or {})
     _check_arguments(function, _name(scenario), checked, fixed)
@@ -133,7 +134,9 @@ def make_spec(
     check.count("chain", chain)
     check.count("warm_starts", warm_starts)
     if reduce is not None and not callable(reduce):
-        raise SpecificationError(f"reduce={reduce!r}: a function of a Solution that returns a mapping")
+        raise SpecificationError(
+            f"reduce must be a function of a Solution that returns a mapping, got {reduce!r}"
+        )
     return Spec(scenario, checked, fixed, dict(options or {}), tuple(baselines), reduce, chain, warm_starts)
 
 
@@ -179,21 +182,23 @@ def digest(value: Any) -> str:
 def _values(name: str, values: Any) -> tuple[Value, ...]:
     """Distinct numbers, words or flags."""
     if isinstance(values, str) or not np.iterable(values):
-        raise SpecificationError(f"over[{name!r}]={values!r}: a list or array of values")
-    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    plain = [value.item() if getattr(value, "ndim", None) == 0 else value for value in plain]
-    for value in plain:
+        raise SpecificationError(f"over[{name!r}] must be a list or array of values, got {values!r}")
+    found = [value.item() if isinstance(value, np.generic) else value for value in values]
+    found = [value.item() if getattr(value, "ndim", None) == 0 else value for value in found]
+    for value in found:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(value, str | bool) and not (number and np.isfinite(value)):
-            raise SpecificationError(f"over[{name!r}] holds {value!r}: only finite numbers, words and flags")
-    if not plain:
-        raise SpecificationError(f"over[{name!r}] is empty: at least one value")
-    if len({type(value) in (int, float) for value in plain}) > 1:
-        raise SpecificationError(f"over[{name!r}]={plain!r}: all numbers, or none")
-    twice = [value for value in plain if plain.count(value) > 1]
+            raise SpecificationError(
+                f"over[{name!r}] must hold finite numbers, words or flags, got {value!r}"
+            )
+    if not found:
+        raise SpecificationError(f"over[{name!r}] must hold at least one value, got none")
+    if len({type(value) in (int, float) for value in found}) > 1:
+        raise SpecificationError(f"over[{name!r}] must hold numbers only, or none, got {found!r}")
+    twice = [value for value in found if found.count(value) > 1]
     if twice:
-        raise SpecificationError(f"over[{name!r}] holds {twice[0]!r} more than once")
-    return tuple(plain)
+        raise SpecificationError(f"over[{name!r}] must hold every value once, got {twice[0]!r} more often")
+    return tuple(found)
 
 
 def _check_arguments(
@@ -220,17 +225,6 @@ def _name(function: str | Callable[..., Any]) -> str:
         return function
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{getattr(function, '__module__', '?')}:{name}"
-
-
-def _plain(value: Any) -> Any:
-    """A value with JSON's types only; of what is none of them, its text."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
 
 
 def _source(function: Callable[..., Any]) -> str:

@@ -5,7 +5,6 @@
 """
 
 import json
-import os
 import platform
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,10 +15,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from optlearn import __version__
 from optlearn._errors import SpecificationError
-from optlearn._io import atomic
+from optlearn._io import read_file, read_json, remove_half_written, write_file
 from optlearn._io.provenance import code_digest
+from optlearn._json import parse
 from optlearn.sweeps.spec import Index, Spec, digest
 
 SCHEMA = 1
@@ -68,13 +70,13 @@ class Store:
         """A finished point; None if there is none, or if its file is damaged."""
         path = self.path(index)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_file(path)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise SweepFolderError(f"cannot read {path}: {error.strerror or error}") from error
         try:
-            content = json.loads(text)
+            content = parse(text)
             record: Record = content["record"]
             sound = content["sha256"] == digest(record) and record["index"] == list(index)
         except (ValueError, KeyError, TypeError):
@@ -87,9 +89,8 @@ class Store:
     def check_visible(self) -> None:
         """Raise unless this process, perhaps on another machine, sees the folder of this very sweep."""
         try:
-            content = json.loads((self.folder / "sweep.json").read_text(encoding="utf-8"))
-            found = content["id"]
-        except (OSError, ValueError, KeyError) as error:
+            found = read_json(self.folder / "sweep.json")["id"]
+        except (OSError, KeyError, TypeError) as error:
             raise SweepFolderError(
                 f"{platform.node()} does not see {self.folder}: workers on other machines need a folder that "
                 "all of them share"
@@ -107,7 +108,7 @@ def open_store(folder: Path, spec: Spec, *, resume: bool, force: bool, executor:
     """
     folder = folder.absolute()
     if resume and force:
-        raise SpecificationError("resume and force: either go on, or start over")
+        raise SpecificationError("resume and force must not both be given: either go on, or start over")
     description = folder / "sweep.json"
     parts: list[dict[str, Any]] = []
     if description.exists():
@@ -132,8 +133,7 @@ def open_store(folder: Path, spec: Spec, *, resume: bool, force: bool, executor:
     content = {"schema": SCHEMA, "id": spec.id, "spec": spec.to_json(), "parts": [*parts, this]}
     try:
         (folder / "points").mkdir(parents=True, exist_ok=True)
-        for half_written in (folder / "points").glob(".*.tmp.json"):
-            half_written.unlink(missing_ok=True)
+        remove_half_written(folder / "points")
     except OSError as error:
         raise SweepFolderError(f"cannot write {folder}: {error.strerror or error}") from error
     write_json(description, content)
@@ -146,9 +146,9 @@ def read_description(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise SpecificationError(f"{folder}: there is no sweep here (no sweep.json)")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         schema = content["schema"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, KeyError, TypeError) as error:
         raise SpecificationError(f"{path} cannot be read: {error}") from error
     if schema != SCHEMA:
         raise SpecificationError(f"{path} has schema {schema}; this version of optlearn reads {SCHEMA}")
@@ -158,29 +158,24 @@ def read_description(folder: Path) -> dict[str, Any]:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Let only one driver at a time work in a folder; a killed one does not hold the lock."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SpecificationError(f"another process is working on the sweep in {folder}") from None
-        except OSError:  # a file system without locks
-            pass
+    lock = FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise SpecificationError(f"another process is working on the sweep in {folder}") from None
+    except NotImplementedError:  # a file system without locks
+        pass
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write so that the file is complete under its name, also after a loss of power."""
+    """Write a file of the sweep."""
     try:
-        with atomic(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-            json.dump(content, file, separators=(",", ":"))
-            file.flush()
-            os.fsync(file.fileno())
+        write_file(path, json.dumps(content, separators=(",", ":")))
     except OSError as error:
         raise SweepFolderError(
             f"cannot write {path}: {error.strerror or error}; what is finished is kept, and resume goes on "

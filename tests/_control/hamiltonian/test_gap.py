@@ -8,8 +8,8 @@ from optlearn._control.hamiltonian.interval import IntervalHamiltonian, quadratu
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser, share_vertices
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import dynamics
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.build import compile_problem
+from optlearn._control.program.rollout import Rollout
 
 # --- quadrature and the mean Hamiltonian ------------------------------------------------------------
 
@@ -24,10 +24,10 @@ def test_quadrature_is_exact_for_polynomials(steps, degree):
 
 def plain_slope_error(case, intervals, steps):
     """Largest difference between the slope of the quadrature's H and the exact gradient."""
-    problem = case.dynamics()
+    problem = case.compiled()
     w = np.linspace(0.2, 0.8, intervals)[:, None]
-    swept = Sweeper(problem, intervals, steps).run(w, np.zeros(0))
-    return np.abs(IntervalHamiltonian.along(problem, swept, w, np.zeros(0), steps).tilt).max()
+    rolled = Rollout(problem, intervals, steps).run(w, np.zeros(0))
+    return np.abs(IntervalHamiltonian.along(problem, rolled, w, np.zeros(0), steps).tilt).max()
 
 
 @pytest.mark.parametrize(("steps", "order"), [(1, 2), (2, 4)])
@@ -39,15 +39,15 @@ def test_mean_hamiltonian_needs_little_correction(cases, steps, order):
 
 def test_mean_hamiltonian_predicts_small_changes(cases):
     case = cases["denoising, noise 0.3, 100 intervals"]
-    problem, (w, theta) = case.dynamics(), case.guess()
-    sweeper = Sweeper(problem, len(w), 1)
-    hamiltonian = IntervalHamiltonian.along(problem, sweeper.run(w, theta), w, theta, 1)
+    problem, (w, theta) = case.compiled(), case.guess()
+    rollout = Rollout(problem, len(w), 1)
+    hamiltonian = IntervalHamiltonian.along(problem, rollout.run(w, theta), w, theta, 1)
     every = np.arange(len(w))
     moved = w.copy()
     moved[30] += 0.3  # far, on one short interval: first order in its length, not in the change
     won = hamiltonian.value(moved, every) - hamiltonian.value(w, every)
     predicted = problem.problem.horizon * won.mean()
-    actual = sweeper.objective(moved, theta) - sweeper.objective(w, theta)
+    actual = rollout.objective(moved, theta) - rollout.objective(w, theta)
     assert predicted == pytest.approx(actual, rel=0.02)
 
 
@@ -56,8 +56,8 @@ def test_mean_hamiltonian_predicts_small_changes(cases):
 
 def swept_minimiser(problem, w):
     theta = np.zeros(problem.sizes[2])
-    swept = Sweeper(problem, len(w), 1).run(w, theta)
-    hamiltonian = IntervalHamiltonian.along(problem, swept, w, theta, 1)
+    rolled = Rollout(problem, len(w), 1).run(w, theta)
+    hamiltonian = IntervalHamiltonian.along(problem, rolled, w, theta, 1)
     return PointwiseMinimiser(hamiltonian, w)
 
 
@@ -78,21 +78,21 @@ def check_minimum(minimiser, candidates, slope, resolution):
     scale = np.ptp(searched) + np.abs(searched).max()
     assert np.all(values <= searched + 1e-12 * scale)
     assert np.all(values >= searched - resolution * scale)
-    lower, upper = minimiser.hamiltonian.dynamics.relaxation.bounds
+    lower, upper = minimiser.hamiltonian.compiled.relaxation.bounds
     assert np.all((w >= lower) & (w <= upper))
 
 
 @pytest.mark.parametrize("slope", [-1.0, -0.1, 0.0, 0.05, 1.0])
 def test_one_continuous_control(cases, slope):
     case = cases["denoising, noise 0.3, 100 intervals"]
-    minimiser = swept_minimiser(case.dynamics(), np.linspace(0.8, 0.05, 50)[:, None])
+    minimiser = swept_minimiser(case.compiled(), np.linspace(0.8, 0.05, 50)[:, None])
     check_minimum(minimiser, np.linspace(0.01, 0.99, 4001)[:, None], np.array([slope]), 1e-6)
 
 
 @pytest.mark.parametrize("slope", [(0.0, 0.0), (0.01, -0.01), (-0.02, 0.03)])
 def test_mixed_controls(cases, slope):
     w = np.column_stack([np.linspace(4, 1, 40), np.linspace(1, 0, 40)])
-    minimiser = swept_minimiser(cases["joint"].dynamics(), w)
+    minimiser = swept_minimiser(cases["joint"].compiled(), w)
     rates = np.linspace(0, 10, 2001)
     candidates = np.array([(r, s) for s in (0.0, 1.0) for r in rates])
     check_minimum(minimiser, candidates, np.array(slope), 1e-5)
@@ -108,7 +108,7 @@ def test_two_continuous_controls(slope):
         controls={"learning_rate": Continuous(0, 10), "weight_decay": Continuous(0, 1)},
     )
     w = np.column_stack([np.linspace(3, 1, 30), np.linspace(0.3, 0, 30)])
-    minimiser = swept_minimiser(dynamics(problem), w)
+    minimiser = swept_minimiser(compile_problem(problem), w)
     grid = np.meshgrid(np.linspace(0, 10, 201), np.linspace(0, 1, 51))
     check_minimum(minimiser, np.column_stack([g.ravel() for g in grid]), np.array(slope), 1e-3)
 
@@ -121,7 +121,7 @@ def test_vertices_are_all_combinations():
         horizon=12.0,
         controls={"difficulty": Discrete((0, 1, 2)), "weight_decay": Discrete((0, 0.1))},
     )
-    vertices = {tuple(v) for v in share_vertices(dynamics(problem).relaxation)}
+    vertices = {tuple(v) for v in share_vertices(compile_problem(problem).relaxation)}
     shares = [(1, 0), (0, 1), (0, 0)]
     assert vertices == {(*a, b) for a in shares for b in (0, 1)}
 
@@ -165,9 +165,9 @@ def test_at_most_needs_no_multiplier_if_slack(limit, expected):
 
 
 def gap_of(case, w, theta, steps=1):
-    problem = case.dynamics()
-    swept = Sweeper(problem, len(w), steps).run(w, theta)
-    return swept, *hamiltonian_gap(problem, swept, w, theta, steps)
+    problem = case.compiled()
+    rolled = Rollout(problem, len(w), steps).run(w, theta)
+    return rolled, *hamiltonian_gap(problem, rolled, w, theta, steps)
 
 
 def test_gap_of_direct_optima_is_small(direct_case, direct_solution):
@@ -176,7 +176,7 @@ def test_gap_of_direct_optima_is_small(direct_case, direct_solution):
     found = direct_solution(direct_case)
     _, gap, w_star, _ = gap_of(direct_case, found.w, found.theta)
     assert -1e-9 <= gap < 1e-7  # IPOPT oversteps budgets by 1e-8
-    rows, targets, equal = direct_case.dynamics().relaxation.budget_rows
+    rows, targets, equal = direct_case.compiled().relaxation.budget_rows
     missed = rows @ w_star.mean(axis=0) - targets
     assert np.all(np.where(equal, np.abs(missed), missed) < 1e-8)
 
@@ -202,11 +202,11 @@ def test_gap_does_not_depend_on_the_integration(cases, name, steps):
 def test_gap_of_shares_is_that_of_frank_and_wolfe(cases):
     case = cases["curriculum"]
     w = np.random.default_rng(1).permutation(np.linspace(0, 1, case.intervals))[:, None]
-    swept, gap, w_star, _ = gap_of(case, w, np.zeros(0))
-    easy = np.argsort(swept.gradient[:, 0])[: case.intervals // 2]
+    rolled, gap, w_star, _ = gap_of(case, w, np.zeros(0))
+    easy = np.argsort(rolled.gradient[:, 0])[: case.intervals // 2]
     vertex = np.zeros_like(w)
     vertex[easy] = 1.0
-    assert gap == pytest.approx(np.sum(swept.gradient * (w - vertex)), rel=1e-10)
+    assert gap == pytest.approx(np.sum(rolled.gradient * (w - vertex)), rel=1e-10)
     np.testing.assert_allclose(w_star, vertex, atol=1e-9)
 
 
@@ -227,8 +227,8 @@ def test_gap_estimates_what_can_be_won(cases, indirect_solution, name, ratio):
     best = indirect_solution(case)
     w, theta = case.guess()
     worse = best.w + 0.02 * (w - best.w)
-    swept, gap, _, _ = gap_of(case, worse, theta)
-    won = swept.objective - best.objective
+    rolled, gap, _, _ = gap_of(case, worse, theta)
+    won = rolled.objective - best.objective
     assert won > 1e-6
     assert gap / won == pytest.approx(ratio, rel=0.04)
 
@@ -241,7 +241,7 @@ def test_multipliers_are_those_of_the_direct_method(cases, direct_solution, name
     case = cases[name]
     found = direct_solution(case)
     _, _, _, nu = gap_of(case, found.w, found.theta)
-    horizon = case.dynamics().problem.horizon
+    horizon = case.compiled().problem.horizon
     np.testing.assert_allclose(nu * horizon, found.budget_multipliers, rtol=1e-3, atol=1e-8)
 
 
@@ -249,31 +249,31 @@ def test_multiplier_lies_where_bang_bang_allows_it(cases, direct_solution):
     # Without a singular arc every multiplier between the last easy and first hard interval serves.
     case = cases["anti-curriculum"]
     found = direct_solution(case)
-    swept, _, _, nu = gap_of(case, found.w, found.theta)
-    switching = -swept.gradient[:, 0] * case.intervals
+    rolled, _, _, nu = gap_of(case, found.w, found.theta)
+    switching = -rolled.gradient[:, 0] * case.intervals
     easy = found.w[:, 0] > 0.5
-    for multiplier in (nu[0] * case.dynamics().problem.horizon, found.budget_multipliers[0]):
+    for multiplier in (nu[0] * case.compiled().problem.horizon, found.budget_multipliers[0]):
         assert switching[~easy].max() <= multiplier <= switching[easy].min()
 
 
 def test_free_gap_is_exact_where_only_the_final_cost_reads_the_parameter(cases, indirect_solution):
     case = cases["dropout, noise 0.3"]
-    problem, w = case.dynamics(), indirect_solution(case).w
-    sweeper = Sweeper(problem, len(w), 1)
+    problem, w = case.compiled(), indirect_solution(case).w
+    rollout = Rollout(problem, len(w), 1)
     theta = np.array([0.5])
-    gap, best = free_gap(problem, sweeper.run(w, theta), w, theta, 1)
-    assert gap == pytest.approx(sweeper.objective(w, theta) - sweeper.objective(w, best), rel=1e-9)
-    assert sweeper.run(w, best).free_gradient == pytest.approx(0, abs=1e-8)
+    gap, best = free_gap(problem, rollout.run(w, theta), w, theta, 1)
+    assert gap == pytest.approx(rollout.objective(w, theta) - rollout.objective(w, best), rel=1e-9)
+    assert rollout.run(w, best).free_gradient == pytest.approx(0, abs=1e-8)
 
 
 def test_free_gap_in_the_drift_vanishes_at_the_optimum(cases, indirect_solution):
     case = cases["free learning rate"]
-    problem, found = case.dynamics(), indirect_solution(case)
-    sweeper = Sweeper(problem, case.intervals, 1)
-    gap, _ = free_gap(problem, sweeper.run(found.w, found.theta), found.w, found.theta, 1)
+    problem, found = case.compiled(), indirect_solution(case)
+    rollout = Rollout(problem, case.intervals, 1)
+    gap, _ = free_gap(problem, rollout.run(found.w, found.theta), found.w, found.theta, 1)
     assert 0 <= gap < 1e-7
     off = found.theta + 0.05
-    gap, best = free_gap(problem, sweeper.run(found.w, off), found.w, off, 1)
-    won = sweeper.objective(found.w, off) - found.objective
+    gap, best = free_gap(problem, rollout.run(found.w, off), found.w, off, 1)
+    won = rollout.objective(found.w, off) - found.objective
     assert won > gap > 0.2 * won > 1e-6
     assert best < off

@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 from optlearn import models
-from optlearn._control.controls import Budget, Continuous, Discrete, Free
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.problem import Objective, Problem
-from optlearn._control.program import build as traced
-from optlearn._control.program import rollout as sweep
-from optlearn._control.program.build import dynamics
-from optlearn._control.program.interval_derivatives import interval_functions
-from optlearn._control.solvers import direct
+from optlearn._control.program import build
+from optlearn._control.program.build import compile_problem
+from optlearn._control.program.interval import interval_functions
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.base import Start
+from optlearn._control.solvers.direct import Direct
 from optlearn._theory.model import LearningModel
 
 # Every function is compiled to run a few times only.
@@ -192,13 +194,13 @@ def close(found: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("name", TRACED)
 def test_rate_value_jacobian_and_hessian_equal_jax(name: str) -> None:
     problem = TRACED[name].problem()
-    ready, rate = dynamics(problem), jax_rate(problem)
-    functions = ready.functions
+    compiled, rate = compile_problem(problem), jax_rate(problem)
+    functions = compiled.program
     c, x, w, theta = (
         casadi.SX.sym(n, functions.rate.size1_in(i)) for i, n in enumerate(("c", "x", "w", "t"))
     )
     y = casadi.vertcat(x, w, theta)
-    slope, cost = functions.rate(c, x, w, theta)
+    slope, cost = functions.rate(c, x, w, theta, 1.0)
     joined = casadi.vertcat(slope, cost)
     jacobian = casadi.jacobian(joined, y)
     made = casadi.Function(
@@ -222,7 +224,7 @@ def test_rate_value_jacobian_and_hessian_equal_jax(name: str) -> None:
     for i, state in enumerate(random_states(problem.model, 3, seed=2)):
         controls, parameters = random_controls(problem, i)
         hessians, (value, first) = reference(np.concatenate([state, controls, parameters]))
-        found = made(ready.constants, state, controls, parameters)
+        found = made(compiled.constants, state, controls, parameters)
         wanted = (value, first, np.reshape(hessians, (-1, hessians.shape[-1])))
         for mine, theirs in zip(found, wanted, strict=True):
             close(mine, theirs)
@@ -235,11 +237,11 @@ def test_final_value_gradient_and_hessian_equal_jax(name: str) -> None:
     problem = TRACED[name].problem()
     if not problem.objective.final and problem.objective.terminal is None:
         pytest.skip("no final cost")
-    ready, final = dynamics(problem), jax_final(problem)
-    n = len(ready.start)
-    c = casadi.SX.sym("c", len(ready.constants))
+    compiled, final = compile_problem(problem), jax_final(problem)
+    n = len(compiled.start)
+    c = casadi.SX.sym("c", len(compiled.constants))
     x, theta = casadi.SX.sym("x", n), casadi.SX.sym("theta", len(problem.free))
-    curvature, _ = casadi.hessian(ready.functions.final(c, x, theta), casadi.vertcat(x, theta))
+    curvature, _ = casadi.hessian(compiled.program.final(c, x, theta), casadi.vertcat(x, theta))
     made = casadi.Function("made", [c, x, theta], [casadi.densify(curvature)])
 
     @quick_jit
@@ -249,15 +251,15 @@ def test_final_value_gradient_and_hessian_equal_jax(name: str) -> None:
     for i, state in enumerate(random_states(problem.model, 3, seed=3)):
         _, parameters = random_controls(problem, i)
         value, slope, hessian = reference(np.concatenate([state, parameters]))
-        cost, by_state, by_free = ready.functions.final_gradient(ready.constants, state, parameters)
+        cost, by_state, by_free = compiled.program.final_gradient(compiled.constants, state, parameters)
         close(cost, value)
         close(np.concatenate([np.array(by_state).ravel(), np.array(by_free).ravel()]), slope)
-        close(made(ready.constants, state, parameters), hessian)
+        close(made(compiled.constants, state, parameters), hessian)
 
 
 def test_step_is_classical_runge_kutta() -> None:
     problem = CURRICULUM.problem()
-    ready = dynamics(problem)
+    compiled = compile_problem(problem)
     rate = quick_jit(jax_rate(problem))
     (x,), (w, theta), h = random_states(problem.model, 1, 4), random_controls(problem, 4), 0.07
 
@@ -268,25 +270,25 @@ def test_step_is_classical_runge_kutta() -> None:
     k2, l2 = slope(x + h / 2 * k1)
     k3, l3 = slope(x + h / 2 * k2)
     k4, l4 = slope(x + h * k3)
-    end, cost = ready.functions.step(ready.constants, x, w, theta, h)
+    end, cost = compiled.program.step(compiled.constants, x, w, theta, h)
     close(end, x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
     close(cost, h / 6 * (l1 + 2 * l2 + 2 * l3 + l4))
-    value, total = interval_functions(ready.functions, 1).value(ready.constants, x, w, theta, h)
+    value, total = interval_functions(compiled.program, 1).value(compiled.constants, x, w, theta, h)
     close(value, end)
     close(total, cost)
 
 
 def test_hamiltonian_is_costate_times_slope_plus_cost() -> None:
     problem = CURRICULUM.problem()
-    ready = dynamics(problem)
+    compiled = compile_problem(problem)
     (x,), (w, theta) = random_states(problem.model, 1, 5), random_controls(problem, 5)
     costate = np.array([0.3, -0.2, 0.5])
 
     def hamiltonian(w: np.ndarray) -> float:
-        slope, cost = ready.functions.rate(ready.constants, x, w, theta)
+        slope, cost = compiled.program.rate(compiled.constants, x, w, theta, 1.0)
         return float(costate @ np.array(slope).ravel() + float(cost))
 
-    H, slope = ready.functions.hamiltonian(ready.constants, x, w, theta, costate)
+    H, slope, _ = compiled.program.hamiltonians.expansion(compiled.constants, x, w, theta, 1.0, costate)
     close(H, hamiltonian(w))
     h = 1e-5
     wanted = [(hamiltonian(w + h * e) - hamiltonian(w - h * e)) / (2 * h) for e in np.eye(len(w))]
@@ -307,14 +309,16 @@ def test_changed_numbers_reuse_the_program() -> None:
         )
 
     def run(problem: Problem) -> tuple[float, float]:
-        ready = dynamics(problem)
+        compiled = compile_problem(problem)
         w = np.full((8, 1), 0.5)
-        swept = sweep.Sweeper(ready, 8, 1).objective(w, np.zeros(0))
-        return swept, direct.solve_direct(ready, w, np.zeros(0)).objective
+        rollout = Rollout(compiled, 8, 1)
+        found = Direct().shoot(rollout, Start("half", w, np.zeros(0)))
+        return rollout.objective(w, np.zeros(0)), found.objective
 
     first = run(problem())
-    sizes = [len(module._CACHE) for module in (traced, sweep, direct)]
-    functions = dynamics(problem()).functions
+    program = compile_problem(problem()).program
+    sizes = len(build._PROGRAMS), len(program._kept)
+    assert sizes[1] > 0
     changes = [
         {"weight_decay": 0.3},
         {"learning_rate": 2.0},
@@ -326,12 +330,12 @@ def test_changed_numbers_reuse_the_program() -> None:
     ]
     for change in changes:
         changed = problem(**change)
-        assert dynamics(changed).functions is functions
+        assert compile_problem(changed).program is program
         found = run(changed)
-        # The share moves the optimum only; the sweep has controls of its own.
+        # The share moves the optimum only; the rollout has controls of its own.
         assert (abs(found[0] - first[0]) > 1e-4) == ("share" not in change), change
         assert abs(found[1] - first[1]) > 1e-4, change
-        assert [len(module._CACHE) for module in (traced, sweep, direct)] == sizes, change
-    with_other_values = dynamics(problem().with_parameters(weight_decay=0.3))
-    assert with_other_values.functions is functions
+        assert (len(build._PROGRAMS), len(program._kept)) == sizes, change
+    with_other_values = compile_problem(problem().with_parameters(weight_decay=0.3))
+    assert with_other_values.program is program
     assert run(with_other_values.problem) == run(problem(weight_decay=0.3))

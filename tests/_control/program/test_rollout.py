@@ -9,8 +9,8 @@ import pytest
 from optlearn import models
 from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import Dynamics, dynamics
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.build import CompiledProblem, compile_problem
+from optlearn._control.program.rollout import Rollout
 from optlearn._dynamics.integrate import integrate
 
 
@@ -51,10 +51,10 @@ def controls(intervals: int) -> tuple[np.ndarray, np.ndarray]:
     return np.column_stack([rate, rng.dirichlet(np.ones(3), intervals)[:, :2]]), np.array([0.2])
 
 
-def accurate(ready: Dynamics, grid: np.ndarray, w: np.ndarray, theta: np.ndarray) -> float:
+def accurate(compiled: CompiledProblem, grid: np.ndarray, w: np.ndarray, theta: np.ndarray) -> float:
     """The objective by the adaptive integrator and Simpson's rule on a dense record."""
-    problem = ready.problem
-    schedule = ready.relaxation.schedule(w, {})
+    problem = compiled.problem
+    schedule = compiled.relaxation.schedule(w, {})
     schedule = type(schedule)(grid, schedule.values, schedule.mixtures)
     parameters = dict(zip(problem.free, theta, strict=True))
     per = 32
@@ -82,37 +82,37 @@ def accurate(ready: Dynamics, grid: np.ndarray, w: np.ndarray, theta: np.ndarray
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("grid", ["equal", "uneven"])
 def test_objective_equals_the_accurate_one(objective: str, grid: str) -> None:
-    ready = dynamics(curriculum(OBJECTIVES[objective]))
+    compiled = compile_problem(curriculum(OBJECTIVES[objective]))
     edges = np.linspace(0, 6.0, 9) if grid == "equal" else uneven(8, 6.0)
     w, theta = controls(8)
-    sweeper = Sweeper(ready, 8 if grid == "equal" else edges, 12)
-    value, states = sweeper.forward(w, theta)
-    wanted = accurate(ready, edges, w, theta)
+    rollout = Rollout(compiled, 8 if grid == "equal" else edges, 12)
+    value, states = rollout.forward(w, theta)
+    wanted = accurate(compiled, edges, w, theta)
     assert value == pytest.approx(wanted, abs=3e-8)
-    assert sweeper.objective(w, theta) == value
+    assert rollout.objective(w, theta) == value
     assert states.shape == (97, 3)
-    np.testing.assert_array_equal(states[0], ready.start)
+    np.testing.assert_array_equal(states[0], compiled.start)
     # Fourth order: twice the steps leave a sixteenth of the error.
-    errors = [abs(Sweeper(ready, edges, s).objective(w, theta) - wanted) for s in (3, 6)]
+    errors = [abs(Rollout(compiled, edges, s).objective(w, theta) - wanted) for s in (3, 6)]
     assert 8 < errors[0] / errors[1] < 32
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("steps", [1, 3])
 def test_gradients_equal_finite_differences(objective: str, steps: int) -> None:
-    ready = dynamics(curriculum(OBJECTIVES[objective]))
-    sweeper = Sweeper(ready, uneven(6, 6.0), steps)
+    compiled = compile_problem(curriculum(OBJECTIVES[objective]))
+    rollout = Rollout(compiled, uneven(6, 6.0), steps)
     w, theta = controls(6)
-    swept = sweeper.run(w, theta)
-    assert swept.objective == sweeper.objective(w, theta)
-    assert swept.gradient.shape == w.shape
+    rolled = rollout.run(w, theta)
+    assert rolled.objective == rollout.objective(w, theta)
+    assert rolled.gradient.shape == w.shape
     for place in np.ndindex(*w.shape):
-        assert swept.gradient[place] == pytest.approx(
-            _difference(lambda v: sweeper.objective(v, theta), w, place), abs=2e-9
+        assert rolled.gradient[place] == pytest.approx(
+            _difference(lambda v: rollout.objective(v, theta), w, place), abs=2e-9
         )
-    free = _difference(lambda v: sweeper.objective(w, v), theta, (0,))
-    assert swept.free_gradient == pytest.approx(np.array([free]), abs=2e-9)
-    assert np.abs(swept.gradient).max() > 1e-4
+    free = _difference(lambda v: rollout.objective(w, v), theta, (0,))
+    assert rolled.free_gradient == pytest.approx(np.array([free]), abs=2e-9)
+    assert np.abs(rolled.gradient).max() > 1e-4
 
 
 def _difference(function: Any, at: np.ndarray, place: tuple[int, ...], h: float = 1e-3) -> float:
@@ -127,11 +127,11 @@ def _difference(function: Any, at: np.ndarray, place: tuple[int, ...], h: float 
 
 def test_costates_are_derivatives_with_respect_to_the_state() -> None:
     problem = curriculum(OBJECTIVES["all"])
-    ready = dynamics(problem)
+    compiled = compile_problem(problem)
     w, theta = controls(6)
     grid = uneven(6, 6.0)
-    swept = Sweeper(ready, grid, 2).run(w, theta)
-    assert swept.costates.shape == (13, 3)
+    rolled = Rollout(compiled, grid, 2).run(w, theta)
+    assert rolled.costates.shape == (13, 3)
 
     # Training that begins in the middle, from a state that is moved a little.
     def rest(x: np.ndarray) -> float:
@@ -139,15 +139,15 @@ def test_costates_are_derivatives_with_respect_to_the_state() -> None:
         total = 0.0
         for i in range(3, 6):
             for _ in range(2):
-                state, cost = ready.functions.step(
-                    ready.constants, state, w[i], theta, (grid[i + 1] - grid[i]) / 2
+                state, cost = compiled.program.step(
+                    compiled.constants, state, w[i], theta, (grid[i + 1] - grid[i]) / 2
                 )
                 total += float(cost)
-        return total + float(ready.functions.final(ready.constants, state, theta))
+        return total + float(compiled.program.final(compiled.constants, state, theta))
 
     for i in range(3):
-        wanted = _difference(rest, swept.states[6], (i,))
-        assert swept.costates[6, i] == pytest.approx(wanted, abs=1e-8)
+        wanted = _difference(rest, rolled.states[6], (i,))
+        assert rolled.costates[6, i] == pytest.approx(wanted, abs=1e-8)
 
 
 def test_free_parameters_in_the_final_cost_alone() -> None:
@@ -159,9 +159,9 @@ def test_free_parameters_in_the_final_cost_alone() -> None:
         controls={"activation": Continuous(0, 1)},
         free={"rescaling": Free(0, 1)},
     )
-    sweeper = Sweeper(dynamics(problem), 5, 2)
+    rollout = Rollout(compile_problem(problem), 5, 2)
     w, theta = np.linspace(1.0, 0.5, 5)[:, None], np.array([0.6])
-    swept = sweeper.run(w, theta)
-    wanted = _difference(lambda v: sweeper.objective(w, v), theta, (0,))
-    assert swept.free_gradient[0] == pytest.approx(wanted, abs=1e-10)
+    rolled = rollout.run(w, theta)
+    wanted = _difference(lambda v: rollout.objective(w, v), theta, (0,))
+    assert rolled.free_gradient[0] == pytest.approx(wanted, abs=1e-10)
     assert abs(wanted) > 1e-3

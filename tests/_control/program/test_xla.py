@@ -1,4 +1,4 @@
-"""Wide problems: programs compiled by XLA say what the traced expressions say, to round-off.
+"""Programs compiled by XLA say what CasADi expressions say, to round-off.
 
 One small problem with everything in it (free parameter, budget, running cost) is run both ways.
 """
@@ -9,17 +9,21 @@ import pytest
 
 import optlearn.models as models
 from optlearn._casadi.trace import UnsupportedPrimitive
-from optlearn._control.controls import Budget, Continuous, Free
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Free
 from optlearn._control.evaluate import evaluate
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import Functions, dynamics
-from optlearn._control.program.rollout import Sweeper
-from optlearn._control.program.xla import BLOCK, WideFunctions
-from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.program.build import compile_problem
+from optlearn._control.program.casadi import CasadiProgram
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.program.xla import XlaProgram
+from optlearn._control.program.xla_kernels import BLOCK
+from optlearn._control.solvers.base import Start
+from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import greedy_controls
-from optlearn._control.solvers.indirect import solve_indirect
+from optlearn._control.solvers.indirect import Indirect
 from optlearn._dynamics.integrate import integrate
 from optlearn._dynamics.on_steps import OnSteps
 from optlearn._schedule import Schedule
@@ -44,7 +48,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def both(problem):
-    return dynamics(problem, wide=False), dynamics(problem, wide=True)
+    return compile_problem(problem, xla=False), compile_problem(problem, xla=True)
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +58,8 @@ def controls():
 
 
 @pytest.fixture(scope="module")
-def swept(both, controls):
-    return tuple(Sweeper(ready, INTERVALS, STEPS).run(*controls) for ready in both)
+def rolled(both, controls):
+    return tuple(Rollout(compiled, INTERVALS, STEPS).run(*controls) for compiled in both)
 
 
 def same(first, second, accuracy=1e-12):
@@ -68,10 +72,10 @@ def test_the_size_of_the_rate_decides():
         start = model.state(Q11=0.3, Q22=0.2, M11=0.1)
         rates = {"learning_rate": Continuous(0, 3)}
         rule = GaussHermite(nodes, 3)
-        return dynamics(Problem(model=model, start=start, horizon=1, controls=rates, rule=rule))
+        return compile_problem(Problem(model=model, start=start, horizon=1, controls=rates, rule=rule))
 
-    assert isinstance(made(3).functions, Functions)
-    assert isinstance(made(14).functions, WideFunctions)
+    assert isinstance(made(3).program, CasadiProgram)
+    assert isinstance(made(14).program, XlaProgram)
 
 
 def test_operations_that_casadi_lacks_run_under_xla():
@@ -88,85 +92,92 @@ def test_operations_that_casadi_lacks_run_under_xla():
         controls={"learning_rate": Continuous(0, 3)},
         rule=GaussHermite(3),
     )
-    assert isinstance(dynamics(problem).functions, WideFunctions)
+    assert isinstance(compile_problem(problem).program, XlaProgram)
     with pytest.raises(UnsupportedPrimitive, match="sort"):
-        dynamics(problem, wide=False)
+        compile_problem(problem, xla=False)
 
 
 @pytest.mark.parametrize("name", ["objective", "states", "costates", "gradient", "free_gradient"])
-def test_sweeps_agree(swept, name):
-    same(*(getattr(result, name) for result in swept))
+def test_sweeps_agree(rolled, name):
+    same(*(getattr(result, name) for result in rolled))
 
 
-def test_the_hamiltonian_and_its_derivatives_agree(both, swept, controls):
+def test_the_hamiltonian_and_its_derivatives_agree(both, rolled, controls):
     w, theta = controls
     every = np.arange(INTERVALS)
-    traced, wide = (
-        IntervalHamiltonian.along(ready, result, w, theta, STEPS)
-        for ready, result in zip(both, swept, strict=True)
+    casadi, xla = (
+        IntervalHamiltonian.along(compiled, result, w, theta, STEPS)
+        for compiled, result in zip(both, rolled, strict=True)
     )
-    same(traced.value(w, every), wide.value(w, every))
-    for a, b in zip(traced.expand(w, every), wide.expand(w, every), strict=True):
+    same(casadi.value(w, every), xla.value(w, every))
+    for a, b in zip(casadi.expand(w, every), xla.expand(w, every), strict=True):
         same(a, b)
-    for a, b in zip(traced.free(w, theta), wide.free(w, theta), strict=True):
+    for a, b in zip(casadi.free(w, theta), xla.free(w, theta), strict=True):
         same(a, b)
 
 
-def test_the_gaps_of_the_minimum_principle_agree(both, swept, controls):
+def test_the_gaps_of_the_minimum_principle_agree(both, rolled, controls):
     gaps = [
-        (hamiltonian_gap(ready, result, *controls, STEPS)[0], free_gap(ready, result, *controls, STEPS)[0])
-        for ready, result in zip(both, swept, strict=True)
+        (
+            hamiltonian_gap(compiled, result, *controls, STEPS)[0],
+            free_gap(compiled, result, *controls, STEPS)[0],
+        )
+        for compiled, result in zip(both, rolled, strict=True)
     ]
     assert min(gaps[0]) > 1e-6
     same(*gaps, 1e-9)
 
 
 def test_indirect_solutions_agree(both, controls):
-    traced, wide = (solve_indirect(ready, [controls], steps=1)[0] for ready in both)
-    assert wide.outcome.ok
-    assert abs(wide.objective - traced.objective) < 1e-9
-    same(traced.budget_multipliers, wide.budget_multipliers, 1e-6)
+    casadi, xla = (
+        Indirect().solve(Rollout(compiled, len(controls[0])), Start("guess", *controls)) for compiled in both
+    )
+    assert xla.outcome.ok
+    assert abs(xla.objective - casadi.objective) < 1e-9
+    same(casadi.budget_multipliers, xla.budget_multipliers, 1e-6)
 
 
 @pytest.mark.slow
 def test_direct_solutions_agree_and_have_the_same_derivatives(both, controls):
-    traced, wide = (solve_direct(ready, *controls) for ready in both)
-    assert wide.outcome.ok
-    assert abs(wide.objective - traced.objective) < 1e-9
+    casadi, xla = (
+        Direct().shoot(Rollout(compiled, len(controls[0])), Start("guess", *controls)) for compiled in both
+    )
+    assert xla.outcome.ok
+    assert abs(xla.objective - casadi.objective) < 1e-9
     # Exact derivatives take IPOPT the same way.
-    assert wide.iterations == traced.iterations
-    same(traced.costates, wide.costates, 1e-7)
-    same(traced.theta, wide.theta, 1e-7)
+    assert xla.iterations == casadi.iterations
+    same(casadi.costates, xla.costates, 1e-7)
+    same(casadi.theta, xla.theta, 1e-7)
 
 
 def test_greedy_schedules_agree(both):
-    traced, wide = (greedy_controls(ready, 4, np.array([0.7])) for ready in both)
-    same(traced, wide, 1e-6)  # to which the multiplier of the budget is found
+    casadi, xla = (greedy_controls(compiled, 4, np.array([0.7])) for compiled in both)
+    same(casadi, xla, 1e-6)  # to which the multiplier of the budget is found
 
 
 def test_columns_beyond_a_block_and_single_ones_agree(both):
-    traced, wide = both
+    casadi, xla = both
     rng = np.random.default_rng(1)
-    x = traced.start[:, None] * rng.uniform(0.8, 1.2, (len(traced.start), BLOCK + 45))
+    x = casadi.start[:, None] * rng.uniform(0.8, 1.2, (len(casadi.start), BLOCK + 45))
     w, theta = rng.uniform(0.2, 0.9, (1, x.shape[1])), np.array([0.6])
     for a, b in zip(
-        traced.functions.rate(traced.constants, x, w, theta),
-        wide.functions.rate(wide.constants, x, w, theta),
+        casadi.program.rate(casadi.constants, x, w, theta, 1.0),
+        xla.program.rate(xla.constants, x, w, theta, 1.0),
         strict=True,
     ):
         assert b.shape == a.shape
         same(a, b)
-    slope, cost = wide.functions.rate(wide.constants, x[:, 7], w[:, 7], theta)
+    slope, cost = xla.program.rate(xla.constants, x[:, 7], w[:, 7], theta, 1.0)
     assert (slope.shape, cost.shape) == ((len(x), 1), (1, 1))
-    same(traced.functions.rate(traced.constants, x[:, 7], w[:, 7], theta)[0], slope)
+    same(casadi.program.rate(casadi.constants, x[:, 7], w[:, 7], theta, 1.0)[0], slope)
 
 
-def test_a_host_in_single_precision_gets_double_precision(both, controls, swept):
+def test_a_host_in_single_precision_gets_double_precision(both, controls, rolled):
     with jax.enable_x64(False):
-        single = Sweeper(both[1], INTERVALS, STEPS).run(*controls)
-        columns = both[1].functions.rate(both[1].constants, both[1].start, [0.5], controls[1])
-    same(swept[0].gradient, single.gradient)
-    same(both[0].functions.rate(both[0].constants, both[0].start, [0.5], controls[1])[0], columns[0])
+        single = Rollout(both[1], INTERVALS, STEPS).run(*controls)
+        columns = both[1].program.rate(both[1].constants, both[1].start, [0.5], controls[1], 1.0)
+    same(rolled[0].gradient, single.gradient)
+    same(both[0].program.rate(both[0].constants, both[0].start, [0.5], controls[1], 1.0)[0], columns[0])
 
 
 def test_steps_on_a_compiled_drift_are_those_of_the_other_executor(problem):

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from optlearn import models
-from optlearn._control.controls import Budget, Continuous, Discrete
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Discrete
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import Dynamics, dynamics
-from optlearn._control.program.rollout import Sweeper
-from optlearn._control.rounding.counts import shortest_phase, switches
+from optlearn._control.program.build import CompiledProblem, compile_problem
+from optlearn._control.program.rollout import Rollout
 from optlearn._control.rounding.exchange import exchange, shift
+from optlearn._control.rounding.limits import shortest_phase, switches
 from optlearn._control.rounding.rounded import check_grid, round_controls, whole_schedule
-from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral
 from optlearn._errors import SpecificationError
 
@@ -46,49 +47,49 @@ def slopes(gradient: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_exchange_never_worsens_and_keeps_counts(seed: int) -> None:
-    sweeper = Sweeper(dynamics(curriculum(Discrete(TWO), HALF)), 24)
+    rollout = Rollout(compile_problem(curriculum(Discrete(TWO), HALF)), 24)
     levels = np.random.default_rng(seed).permutation(np.repeat([0, 1], 12))
-    before = sweeper.objective(write(2)(None, levels), NONE)
+    before = rollout.objective(write(2)(None, levels), NONE)
     w = np.zeros((24, 1))
-    found, value = exchange(sweeper, w, NONE, levels, write(2), slopes, keep_counts=True)
+    found, value = exchange(rollout, w, NONE, levels, write(2), slopes, keep_counts=True)
     assert value < before - 1e-4
-    assert value == sweeper.objective(write(2)(None, found), NONE)
+    assert value == rollout.objective(write(2)(None, found), NONE)
     np.testing.assert_array_equal(np.bincount(found), [12, 12])
     # No single swap is better than where it stopped, tried or not.
     for i, j in product(np.flatnonzero(found == 0), np.flatnonzero(found == 1)):
         trial = found.copy()
         trial[[i, j]] = found[[j, i]]
-        assert sweeper.objective(write(2)(None, trial), NONE) >= value - 1e-7
+        assert rollout.objective(write(2)(None, trial), NONE) >= value - 1e-7
 
 
 def test_exchange_finds_the_best_of_all_schedules() -> None:
     """All 924 ways to place 6 easy intervals among 12."""
-    sweeper = Sweeper(dynamics(curriculum(Discrete(TWO), HALF)), 12, 2)
+    rollout = Rollout(compile_problem(curriculum(Discrete(TWO), HALF)), 12, 2)
     values = {}
     for easy in combinations(range(12), 6):
         levels = np.ones(12, dtype=int)
         levels[list(easy)] = 0
-        values[easy] = sweeper.objective(write(2)(None, levels), NONE)
+        values[easy] = rollout.objective(write(2)(None, levels), NONE)
     w = np.zeros((12, 1))
     start = np.repeat([0, 1], 6)
-    _, found = exchange(sweeper, w, NONE, start, write(2), slopes, keep_counts=True)
+    _, found = exchange(rollout, w, NONE, start, write(2), slopes, keep_counts=True)
     assert found == pytest.approx(min(values.values()), abs=1e-12)
 
 
 def test_exchange_without_counts_changes_single_intervals() -> None:
     """Without a budget easy samples alone are best."""
-    sweeper = Sweeper(dynamics(curriculum(Discrete(TWO))), 24)
+    rollout = Rollout(compile_problem(curriculum(Discrete(TWO))), 24)
     w = np.zeros((24, 1))
-    found, _ = exchange(sweeper, w, NONE, np.repeat([0, 1], 12), write(2), slopes, keep_counts=False)
+    found, _ = exchange(rollout, w, NONE, np.repeat([0, 1], 12), write(2), slopes, keep_counts=False)
     np.testing.assert_array_equal(found, 0)
 
 
 def test_exchange_respects_what_is_admissible() -> None:
-    sweeper = Sweeper(dynamics(curriculum(Discrete(TWO), HALF)), 24)
+    rollout = Rollout(compile_problem(curriculum(Discrete(TWO), HALF)), 24)
     levels = np.repeat([0, 1, 0], [2, 12, 10])
-    before = sweeper.objective(write(2)(None, levels), NONE)
+    before = rollout.objective(write(2)(None, levels), NONE)
     found, value = exchange(
-        sweeper,
+        rollout,
         np.zeros((24, 1)),
         NONE,
         levels,
@@ -108,15 +109,15 @@ def test_shift_never_worsens_and_keeps_sum_and_bounds(keep_sum: bool) -> None:
         model=model,
         start=model.state(**models.FIG3_START, b=models.optimal_skip(0.5, 0.1)),
         horizon=1.2,
-        controls={"batch": Continuous(1, 8, whole=True)},
+        controls={"batch": Continuous(1, 8, whole_numbers=True)},
         budgets=(Budget("batch", mean=3.0),),
     )
-    sweeper = Sweeper(dynamics(problem), 20)
+    rollout = Rollout(compile_problem(problem), 20)
     w = np.full((20, 1), 3.0)
-    before = sweeper.objective(w, NONE)
-    found, value = shift(sweeper, w, NONE, 0, (1.0, 8.0), keep_sum=keep_sum)
+    before = rollout.objective(w, NONE)
+    found, value = shift(rollout, w, NONE, 0, (1.0, 8.0), keep_sum=keep_sum)
     assert value < before - 1e-4
-    assert value == sweeper.objective(found, NONE)
+    assert value == rollout.objective(found, NONE)
     assert np.all((found >= 1) & (found <= 8))
     np.testing.assert_array_equal(found, np.round(found))
     if keep_sum:
@@ -126,15 +127,15 @@ def test_shift_never_worsens_and_keeps_sum_and_bounds(keep_sum: bool) -> None:
             trial[i] += 1
             trial[j] -= 1
             if trial.min() >= 1 and trial.max() <= 8:
-                assert sweeper.objective(trial, NONE) >= value - 1e-9
+                assert rollout.objective(trial, NONE) >= value - 1e-9
     else:
         # More copies of a sample never hurt, so without a budget all go to the bound.
         assert np.all(found == 8)
 
 
 def test_whole_schedule_only_where_it_is_asked_for() -> None:
-    ready = dynamics(curriculum(Discrete(TWO), HALF))
-    assert whole_schedule(ready, Sweeper(ready, 12), np.full((12, 1), 0.5), NONE) is None
+    compiled = compile_problem(curriculum(Discrete(TWO), HALF))
+    assert whole_schedule(Rollout(compiled, 12), np.full((12, 1), 0.5), NONE) is None
 
 
 # --- limits on switches and dwell, against all schedules --------------------------------------------
@@ -150,10 +151,12 @@ def all_phases(intervals: int, n: int, most: int) -> Any:
                     yield np.repeat(order, lengths)
 
 
-def best_of_all(ready: Dynamics, sweeper: Sweeper, n: int, most: int, dwell: int, counts: list[int]) -> float:
+def best_of_all(
+    compiled: CompiledProblem, rollout: Rollout, n: int, most: int, dwell: int, counts: list[int]
+) -> float:
     found = [
-        sweeper.objective(np.eye(n)[levels][:, :-1], NONE)
-        for levels in all_phases(sweeper.intervals, n, most)
+        rollout.objective(np.eye(n)[levels][:, :-1], NONE)
+        for levels in all_phases(rollout.intervals, n, most)
         if shortest_phase(levels) >= dwell and np.bincount(levels, minlength=n).tolist() == counts
     ]
     return min(found)
@@ -174,43 +177,43 @@ def best_of_all(ready: Dynamics, sweeper: Sweeper, n: int, most: int, dwell: int
 )
 def test_limits_give_the_best_of_all_schedules(most: int | None, dwell: float, weight_decay: float) -> None:
     control = Discrete(TWO, min_dwell=dwell, max_switches=most)
-    ready = dynamics(curriculum(control, HALF, weight_decay=weight_decay))
-    sweeper = Sweeper(ready, 24)
+    compiled = compile_problem(curriculum(control, HALF, weight_decay=weight_decay))
+    rollout = Rollout(compiled, 24)
     relaxed = np.linspace(0.2, 0.8, 24)[:, None]
-    rounded = round_controls(ready, sweeper, relaxed, NONE)
+    rounded = round_controls(rollout, relaxed, NONE)
     levels = (rounded.w[:, 0] == 0).astype(int)
     assert set(np.unique(rounded.w)) <= {0.0, 1.0}
     assert most is None or switches(levels) <= most
     assert shortest_phase(levels) >= dwell / 0.5
     np.testing.assert_array_equal(np.bincount(levels), [12, 12])
-    wanted = best_of_all(ready, sweeper, 2, most or 4, max(1, int(dwell / 0.5)), [12, 12])
+    wanted = best_of_all(compiled, rollout, 2, most or 4, max(1, int(dwell / 0.5)), [12, 12])
     assert rounded.objective <= wanted + 1e-12
 
 
 def test_three_values_and_two_switches_give_the_best_of_all_schedules() -> None:
     control = Discrete((0.0, 1.0, 2.0), max_switches=2)
     budget = Budget("difficulty", share={0.0: 0.5, 1.0: 0.25})
-    ready = dynamics(curriculum(control, budget))
-    sweeper = Sweeper(ready, 16)
-    rounded = round_controls(ready, sweeper, np.full((16, 2), [0.5, 0.25]), NONE)
-    wanted = best_of_all(ready, sweeper, 3, 2, 1, [8, 4, 4])
+    compiled = compile_problem(curriculum(control, budget))
+    rollout = Rollout(compiled, 16)
+    rounded = round_controls(rollout, np.full((16, 2), [0.5, 0.25]), NONE)
+    wanted = best_of_all(compiled, rollout, 3, 2, 1, [8, 4, 4])
     assert rounded.objective == pytest.approx(wanted, abs=1e-12)
 
 
 def test_limits_without_a_budget() -> None:
-    ready = dynamics(curriculum(Discrete(TWO, max_switches=1)))
-    sweeper = Sweeper(ready, 16)
-    rounded = round_controls(ready, sweeper, np.full((16, 1), 0.5), NONE)
+    compiled = compile_problem(curriculum(Discrete(TWO, max_switches=1)))
+    rollout = Rollout(compiled, 16)
+    rounded = round_controls(rollout, np.full((16, 1), 0.5), NONE)
     np.testing.assert_array_equal(rounded.w, 1.0)  # easy throughout
 
 
 def test_limits_that_nothing_can_meet() -> None:
-    ready = dynamics(curriculum(Discrete(TWO, max_switches=0), HALF))
+    compiled = compile_problem(curriculum(Discrete(TWO, max_switches=0), HALF))
     with pytest.raises(SpecificationError, match="max_switches is 0"):
-        check_grid(ready, 24)
-    ready = dynamics(curriculum(Discrete(TWO, min_dwell=7.0), HALF))
+        check_grid(compiled, 24)
+    compiled = compile_problem(curriculum(Discrete(TWO, min_dwell=7.0), HALF))
     with pytest.raises(SpecificationError, match="min_dwell = 7"):
-        check_grid(ready, 24)
+        check_grid(compiled, 24)
 
 
 # --- rounding keeps budgets of every kind -----------------------------------------------------------
@@ -232,14 +235,14 @@ THREE = (0.0, 1.0, 2.0)
 )
 def test_rounding_and_polish_keep_the_budget(values: tuple[float, ...], budget: Budget) -> None:
     """Easy samples alone would be best, so a search that forgets the budget is seen."""
-    ready = dynamics(curriculum(Discrete(values), budget))
-    check_grid(ready, 24)
-    sweeper = Sweeper(ready, 24)
-    start = neutral(ready, 24)
-    relaxed = solve_direct(ready, start.w, NONE)
-    rounded = round_controls(ready, sweeper, relaxed.w, NONE)
+    compiled = compile_problem(curriculum(Discrete(values), budget))
+    check_grid(compiled, 24)
+    rollout = Rollout(compiled, 24)
+    start = neutral(compiled, 24)
+    relaxed = Direct().shoot(Rollout(compiled, len(start.w)), start)
+    rounded = round_controls(rollout, relaxed.w, NONE)
     assert np.all((rounded.w == 0) | (rounded.w == 1))
-    rows, targets, equal = ready.relaxation.budget_rows
+    rows, targets, equal = compiled.relaxation.budget_rows
     excess = rows @ rounded.w.mean(axis=0) - targets
     assert np.all(excess <= 1e-12)
     assert np.all(np.abs(excess[equal]) <= 1e-12)

@@ -5,13 +5,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from optlearn._control.hamiltonian.multipliers import multiplier_on_box
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.base import Start
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._control.solvers.indirect import solve_indirect
+from optlearn._control.solvers.indirect import Indirect
 from optlearn._control.solvers.outcome import Outcome
 from optlearn._errors import SpecificationError
 
 # --- known answers ----------------------------------------------------------------------------------
+
+
+def solve(case, steps=1, **options):
+    return Indirect(**options).solve(case.rollout(steps), Start("test", *case.guess()))
 
 
 def test_reference_values(indirect_case, indirect_solution):
@@ -25,7 +30,7 @@ def test_reference_values(indirect_case, indirect_solution):
 
 def test_results_are_feasible_and_consistent(indirect_case, indirect_solution):
     found = indirect_solution(indirect_case)
-    problem = indirect_case.dynamics()
+    problem = indirect_case.compiled()
     relaxation = problem.relaxation
     lower, upper = relaxation.bounds
     assert np.all((found.w >= lower - 1e-12) & (found.w <= upper + 1e-12))
@@ -33,9 +38,9 @@ def test_results_are_feasible_and_consistent(indirect_case, indirect_solution):
     rows, targets, equal = relaxation.budget_rows
     missed = rows @ found.w.mean(axis=0) - targets
     assert np.all(np.where(equal, np.abs(missed), missed) <= 1e-9)
-    swept = Sweeper(problem, indirect_case.intervals).run(found.w, found.theta)
-    assert found.objective == swept.objective
-    np.testing.assert_array_equal(found.costates, swept.costates[1:])
+    rolled = Rollout(problem, indirect_case.intervals).run(found.w, found.theta)
+    assert found.objective == rolled.objective
+    np.testing.assert_array_equal(found.costates, rolled.costates[1:])
 
 
 def test_agrees_with_the_direct_method(direct_case, direct_solution, indirect_solution):
@@ -62,7 +67,7 @@ def test_agrees_with_the_direct_method(direct_case, direct_solution, indirect_so
 def test_costates_and_multipliers_agree_with_the_direct_method(cases, direct_solution, name):
     case = cases[name]
     direct = direct_solution(case)
-    (found,) = solve_indirect(case.dynamics(), [case.guess()], tolerance=1e-9)
+    found = solve(case, tolerance=1e-9)
     scale = np.abs(direct.costates).max()
     np.testing.assert_allclose(found.costates, direct.costates, atol=1e-3 * scale)
     if name != "anti-curriculum":  # whose multiplier is not unique
@@ -70,7 +75,7 @@ def test_costates_and_multipliers_agree_with_the_direct_method(cases, direct_sol
 
 
 def test_singular_arc_of_the_curriculum(cases):
-    (found,) = solve_indirect(cases["curriculum"].dynamics(), [cases["curriculum"].guess()], tolerance=1e-9)
+    found = solve(cases["curriculum"], tolerance=1e-9)
     share = found.w[:, 0]
     middle = np.linspace(0, 12, 241)[:-1] + 0.025
     # Easy to 2.760, hard to 6.220, mixed to 9.051, easy to the end.
@@ -88,12 +93,12 @@ def test_singular_arc_of_the_curriculum(cases):
 @pytest.mark.parametrize("name", ["curriculum", "dropout, noise 0.1", "denoising, noise 0.3, 100 intervals"])
 def test_every_start_leads_to_the_optimum(cases, name):
     case = cases[name]
-    problem = case.dynamics()
+    problem = case.compiled()
     lower, upper = problem.relaxation.bounds
     w, theta = case.guess()
     random = lower + (upper - lower) * np.random.default_rng(0).random(w.shape)
-    starts = [(np.broadcast_to(v, w.shape), theta) for v in (lower, upper, random)]
-    results = solve_indirect(problem, starts)
+    starts = [Start("test", np.broadcast_to(v, w.shape), theta) for v in (lower, upper, random)]
+    results = Indirect().run_all(case.rollout(), starts)
     assert len(results) == len(starts)
     for found in results:
         assert found.outcome is Outcome.SOLVED
@@ -102,9 +107,9 @@ def test_every_start_leads_to_the_optimum(cases, name):
 
 def test_more_steps_change_little(cases):
     case = cases["dropout, noise 0.3"]
-    (found,) = solve_indirect(case.dynamics(), [case.guess()], steps=2)
+    found = solve(case, steps=2)
     assert found.outcome is Outcome.SOLVED
-    assert found.costates.shape == (case.intervals, case.dynamics().sizes[0])
+    assert found.costates.shape == (case.intervals, case.compiled().sizes[0])
     assert found.objective == pytest.approx(0.03408868, abs=5e-8)
 
 
@@ -116,7 +121,7 @@ def test_switches_to_a_better_minimum_of_the_hamiltonian(cases, direct_solution,
 
 def test_iteration_limit_returns_the_best_so_far(cases):
     case = cases["curriculum"]
-    (found,) = solve_indirect(case.dynamics(), [case.guess()], max_iterations=4)
+    found = solve(case, max_iterations=4)
     assert found.outcome is Outcome.ITERATIONS
     assert found.iterations <= 4
     assert case.reference + 1e-6 < found.objective < 0.14695
@@ -128,12 +133,13 @@ def test_interrupt_returns_the_best_so_far(cases, after):
     case = cases["curriculum"]
     seen = []
 
-    def callback(iteration, objective, gap):
-        seen.append((iteration, objective, gap))
-        if len(seen) == after:
-            raise KeyboardInterrupt
+    def tell(progress):
+        if progress.gap is not None:
+            seen.append((progress.iteration, progress.objective, progress.gap))
+            if len(seen) == after:
+                raise KeyboardInterrupt
 
-    results = solve_indirect(case.dynamics(), [case.guess()] * 2, callback=callback)
+    results = Indirect().run_all(case.rollout(), [Start("test", *case.guess())] * 2, tell)
     assert [r.outcome for r in results] == [Outcome.INTERRUPTED]
     assert results[0].objective == seen[-1][1] <= seen[0][1]
     assert np.isfinite(results[0].gap)
@@ -142,8 +148,8 @@ def test_interrupt_returns_the_best_so_far(cases, after):
 def test_objective_never_rises(cases):
     case = cases["dropout, noise 0.1"]
     seen = []
-    solve_indirect(case.dynamics(), [case.guess()], callback=lambda *values: seen.append(values))
-    iterations, objectives, gaps = np.array(seen).T
+    Indirect().solve(case.rollout(), Start("test", *case.guess()), seen.append)
+    iterations, objectives, gaps = np.array([(p.iteration, p.objective, p.gap) for p in seen]).T
     assert np.all(np.diff(iterations) >= 0)
     assert np.all(np.diff(objectives) <= 0)
     assert gaps[-1] <= 1e-7 < gaps[0]
@@ -154,7 +160,7 @@ def test_start_that_diverges_is_refused(cases):
     w, theta = case.guess()
     w[3] = np.nan
     with pytest.raises(SpecificationError, match="objective of the start is nan"):
-        solve_indirect(case.dynamics(), [(w, theta)])
+        Indirect().solve(case.rollout(), Start("test", w, theta))
 
 
 # --- projection -------------------------------------------------------------------------------------
@@ -166,7 +172,7 @@ def test_start_that_diverges_is_refused(cases):
 )
 def test_projection_is_the_nearest_feasible_point(cases, name):
     case = cases[name]
-    feasible = FeasibleSet(case.dynamics(), case.intervals)
+    feasible = FeasibleSet(case.compiled(), case.intervals)
     rng = np.random.default_rng(3)
     start = feasible.join(*case.guess())
     point = start + rng.normal(size=start.shape)
@@ -177,14 +183,14 @@ def test_projection_is_the_nearest_feasible_point(cases, name):
         other = feasible.project(start + rng.normal(size=start.shape) * rng.choice([0.1, 1, 10]))
         assert (point - nearest) @ (other - nearest) <= 1e-7
     w, _ = feasible.split(nearest)
-    rows, targets, equal = case.dynamics().relaxation.budget_rows
+    rows, targets, equal = case.compiled().relaxation.budget_rows
     missed = rows @ w.mean(axis=0) - targets
     assert np.all(np.where(equal, np.abs(missed), missed) <= 1e-9)
 
 
 def test_joining_undoes_splitting(cases):
     case = cases["joint"]
-    feasible = FeasibleSet(case.dynamics(), case.intervals)
+    feasible = FeasibleSet(case.compiled(), case.intervals)
     w, theta = case.guess()
     again, _ = feasible.split(feasible.join(w, theta))
     np.testing.assert_allclose(again, w, atol=1e-14)

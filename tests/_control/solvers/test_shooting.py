@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from optlearn import models
-from optlearn._control.controls import Budget, Continuous, Discrete, Free
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import dynamics
-from optlearn._control.program.interval_derivatives import FLAT
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.build import compile_problem
+from optlearn._control.program.casadi import FLAT
+from optlearn._control.program.rollout import Rollout
 from optlearn._control.solvers.shooting import shooting_program
 
 
@@ -71,22 +72,22 @@ PROBLEMS = {
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_derivatives_equal_those_of_casadi(name: str, steps: int) -> None:
-    ready = dynamics(PROBLEMS[name]())
-    program = shooting_program(ready, 3, steps)
+    compiled = compile_problem(PROBLEMS[name]())
+    program = shooting_program(compiled, 3, steps)
     z, p, f, g = (program.nlp[key] for key in ("x", "p", "f", "g"))
     rng = np.random.default_rng(0)
-    n, m, k = ready.sizes
-    low, high = ready.relaxation.bounds
-    limits = list(ready.problem.free.values())
+    n, m, k = compiled.sizes
+    low, high = compiled.relaxation.bounds
+    limits = list(compiled.problem.free.values())
     point = np.concatenate(
         [
-            (ready.start + 0.1 * rng.uniform(0.5, 1.0, (3, n))).ravel(),
+            (compiled.start + 0.1 * rng.uniform(0.5, 1.0, (3, n))).ravel(),
             rng.uniform(low, high, (3, m)).ravel() * 0.5,
             [rng.uniform(free.lower, free.upper) for free in limits],
         ]
     )
-    rows, targets, _ = ready.relaxation.budget_rows
-    numbers = np.concatenate([ready.constants, ready.start, [3.0], rows.ravel()])
+    rows, targets, _ = compiled.relaxation.budget_rows
+    numbers = np.concatenate([compiled.constants, compiled.start, [3.0], rows.ravel()])
     lam_f, lam_g = 0.7, rng.normal(size=g.shape[0])
     multipliers = casadi.MX.sym("lam_g", g.shape[0])
     weight = casadi.MX.sym("lam_f")
@@ -110,14 +111,14 @@ def test_derivatives_equal_those_of_casadi(name: str, steps: int) -> None:
     scale = max(1.0, np.abs(wanted_hessian).max())
     np.testing.assert_allclose(hessian, wanted_hessian, rtol=0, atol=1e-11 * scale)
     assert np.abs(wanted_hessian).max() > 1e-3
-    assert g.shape[0] == 3 * n + len(targets) + 3 * len(ready.relaxation.share_sums)
+    assert g.shape[0] == 3 * n + len(targets) + 3 * len(compiled.relaxation.share_sums)
     assert z.shape[0] == 3 * (n + m) + k
 
 
 def test_both_forms_of_the_interval_functions_are_covered() -> None:
     """Small drifts are expanded to one expression, large ones are called."""
     sizes = {
-        steps * dynamics(make()).functions.rate.n_instructions() > FLAT
+        steps * compile_problem(make()).program.rate.n_instructions() > FLAT
         for make in PROBLEMS.values()
         for steps in (1, 2)
     }
@@ -126,26 +127,26 @@ def test_both_forms_of_the_interval_functions_are_covered() -> None:
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_simulated_point_is_feasible_and_has_the_objective_of_the_sweep(name: str) -> None:
-    ready = dynamics(PROBLEMS[name]())
+    compiled = compile_problem(PROBLEMS[name]())
     rng = np.random.default_rng(1)
-    _, m, _ = ready.sizes
-    low, high = ready.relaxation.bounds
+    _, m, _ = compiled.sizes
+    low, high = compiled.relaxation.bounds
     w = low + (high - low) * rng.uniform(0.1, 0.45, (4, m))
-    theta = np.array([0.3 * f.lower + 0.7 * f.upper for f in ready.problem.free.values()])
-    value, states = Sweeper(ready, 4, 2).forward(w, theta)
-    program = shooting_program(ready, 4, 2)
+    theta = np.array([0.3 * f.lower + 0.7 * f.upper for f in compiled.problem.free.values()])
+    value, states = Rollout(compiled, 4, 2).forward(w, theta)
+    program = shooting_program(compiled, 4, 2)
     function = casadi.Function(
         "nlp", [program.nlp["x"], program.nlp["p"]], [program.nlp["f"], program.nlp["g"]]
     )
-    rows, targets, _ = ready.relaxation.budget_rows
-    horizon = ready.problem.horizon
+    rows, targets, _ = compiled.relaxation.budget_rows
+    horizon = compiled.problem.horizon
     f, g = function(
         np.concatenate([states[2::2].ravel(), w.ravel(), theta]),
-        np.concatenate([ready.constants, ready.start, [horizon], rows.ravel()]),
+        np.concatenate([compiled.constants, compiled.start, [horizon], rows.ravel()]),
     )
     assert float(f) == pytest.approx(value, abs=1e-13)
-    steps, means, sums = np.split(np.array(g).ravel(), np.cumsum([4 * len(ready.start), len(targets)]))
+    steps, means, sums = np.split(np.array(g).ravel(), np.cumsum([4 * len(compiled.start), len(targets)]))
     np.testing.assert_allclose(steps, 0.0, atol=1e-13)
     np.testing.assert_allclose(means, rows @ w.mean(axis=0), atol=1e-13)
-    shares = (w @ ready.relaxation.share_sums.T).ravel()
+    shares = (w @ compiled.relaxation.share_sums.T).ravel()
     np.testing.assert_allclose(sums, shares, atol=1e-13)

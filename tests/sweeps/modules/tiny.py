@@ -32,3 +32,10 @@ def ends(solution):
 
 def not_numbers(solution):
     return {"schedule": solution.schedule}
+
+
+def raises_above_one(solution):
+    rate = float(solution.problem.settings["learning_rate"])
+    if rate > 1:
+        raise ZeroDivisionError("no luck")
+    return {"rate": rate}

@@ -11,8 +11,8 @@ from scipy.optimize import linprog, minimize
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.rollout import Swept
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import RolloutResult
 
 _COLUMN_ROUNDS = 40
 _COLUMN_ACCURACY = 0.01  # of the gap
@@ -39,12 +39,12 @@ def minimise_hamiltonian(
         nu: (b,) multipliers ν, in units of H.
     """
     minimiser = PointwiseMinimiser(hamiltonian, w)
-    rows, targets, equal = hamiltonian.dynamics.relaxation.budget_rows
+    rows, targets, equal = hamiltonian.compiled.relaxation.budget_rows
     start = np.zeros(len(targets)) if start is None else start
     if len(targets) == 0:
         w_star, lowest = minimiser(np.zeros(w.shape[1]))
         won = minimiser.present(np.zeros(w.shape[1])) - lowest
-        return float(hamiltonian.dynamics.problem.horizon * won.mean()), w_star, np.zeros(0)
+        return float(hamiltonian.compiled.problem.horizon * won.mean()), w_star, np.zeros(0)
     if len(targets) == 1:
         nu, w_star = _one_budget(minimiser, rows[0], targets[0], bool(equal[0]), float(start[0]))
     else:
@@ -52,12 +52,12 @@ def minimise_hamiltonian(
     slope = nu @ rows
     won = minimiser.present(slope) - minimiser(slope)[1]
     slack = nu @ (targets - rows @ w.mean(axis=0))
-    return float(hamiltonian.dynamics.problem.horizon * (won.mean() + slack)), w_star, nu
+    return float(hamiltonian.compiled.problem.horizon * (won.mean() + slack)), w_star, nu
 
 
 def hamiltonian_gap(
-    dynamics: Dynamics,
-    swept: Swept,
+    compiled: CompiledProblem,
+    rolled: RolloutResult,
     w: np.ndarray,
     theta: np.ndarray,
     steps: int,
@@ -66,62 +66,62 @@ def hamiltonian_gap(
     """What the minimum principle says is still to be won, to first order.
 
     Args:
-        dynamics: the problem.
-        swept: sweep under w and θ with ``steps`` Runge-Kutta steps in each interval.
+        compiled: the problem.
+        rolled: rollout under w and θ with ``steps`` Runge-Kutta steps in each interval.
         w: (I, m) relaxed controls that meet the budgets.
         theta: (k,) free parameters.
-        steps: of the sweep.
+        steps: of the rollout.
         start: (b,) multipliers to look near.
 
     Returns:
         Gap in units of the objective, minimisers (I, m) of the Hamiltonian that meet the budgets, and
         multipliers (b,) in units of the Hamiltonian: the direct method's, divided by the horizon.
     """
-    hamiltonian = IntervalHamiltonian.along(dynamics, swept, w, theta, steps)
+    hamiltonian = IntervalHamiltonian.along(compiled, rolled, w, theta, steps)
     return minimise_hamiltonian(hamiltonian, w, start)
 
 
 def free_gap(
-    dynamics: Dynamics, swept: Swept, w: np.ndarray, theta: np.ndarray, steps: int
+    compiled: CompiledProblem, rolled: RolloutResult, w: np.ndarray, theta: np.ndarray, steps: int
 ) -> tuple[float, np.ndarray]:
     """The same for free parameters: φ(x_F, θ) + ∫H(x, λ, w, θ) dα, minimised over θ within bounds.
 
     States and costates are held fixed, and as with controls the slope at the present θ is made exact.
 
     Args:
-        dynamics: the problem.
-        swept: sweep under w and θ with ``steps`` Runge-Kutta steps in each interval.
+        compiled: the problem.
+        rolled: rollout under w and θ with ``steps`` Runge-Kutta steps in each interval.
         w: (I, m) relaxed controls.
         theta: (k,) free parameters.
-        steps: of the sweep.
+        steps: of the rollout.
 
     Returns:
         Gap in units of the objective, and the minimiser (k,).
     """
     if len(theta) == 0:
         return 0.0, theta
-    functions = dynamics.functions
-    along = IntervalHamiltonian.along(dynamics, swept, w, theta, steps)
+    program = compiled.program
+    along = IntervalHamiltonian.along(compiled, rolled, w, theta, steps)
     # Parameters that only the final cost reads need no integral.
-    integral = functions.free_in_rate
+    integral = program.free_in_rate
 
     def total(trial: np.ndarray) -> tuple[float, np.ndarray]:
-        cost, _, slope = functions.final_gradient(dynamics.constants, swept.states[-1], trial)
+        cost, _, slope = program.final_gradient(compiled.constants, rolled.states[-1], trial)
         value, gradient = float(cost), np.array(slope).ravel()
         if integral:
             H, H_gradient = along.free(w, trial)
-            value = value + dynamics.problem.horizon * H
-            gradient = gradient + dynamics.problem.horizon * H_gradient
+            value = value + compiled.problem.horizon * H
+            gradient = gradient + compiled.problem.horizon * H_gradient
         return value, gradient
 
     present, slope = total(theta)
-    tilt = swept.free_gradient - slope
+    tilt = rolled.free_gradient - slope
 
     def tilted(trial: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = total(trial)
         return value - present + float(tilt @ (trial - theta)), gradient + tilt
 
-    bounds = [(free.lower, free.upper) for free in dynamics.problem.free.values()]
+    bounds = [(free.lower, free.upper) for free in compiled.problem.free.values()]
     options = {"ftol": 0.0, "gtol": 1e-12}
     found = minimize(tilted, theta, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
     return (-float(found.fun), found.x) if found.fun < 0 else (0.0, theta)

@@ -6,18 +6,13 @@ there is H averaged over the interval, H̄(w) = mean of λ·f(x, w) + ℓ(x, w).
 discretised objective: then H̄ is stationary exactly where the objective is, on any grid.
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import casadi
 import numpy as np
 
-from optlearn._control.program.build import Dynamics, Functions
-from optlearn._control.program.rollout import Swept
-from optlearn._control.program.xla import WideFunctions
-
-_CACHE: dict[Hashable, tuple[Any, Any, Any]] = {}
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import RolloutResult
 
 
 @dataclass(frozen=True)
@@ -25,43 +20,53 @@ class IntervalHamiltonian:
     """H̄ on each interval as a function of the control there.
 
     Attributes:
-        dynamics: the problem.
+        compiled: the problem.
         states: (I, p, n) at the p quadrature points of each interval.
         costates: (I, p, n) there.
         weights: (p,) of the quadrature, adding up to 1.
+        length: of an interval, which exact steps read.
         theta: (k,) free parameters.
         tilt: (I, m) added slope.
         origin: (I, m) where the added slope adds nothing.
     """
 
-    dynamics: Dynamics
+    compiled: CompiledProblem
     states: np.ndarray
     costates: np.ndarray
     weights: np.ndarray
+    length: float
     theta: np.ndarray
     tilt: np.ndarray
     origin: np.ndarray
 
     @classmethod
     def at_point(
-        cls, dynamics: Dynamics, state: np.ndarray, costate: np.ndarray, theta: np.ndarray
+        cls,
+        compiled: CompiledProblem,
+        state: np.ndarray,
+        costate: np.ndarray,
+        length: float,
+        theta: np.ndarray,
     ) -> "IntervalHamiltonian":
-        """H at one state (n,) and costate (n,): a single interval without extent."""
-        none = np.zeros((1, dynamics.sizes[1]))
-        return cls(dynamics, state[None, None], costate[None, None], np.ones(1), theta, none, none)
+        """H at one state (n,) and costate (n,): a single interval that begins there."""
+        none = np.zeros((1, compiled.sizes[1]))
+        return cls(compiled, state[None, None], costate[None, None], np.ones(1), length, theta, none, none)
 
     @classmethod
     def along(
-        cls, dynamics: Dynamics, swept: Swept, w: np.ndarray, theta: np.ndarray, steps: int
+        cls, compiled: CompiledProblem, rolled: RolloutResult, w: np.ndarray, theta: np.ndarray, steps: int
     ) -> "IntervalHamiltonian":
-        """H̄ along a sweep under controls w (I, m), with the exact slope at w."""
+        """H̄ along a rollout under controls w (I, m), with the exact slope at w."""
+        length = compiled.problem.horizon / len(w)
         points = np.arange(len(w))[:, None] * steps + np.arange(steps + 1)[None, :]
-        arguments = (
-            dynamics, swept.states[points], swept.costates[points], quadrature(steps), theta,
-        )  # fmt: skip
+        states, costates, weights = rolled.states[points], rolled.costates[points], quadrature(steps)
+        if compiled.program.exact:
+            # What a control changes is the end of its interval, from the beginning in one step.
+            states, costates, weights = states[:, :1], costates[:, 1:], np.ones(1)
+        arguments = (compiled, states, costates, weights, length, theta)
         plain = cls(*arguments, np.zeros_like(w), w)
         _, slope, _ = plain.expand(w, np.arange(len(w)))
-        exact = swept.gradient * len(w) / dynamics.problem.horizon
+        exact = rolled.gradient * len(w) / compiled.problem.horizon
         return cls(*arguments, exact - slope, w)
 
     @property
@@ -71,19 +76,19 @@ class IntervalHamiltonian:
 
     def value(self, w: np.ndarray, of: np.ndarray) -> np.ndarray:
         """(P,) values of H̄ at controls w (P, m) on the intervals ``of`` (P,)."""
-        value, _, _ = _functions(self.dynamics.functions)
+        value = self.compiled.program.hamiltonians.value
         (mean,) = self._averages([value(*self._columns(w, of))])
         return np.asarray(mean[:, 0] + self._added(w, of))
 
     def expand(self, w: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """H̄ (P,), its gradient (P, m) and the diagonal of its Hessian (P, m)."""
-        _, expansion, _ = _functions(self.dynamics.functions)
+        expansion = self.compiled.program.hamiltonians.expansion
         value, slope, curvature = self._averages(expansion(*self._columns(w, of)))
         return value[:, 0] + self._added(w, of), slope + self.tilt[of], curvature
 
     def free(self, w: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Mean over all intervals of H under controls w (I, m), and its gradient (k,) in θ."""
-        _, _, free = _functions(self.dynamics.functions)
+        free = self.compiled.program.hamiltonians.free
         columns = replace(self, theta=theta)._columns(w, np.arange(self.intervals))
         value, slope = self._averages(free(*columns))
         return float(value.mean()), slope.mean(axis=0)
@@ -91,14 +96,15 @@ class IntervalHamiltonian:
     def _added(self, w: np.ndarray, of: np.ndarray) -> np.ndarray:
         return np.asarray(np.einsum("pm,pm->p", self.tilt[of], w - self.origin[of]))
 
-    def _columns(self, w: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Arguments of the CasADi functions: one column for each pair of control and point."""
+    def _columns(self, w: np.ndarray, of: np.ndarray) -> tuple[Any, ...]:
+        """Arguments of the kernels: one column for each pair of control and point."""
         n = self.states.shape[2]
         return (
-            self.dynamics.constants,
+            self.compiled.constants,
             self.states[of].reshape(-1, n).T,
             np.repeat(w, len(self.weights), axis=0).T,
             self.theta,
+            self.length,
             self.costates[of].reshape(-1, n).T,
         )
 
@@ -117,28 +123,3 @@ def quadrature(steps: int) -> np.ndarray:
     else:
         weights[1:-1] = 2.0
     return np.asarray(weights / weights.sum())
-
-
-def _functions(functions: Functions | WideFunctions) -> tuple[Any, Any, Any]:
-    """Functions of (constants, x, w, θ, λ).
-
-    The first gives H; the second H, its gradient and the diagonal of its Hessian in w; the third H and
-    its gradient in θ.
-    """
-    if isinstance(functions, WideFunctions):
-        return functions.hamiltonians
-    if functions.key not in _CACHE:
-        rate = functions.rate
-        c, x, w, theta = (casadi.SX.sym(n, rate.size1_in(i)) for i, n in enumerate("cxwt"))
-        costate = casadi.SX.sym("costate", x.shape[0])
-        inputs = [c, x, w, theta, costate]
-        slope, cost = rate(c, x, w, theta)
-        H = casadi.dot(costate, slope) + cost
-        hessian, gradient = casadi.hessian(H, w)
-        dense = [casadi.densify(v) for v in (H, gradient, casadi.diag(hessian))]
-        _CACHE[functions.key] = (
-            casadi.Function("H", inputs, casadi.cse([dense[0]])),
-            casadi.Function("H_expansion", inputs, casadi.cse(dense)),
-            casadi.Function("H_free", inputs, casadi.cse([H, casadi.gradient(H, theta)])),
-        )
-    return _CACHE[functions.key]

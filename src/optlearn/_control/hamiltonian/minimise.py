@@ -5,15 +5,13 @@ from itertools import product
 
 import numpy as np
 
-from optlearn._control.controls import Continuous
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
-from optlearn._control.program.xla import WideFunctions
 from optlearn._control.relaxation import Relaxation
 
 # Points of the coarse search in each continuous control, by the number of such controls.
 _GRID_POINTS = {0: 1, 1: 17, 2: 9}
 _GRID_POINTS_MANY = 5
-_GRID_POINTS_WIDE = 9  # each is a wide quadrature
+_GRID_POINTS_COSTLY = 9
 _PRECISE = 1e-9  # of a control, relative to its range; Newton's last step is far better than that
 _NEWTON_STEPS = 60
 _CYCLES = 40  # of coordinate-wise minimisation
@@ -33,13 +31,13 @@ class PointwiseMinimiser:
 
     def __init__(self, hamiltonian: IntervalHamiltonian, w: np.ndarray) -> None:
         self.hamiltonian, self.w = hamiltonian, w
-        relaxation = hamiltonian.dynamics.relaxation
+        relaxation = hamiltonian.compiled.relaxation
         self.vertices = share_vertices(relaxation)
-        self.continuous = len(relaxation.problem.continuous)
+        self.continuous = relaxation.curved
         self.lower, self.upper = (bound[: self.continuous] for bound in relaxation.bounds)
         count = _GRID_POINTS.get(self.continuous, _GRID_POINTS_MANY)
-        if isinstance(hamiltonian.dynamics.functions, WideFunctions):
-            count = min(count, _GRID_POINTS_WIDE)
+        if hamiltonian.compiled.program.costly:
+            count = min(count, _GRID_POINTS_COSTLY)
         # Denser towards both bounds, where functions such as 1/B and √Δ bend most.
         unit = (1 - np.cos(np.linspace(0.0, np.pi, count))) / 2 if count > 1 else np.zeros(1)
         self._spacing = (self.upper - self.lower) * np.diff(unit).max(initial=0.0)
@@ -130,12 +128,7 @@ class PointwiseMinimiser:
 
 def share_vertices(relaxation: Relaxation) -> np.ndarray:
     """(V, m − c) shares of all combinations of discrete values: one value each, entirely."""
-    options = []
-    for name in relaxation.controls:
-        control = relaxation.problem.controls[name]
-        if not isinstance(control, Continuous):
-            count = len(control.values)
-            options.append(np.eye(count)[:, : count - 1])
+    options = [control.vertices for control in relaxation.problem.discrete.values()]
     return np.array([np.concatenate([[], *parts]) for parts in product(*options)])
 
 

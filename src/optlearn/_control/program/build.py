@@ -1,22 +1,23 @@
-"""The problem as CasADi functions of vectors: one Runge-Kutta step, its adjoint, the Hamiltonian.
+"""From a problem to its program, and its numbers.
 
-All are made from one traced JAX function each (drift, running cost, final cost), once for each
-structure of a problem; numbers, horizon and start are arguments. Functions that are too large for
-expressions, as wide quadratures are, are compiled by XLA instead (``wide``).
+Programs are made from one traced JAX function each (drift with running cost, final cost), once for each
+structure of a problem; numbers, horizon and start are arguments. Rates that are too large for expressions,
+as wide quadratures are, are compiled by XLA.
 """
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-import casadi
 import numpy as np
 
 from optlearn._arrays import Array
 from optlearn._casadi.trace import UnsupportedPrimitive, trace
 from optlearn._control.problem import Problem
-from optlearn._control.program.xla import WideFunctions, unpacked
+from optlearn._control.program.base import Program
+from optlearn._control.program.casadi import CasadiProgram
+from optlearn._control.program.runge_kutta import CLASSICAL, EXACT
+from optlearn._control.program.xla import XlaProgram, unpacked
 from optlearn._control.relaxation import Relaxation
 from optlearn._dynamics.flat import FlatSystem
 from optlearn._dynamics.on_casadi import pack
@@ -24,94 +25,32 @@ from optlearn._precision import float64
 
 # Scalar operations in one rate up to which expressions beat compiled programs (measured:
 # docs/decisions/009-wide-quadratures.md).
-WIDE_LIMIT = 150_000
+EXPRESSION_LIMIT = 150_000
 
-_CACHE: dict[Hashable, "Functions | WideFunctions"] = {}
+# Positions and weights of Gauss's rule of three points on [0, 1].
+_GAUSS = ((0.5 - 0.15**0.5, 0.5, 0.5 + 0.15**0.5), (5 / 18, 8 / 18, 5 / 18))
+
+# By structure. What is derived from a program is kept by the program itself (``Program.once``).
+_PROGRAMS: dict[Hashable, Program] = {}
 
 
 @dataclass(frozen=True)
-class Functions:
-    """CasADi functions of a problem; arguments are columns.
+class CompiledProblem:
+    """A problem ready for solvers: its program and its numbers.
 
     Attributes:
-        rate: (constants, x, w, θ) → dx/dα, running cost.
-        final: (constants, x, θ) → final cost.
-        key: identifies the structure.
+        problem: what was compiled.
+        relaxation: its controls as vectors.
+        system: its drift and error.
+        program: functions of vectors, shared by all problems of its structure.
+        constants: (c,) the numbers that these read.
+        start: (n,) state at α = 0.
     """
-
-    rate: Any
-    final: Any
-    key: Hashable
-
-    @cached_property
-    def step(self) -> Any:
-        """(constants, x, w, θ, h) → x and cost after one classical Runge-Kutta step of length h."""
-        c, x, w, theta = (casadi.SX.sym(n, s) for n, s in self._shapes())
-        h = casadi.SX.sym("h")
-        k1, l1 = self.rate(c, x, w, theta)
-        k2, l2 = self.rate(c, x + h / 2 * k1, w, theta)
-        k3, l3 = self.rate(c, x + h / 2 * k2, w, theta)
-        k4, l4 = self.rate(c, x + h * k3, w, theta)
-        end = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-        cost = h / 6 * (l1 + 2 * l2 + 2 * l3 + l4)
-        return casadi.Function("step", [c, x, w, theta, h], casadi.cse([end, cost]))
-
-    @cached_property
-    def adjoint_step(self) -> Any:
-        """(constants, x, w, θ, h, λ) → gradients of λ·x_end + cost with respect to x, w, θ."""
-        c, x, w, theta = (casadi.SX.sym(n, s) for n, s in self._shapes())
-        h, costate = casadi.SX.sym("h"), casadi.SX.sym("costate", x.shape[0])
-        end, cost = self.step(c, x, w, theta, h)
-        total = casadi.dot(costate, end) + cost
-        gradients = [casadi.gradient(total, v) for v in (x, w, theta)]
-        return casadi.Function("adjoint", [c, x, w, theta, h, costate], casadi.cse(gradients))
-
-    @cached_property
-    def hamiltonian(self) -> Any:
-        """(constants, x, w, θ, λ) → H = λ·dx/dα + running cost, and its gradient in w."""
-        c, x, w, theta = (casadi.SX.sym(n, s) for n, s in self._shapes())
-        costate = casadi.SX.sym("costate", x.shape[0])
-        rate, cost = self.rate(c, x, w, theta)
-        H = casadi.dot(costate, rate) + cost
-        outputs = casadi.cse([H, casadi.gradient(H, w)])
-        return casadi.Function("hamiltonian", [c, x, w, theta, costate], outputs)
-
-    @cached_property
-    def final_gradient(self) -> Any:
-        """(constants, x, θ) → final cost, its gradients in x and θ."""
-        (c, x, _, theta) = (casadi.SX.sym(n, s) for n, s in self._shapes())
-        cost = self.final(c, x, theta)
-        outputs = [cost, casadi.gradient(cost, x), casadi.gradient(cost, theta)]
-        return casadi.Function("final_gradient", [c, x, theta], casadi.cse(outputs))
-
-    @property
-    def constants(self) -> int:
-        """How many constants."""
-        return int(self.rate.size1_in(0))
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Lengths of x, w, θ."""
-        return self.rate.size1_in(1), self.rate.size1_in(2), self.rate.size1_in(3)
-
-    @property
-    def free_in_rate(self) -> bool:
-        """Whether the rate, and not only the final cost, reads free parameters."""
-        return bool(self.rate.sparsity_jac(3, 0).nnz() + self.rate.sparsity_jac(3, 1).nnz() > 0)
-
-    def _shapes(self) -> list[tuple[str, int]]:
-        names = ("c", "x", "w", "theta")
-        return [(name, self.rate.size1_in(i)) for i, name in enumerate(names)]
-
-
-@dataclass(frozen=True)
-class Dynamics:
-    """A problem ready for solvers: its functions, its numbers, and how accurately to integrate it."""
 
     problem: Problem
     relaxation: Relaxation
     system: FlatSystem
-    functions: Functions | WideFunctions
+    program: Program
     constants: np.ndarray
     start: np.ndarray
     rtol: float
@@ -119,70 +58,73 @@ class Dynamics:
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Lengths of x, w, θ."""
-        return self.functions.sizes
+        return self.program.sizes
 
 
 @float64
-def dynamics(problem: Problem, *, wide: bool | None = None) -> Dynamics:
+def compile_problem(problem: Problem, *, xla: bool | None = None) -> CompiledProblem:
     """Trace a problem's drift and costs, or reuse those of a problem of the same structure.
 
     Args:
         problem: the problem.
-        wide: run them under XLA (true) or as CasADi expressions (false); by default under XLA if they
+        xla: run them under XLA (true) or as CasADi expressions (false); by default under XLA if they
             are large, or have an operation that CasADi does not know.
     """
     relaxation = Relaxation(problem)
     settings = problem.settings
-    u = {**settings, **{n: _first_value(problem, n) for n in problem.controls}}
+    u = {**settings, **{n: np.asarray(c.start) for n, c in problem.controls.items()}}
     model = problem.model.current()
     resolved = model.resolved(model.probes(problem.start), u, problem.rule)
     system = FlatSystem(resolved.system, relaxation.controls)
-    shares = tuple((n, len(c.values)) for n, c in problem.discrete.items())
-    key = (
-        system.key,
-        shares,
-        tuple(problem.free),
-        tuple(problem.continuous),
-        problem.objective.key(model, settings),
-        wide,
-    )
+    columns = tuple((n, type(c), c.size) for n, c in problem.controls.items())
+    minimised = problem.objective.key(model, settings)
+    key = (system.key, columns, tuple(problem.free), minimised, xla)
     constants = (system.system, settings, relaxation.values, np.asarray(problem.horizon))
-    if key not in _CACHE:
-        _CACHE[key] = _functions(problem, relaxation, system, constants, key, wide)
-    return Dynamics(
+    if key not in _PROGRAMS:
+        _PROGRAMS[key] = _program(problem, relaxation, system, constants, key, xla)
+    return CompiledProblem(
         problem,
         relaxation,
         system,
-        _CACHE[key],
+        _PROGRAMS[key],
         pack(constants),
         problem.flat_start,
         resolved.rtol,
     )
 
 
-def _functions(
+def _program(
     problem: Problem,
     relaxation: Relaxation,
     system: FlatSystem,
     constants: Any,
     key: Hashable,
-    wide: bool | None,
-) -> Functions | WideFunctions:
+    xla: bool | None,
+) -> Program:
     free = tuple(problem.free)
     n, m = problem.model.layout.size, relaxation.size
 
-    def rate(constants: Any, flat: Array, w: Array, theta: Array) -> tuple[Array, Array]:
+    advances = system.system.advances
+    # Within an exact step a running cost is averaged by Gauss's rule.
+    moments = [(part, weight) for part, weight in zip(*_GAUSS, strict=True)] if advances else [(0.0, 1.0)]
+
+    def rate(constants: Any, flat: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
         model, settings, values, horizon = constants
         settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
         u, shares = relaxation.table(w, values)
-        drift = system.mixed_drift(model, settings, flat, u, shares)
+        if advances:
+            slope = (system.mixed_advance(model, settings, flat, u, shares, h) - flat) / h
+        else:
+            slope = system.mixed_drift(model, settings, flat, u, shares)
         if not problem.objective.has_running:
-            return drift, np.zeros(())
-        x = model.layout.unflatten(flat)
-        cost = sum(
-            shares[i] * problem.running(model, x, system.merge(settings, u[i])) for i in range(u.shape[0])
-        )
-        return drift, cost / horizon
+            return slope, np.zeros(())
+        cost = 0.0
+        for part, weight in moments:
+            for i in range(u.shape[0]):
+                there = system.advance(model, settings, flat, u[i], part * h) if advances else flat
+                x, merged = model.layout.unflatten(there), system.merge(settings, u[i])
+                cost = cost + weight * shares[i] * problem.running(model, x, merged)
+        return slope, cost / horizon
 
     def final(constants: Any, flat: Array, theta: Array) -> Array:
         model, settings, _, _ = constants
@@ -190,24 +132,18 @@ def _functions(
         x = model.layout.unflatten(flat)
         return problem.terminal(model, x, settings)
 
+    stages = EXACT if advances else CLASSICAL
     theta = np.zeros(len(free))
-    traced = trace(rate, constants, np.zeros(n), np.zeros(m), theta)
+    traced = trace(rate, constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
     traced_final = trace(final, constants, np.zeros(n), theta)
-    small = max(traced.size, traced_final.size) <= WIDE_LIMIT
-    if wide is False or (wide is None and small):
+    small = max(traced.size, traced_final.size) <= EXPRESSION_LIMIT
+    if xla is False or (xla is None and small):
         try:
-            return Functions(traced.function("rate"), traced_final.function("final"), key)
+            return CasadiProgram(traced.function("rate"), traced_final.function("final"), key, stages)
         except UnsupportedPrimitive:
             # XLA knows all operations, CasADi does not.
-            if wide is False:
+            if xla is False:
                 raise
     sizes = (n, m, len(free))
-    return WideFunctions(
-        unpacked(rate, constants), unpacked(final, constants), sizes, pack(constants).size, key
-    )
-
-
-def _first_value(problem: Problem, name: str) -> np.ndarray:
-    if name in problem.continuous:
-        return np.asarray(problem.continuous[name].start)
-    return np.asarray(problem.discrete[name].values[0])
+    rates, finals = unpacked(rate, constants), unpacked(final, constants)
+    return XlaProgram(rates, finals, sizes, pack(constants).size, key, stages)

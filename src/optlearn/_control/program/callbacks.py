@@ -1,25 +1,21 @@
-"""A wide problem inside CasADi expressions: compiled programs behind callbacks.
+"""Compiled programs inside CasADi expressions.
 
 Only the direct method needs expressions, and of them only the rate and the final cost with their derivatives:
-steps, sensitivities and the sparse matrices of the program are made of these (``stages``, ``shooting``).
+steps, sensitivities and the sparse matrices of the nonlinear program are made of these.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import casadi
 import numpy as np
 
-from optlearn._control.program.xla import WideFunctions
-
 # Results kept: values, Jacobian and Hessian of a program ask for the same points in turn.
 _KEPT_POINTS = 4096
 
-_CACHE: dict[Hashable, "WideCalls"] = {}
 
-
-class Called(casadi.Callback):
+class Callback(casadi.Callback):
     """A function of columns of numbers as a CasADi function without derivatives.
 
     CasADi does not keep a callback alive: whoever builds expressions of it must.
@@ -69,34 +65,3 @@ class Called(casadi.Callback):
             if len(self._known) > _KEPT_POINTS:
                 self._known.popitem(last=False)
         return self._known[point]
-
-
-class WideCalls:
-    """Callbacks of a wide problem, q = n + m + k.
-
-    Attributes:
-        first: (constants, x, w, θ) → slope (n), cost, and their Jacobians (n, q), (1, q) in (x, w, θ).
-        second: (constants, x, w, θ, μ, ν) → Hessian (q, q) of μ·slope + ν·cost.
-        final: (constants, x, θ) → final cost.
-        final_gradient: (constants, x, θ) → final cost, its gradients in x and θ.
-        final_hessian: (constants, x, θ) → Hessian (n + k, n + k) of the final cost.
-    """
-
-    def __init__(self, functions: WideFunctions) -> None:
-        (n, m, k), c = functions.sizes, functions.constants
-        q = n + m + k
-        everything, end = [c, n, m, k], [c, n, k]
-        jacobians = [(n, 1), (1, 1), (n, q), (1, q)]
-        self.first = Called("first", everything, jacobians, functions.rate_jacobian)
-        self.second = Called("second", [*everything, n, 1], [(q, q)], functions.rate_hessian)
-        self.final = Called("final", end, [(1, 1)], functions.final)
-        gradients = [(1, 1), (n, 1), (k, 1)]
-        self.final_gradient = Called("final_gradient", end, gradients, functions.final_gradient)
-        self.final_hessian = Called("final_hessian", end, [(n + k, n + k)], functions.final_hessian)
-
-
-def wide_calls(functions: WideFunctions) -> WideCalls:
-    """The callbacks of a problem, which live on."""
-    if functions.key not in _CACHE:
-        _CACHE[functions.key] = WideCalls(functions)
-    return _CACHE[functions.key]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.rollout import Rollout
 
 Admissible = Callable[[np.ndarray], bool]
 
@@ -18,7 +18,7 @@ GAIN = 1e-13
 
 
 def exchange(
-    sweeper: Sweeper,
+    rollout: Rollout,
     w: np.ndarray,
     theta: np.ndarray,
     levels: np.ndarray,
@@ -32,7 +32,7 @@ def exchange(
     """Improve the levels (I,) of one control until no tried exchange helps.
 
     Args:
-        sweeper: evaluates the objective.
+        rollout: evaluates the objective.
         w: (I, m) relaxed controls, of which this control's columns are rewritten.
         theta: (k,) free parameters.
         levels: (I,) whole numbers: the number of the value of a discrete control in each interval.
@@ -45,13 +45,13 @@ def exchange(
     Returns:
         The levels and their objective.
     """
-    best = sweeper.objective(write(w, levels), theta)
+    best = rollout.objective(write(w, levels), theta)
     for _ in range(rounds):
-        cost = slopes(sweeper.run(write(w, levels), theta).gradient)
+        cost = slopes(rollout.run(write(w, levels), theta).gradient)
         for trial in _candidates(levels, cost, keep_counts):
             if not admissible(trial):
                 continue
-            value = sweeper.objective(write(w, trial), theta)
+            value = rollout.objective(write(w, trial), theta)
             if value < best - GAIN:
                 levels, best = trial, value
                 break
@@ -102,7 +102,7 @@ def _lowest(values: np.ndarray, count: int) -> list[int]:
 
 
 def shift(
-    sweeper: Sweeper,
+    rollout: Rollout,
     w: np.ndarray,
     theta: np.ndarray,
     column: int,
@@ -112,9 +112,9 @@ def shift(
     rounds: int = 400,
 ) -> tuple[np.ndarray, float]:
     """Improve whole numbers in one column of w (I, m) by steps of one, in pairs to keep the sum."""
-    best = sweeper.objective(w, theta)
+    best = rollout.objective(w, theta)
     for _ in range(rounds):
-        slope = sweeper.run(w, theta).gradient[:, column]
+        slope = rollout.run(w, theta).gradient[:, column]
         ups = _lowest(np.where(w[:, column] < bounds[1], slope, np.inf), 8)
         downs = _lowest(np.where(w[:, column] > bounds[0], -slope, np.inf), 8)
         moves: list[tuple[float, list[tuple[int, float]]]] = [
@@ -127,7 +127,7 @@ def shift(
             trial = w.copy()
             for place, amount in changes:
                 trial[place, column] += amount
-            value = sweeper.objective(trial, theta)
+            value = rollout.objective(trial, theta)
             if value < best - GAIN:
                 w, best = trial, value
                 break

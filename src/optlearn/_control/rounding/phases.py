@@ -10,9 +10,10 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from optlearn._control.program.rollout import Sweeper
-from optlearn._control.rounding.counts import limit_switches, repair, sum_up
+from optlearn._control.program.rollout import Rollout
 from optlearn._control.rounding.exchange import GAIN, Admissible
+from optlearn._control.rounding.limits import limit_switches, repair
+from optlearn._control.rounding.sum_up import sum_up
 
 # Orders of values that are tried, and how many of the best are searched.
 ORDERS = 64
@@ -62,7 +63,7 @@ def _in_order(order: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
 
 
 def search_phases(
-    sweeper: Sweeper,
+    rollout: Rollout,
     theta: np.ndarray,
     starts: list[np.ndarray],
     write: Callable[[np.ndarray], np.ndarray],
@@ -72,7 +73,7 @@ def search_phases(
     """The best levels (I,) reached from the best of the admissible starts; None if there are none.
 
     Args:
-        sweeper: evaluates the objective.
+        rollout: evaluates the objective.
         theta: (k,) free parameters.
         starts: levels (I,).
         write: levels → w (I, m).
@@ -87,16 +88,16 @@ def search_phases(
     def evaluate(levels: np.ndarray) -> float:
         key = levels.tobytes()
         if key not in known:
-            known[key] = sweeper.objective(write(levels), theta)
+            known[key] = rollout.objective(write(levels), theta)
         return known[key]
 
     best = sorted(distinct.values(), key=evaluate)[:SEARCHED]
-    ends = [_descend(sweeper, theta, levels, write, slopes, admissible, evaluate) for levels in best]
+    ends = [_descend(rollout, theta, levels, write, slopes, admissible, evaluate) for levels in best]
     return min(ends, key=lambda end: end[1])
 
 
 def _descend(
-    sweeper: Sweeper,
+    rollout: Rollout,
     theta: np.ndarray,
     levels: np.ndarray,
     write: Callable[[np.ndarray], np.ndarray],
@@ -106,7 +107,7 @@ def _descend(
 ) -> tuple[np.ndarray, float]:
     best = evaluate(levels)
     while True:
-        cost = slopes(sweeper.run(write(levels), theta).gradient)
+        cost = slopes(rollout.run(write(levels), theta).gradient)
         for trial in _neighbours(levels, cost):
             if admissible(trial) and evaluate(trial) < best - GAIN:
                 levels, best = trial, evaluate(trial)

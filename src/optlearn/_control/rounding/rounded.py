@@ -4,21 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optlearn._control.controls import Discrete
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.rollout import Sweeper
-from optlearn._control.rounding.counts import (
-    check_limits,
-    nearest_counts,
-    shortest_phase,
-    sum_up,
-    switches,
-    value_counts,
-    whole_numbers,
-)
+from optlearn._control.controls import Control
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.rounding.counts import nearest_counts, value_counts
 from optlearn._control.rounding.exchange import exchange, shift
+from optlearn._control.rounding.limits import check_limits, shortest_phase, switches
 from optlearn._control.rounding.phases import first_schedules, search_phases
-from optlearn._control.solvers.direct import solve_direct
+from optlearn._control.rounding.sum_up import sum_up, whole_numbers
+from optlearn._control.solvers.base import Start
+from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral
 from optlearn._errors import SpecificationError
 
@@ -32,170 +27,152 @@ class Rounded:
     objective: float
 
 
-def check_grid(dynamics: Dynamics, intervals: int) -> None:
+def check_grid(compiled: CompiledProblem, intervals: int) -> None:
     """Raise if the grid cannot hold the discrete budgets exactly, or within the limits."""
-    for name, control in dynamics.problem.discrete.items():
-        counts = value_counts(name, control, dynamics.problem.budgets, intervals)
-        shares = _shares(dynamics, name, neutral(dynamics, intervals).w)
-        nearest_counts(name, control, dynamics.problem.budgets, shares.sum(axis=0))
-        check_limits(name, control, counts, _dwell(dynamics, intervals, control))
+    guess = neutral(compiled, intervals).w
+    for name in compiled.problem.discrete:
+        levels = _Levels(compiled, intervals, name)
+        counts = levels.exact_counts
+        levels.nearest_counts(guess)
+        check_limits(name, levels.control, counts, levels.dwell)
 
 
-def round_controls(
-    dynamics: Dynamics, sweeper: Sweeper, w: np.ndarray, theta: np.ndarray, polish: bool = True
-) -> Rounded:
-    """Round every discrete control of w (I, m), re-optimise the rest, and search nearby."""
-    problem = dynamics.problem
-    levels: dict[str, np.ndarray] = {}
-    for name, control in problem.discrete.items():
-        levels[name] = _round_one(dynamics, sweeper, name, control, w, theta)
-        w = _write(dynamics, name, w, levels[name])
-    w, theta = _reoptimise(dynamics, sweeper, w, theta)
+def round_controls(rollout: Rollout, w: np.ndarray, theta: np.ndarray, polish: bool = True) -> Rounded:
+    """Round every discrete control of w (I, m), re-optimise the rest, and search nearby.
+
+    Controls are rounded one after the other, each with the ones before it already rounded, so that what a
+    value costs is known at the schedule that it will be part of.
+    """
+    names = rollout.compiled.problem.discrete
+    levels = {name: _Levels(rollout.compiled, rollout.intervals, name) for name in names}
+    chosen: dict[str, np.ndarray] = {}
+    for name, control in levels.items():
+        chosen[name] = control.round(rollout, w, theta)
+        w = control.write(w, chosen[name])
+    w, theta = _reoptimise(rollout, w, theta)
     if polish:
-        for name in problem.discrete:
-            found = _polish_one(dynamics, sweeper, name, w, theta, levels[name])
-            if not np.array_equal(found, levels[name]):
-                w = _write(dynamics, name, w, found)
-                w, theta = _reoptimise(dynamics, sweeper, w, theta)
-    return Rounded(w, theta, sweeper.objective(w, theta))
+        for name, control in levels.items():
+            found = control.polish(rollout, w, theta, chosen[name])
+            if not np.array_equal(found, chosen[name]):
+                w, theta = _reoptimise(rollout, control.write(w, found), theta)
+    return Rounded(w, theta, rollout.objective(w, theta))
 
 
-def whole_schedule(dynamics: Dynamics, sweeper: Sweeper, w: np.ndarray, theta: np.ndarray) -> Rounded | None:
+def whole_schedule(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> Rounded | None:
     """The best whole numbers for the controls that ask for them, means kept; None: no such."""
-    wanted = {name: c for name, c in dynamics.problem.continuous.items() if c.whole}
+    problem, blocks = rollout.compiled.problem, rollout.compiled.relaxation.blocks
+    wanted = {name: control for name, control in problem.controls.items() if control.whole_numbers}
     if not wanted:
         return None
     w = w.copy()
     objective = np.inf
     for name, control in wanted.items():
-        column = dynamics.relaxation.blocks[name].start
+        column = blocks[name].start
         bounds = (np.ceil(control.lower), np.floor(control.upper))
         w[:, column] = whole_numbers(w[:, column], bounds)
-        budgeted = any(b.control == name for b in dynamics.problem.budgets)
-        w, objective = shift(sweeper, w, theta, column, bounds, keep_sum=budgeted)
+        budgeted = any(b.control == name for b in problem.budgets)
+        w, objective = shift(rollout, w, theta, column, bounds, keep_sum=budgeted)
     return Rounded(w, theta, objective)
 
 
-def _round_one(
-    dynamics: Dynamics,
-    sweeper: Sweeper,
-    name: str,
-    control: Discrete,
-    w: np.ndarray,
-    theta: np.ndarray,
-) -> np.ndarray:
-    shares = _shares(dynamics, name, w)
-    counts = nearest_counts(name, control, dynamics.problem.budgets, shares.sum(axis=0))
-    if not control.limited:
-        return sum_up(shares, counts)
-    dwell = _dwell(dynamics, sweeper.intervals, control)
-    cost = _slopes(dynamics, name, sweeper.run(w, theta).gradient)
-    starts = first_schedules(shares, counts, cost, dwell, control.max_switches)
-    found = _search(dynamics, sweeper, name, w, theta, starts)
-    if found is None:
-        raise SpecificationError(
-            f"no schedule of {name!r} was found that meets its budget, max_switches and min_dwell "
-            f"on {sweeper.intervals} intervals: loosen one of them"
+class _Levels:
+    """One discrete control as levels (I,): the number of its value in each of I intervals.
+
+    Args:
+        compiled: the problem.
+        intervals: I.
+        name: of the control.
+    """
+
+    def __init__(self, compiled: CompiledProblem, intervals: int, name: str) -> None:
+        self.name, self.intervals = name, intervals
+        self.control: Control = compiled.problem.controls[name]
+        self.budgets = tuple(b for b in compiled.problem.budgets if b.control == name)
+        self.block = compiled.relaxation.blocks[name]
+        step = compiled.problem.horizon / intervals
+        self.dwell = max(1, int(np.ceil(self.control.min_dwell / step - 1e-9)))  # in intervals
+
+    @property
+    def exact_counts(self) -> np.ndarray:
+        """(n,) intervals that each value must get; −1 where no budget says exactly."""
+        return value_counts(self.name, self.control, self.budgets, self.intervals)
+
+    def nearest_counts(self, w: np.ndarray) -> np.ndarray:
+        """(n,) intervals of each value, nearest to the shares in w (I, m), that meet all budgets."""
+        totals = self.control.shares(w[:, self.block]).sum(axis=0)
+        return nearest_counts(self.name, self.control, self.budgets, totals)
+
+    def write(self, w: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """W (I, m) with the values of these levels."""
+        written = w.copy()
+        written[:, self.block] = self.control.vertices[chosen]
+        return written
+
+    def slopes(self, gradient: np.ndarray) -> np.ndarray:
+        """(I, n) first-order cost of each value, from the gradient (I, m)."""
+        return np.asarray(gradient[:, self.block] @ self.control.vertices.T)
+
+    def admissible(self, chosen: np.ndarray) -> bool:
+        """Do levels respect the control's budgets and limits?"""
+        most = self.control.max_switches
+        if most is not None and switches(chosen) > most:
+            return False
+        if shortest_phase(chosen) < self.dwell:
+            return False
+        shares = np.bincount(chosen, minlength=len(self.control.values)) / len(chosen)
+        return all(
+            budget.violation(row @ shares, target) <= 1e-9
+            for budget in self.budgets
+            for row, target in budget.rows(self.control)
         )
-    return found
+
+    def round(self, rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """Levels near the shares in w (I, m) that meet budgets and limits."""
+        shares, counts = self.control.shares(w[:, self.block]), self.nearest_counts(w)
+        if not self.control.limited:
+            return sum_up(shares, counts)
+        cost = self.slopes(rollout.run(w, theta).gradient)
+        starts = first_schedules(shares, counts, cost, self.dwell, self.control.max_switches)
+        found = self._search(rollout, w, theta, starts)
+        if found is None:
+            raise SpecificationError(
+                f"no schedule of {self.name!r} was found that meets its budget, max_switches and min_dwell "
+                f"on {self.intervals} intervals: loosen one of them"
+            )
+        return found
+
+    def polish(self, rollout: Rollout, w: np.ndarray, theta: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Levels nearby that are better, judged by the exact objective."""
+        if self.control.limited:
+            found = self._search(rollout, w, theta, [chosen])
+            return chosen if found is None else found
+        found, _ = exchange(
+            rollout,
+            w,
+            theta,
+            chosen,
+            self.write,
+            self.slopes,
+            keep_counts=bool(np.all(self.exact_counts >= 0)),
+            admissible=self.admissible,
+        )
+        return found
+
+    def _search(
+        self, rollout: Rollout, w: np.ndarray, theta: np.ndarray, starts: list[np.ndarray]
+    ) -> np.ndarray | None:
+        found = search_phases(
+            rollout, theta, starts, lambda chosen: self.write(w, chosen), self.slopes, self.admissible
+        )
+        return None if found is None else found[0]
 
 
-def _shares(dynamics: Dynamics, name: str, w: np.ndarray) -> np.ndarray:
-    """(I, n) shares of all values of a control."""
-    part = w[:, dynamics.relaxation.blocks[name]]
-    shares = np.clip(np.column_stack([part, 1 - part.sum(axis=1)]), 0.0, 1.0)
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
-
-
-def _polish_one(
-    dynamics: Dynamics,
-    sweeper: Sweeper,
-    name: str,
-    w: np.ndarray,
-    theta: np.ndarray,
-    levels: np.ndarray,
-) -> np.ndarray:
-    control = dynamics.problem.discrete[name]
-    if control.limited:
-        found = _search(dynamics, sweeper, name, w, theta, [levels])
-        return levels if found is None else found
-    counts = value_counts(name, control, dynamics.problem.budgets, sweeper.intervals)
-    found, _ = exchange(
-        sweeper,
-        w,
-        theta,
-        levels,
-        lambda w, chosen: _write(dynamics, name, w, chosen),
-        lambda gradient: _slopes(dynamics, name, gradient),
-        keep_counts=bool(np.all(counts >= 0)),
-        admissible=lambda chosen: _admissible(dynamics, name, chosen),
-    )
-    return found
-
-
-def _search(
-    dynamics: Dynamics,
-    sweeper: Sweeper,
-    name: str,
-    w: np.ndarray,
-    theta: np.ndarray,
-    starts: list[np.ndarray],
-) -> np.ndarray | None:
-    found = search_phases(
-        sweeper,
-        theta,
-        starts,
-        lambda chosen: _write(dynamics, name, w, chosen),
-        lambda gradient: _slopes(dynamics, name, gradient),
-        lambda chosen: _admissible(dynamics, name, chosen),
-    )
-    return None if found is None else found[0]
-
-
-def _dwell(dynamics: Dynamics, intervals: int, control: Discrete) -> int:
-    step = dynamics.problem.horizon / intervals
-    return max(1, int(np.ceil(control.min_dwell / step - 1e-9)))
-
-
-def _admissible(dynamics: Dynamics, name: str, chosen: np.ndarray) -> bool:
-    """Do levels (I,) respect the control's budgets and limits?"""
-    control = dynamics.problem.discrete[name]
-    if control.max_switches is not None and switches(chosen) > control.max_switches:
-        return False
-    if shortest_phase(chosen) < _dwell(dynamics, len(chosen), control):
-        return False
-    shares = np.bincount(chosen, minlength=len(control.values)) / len(chosen)
-    for budget in dynamics.problem.budgets:
-        for row, target in budget.rows(control) if budget.control == name else []:
-            excess = float(row @ shares) - target
-            if abs(excess) > 1e-9 and (excess > 0 or budget.sense == "equal"):
-                return False
-    return True
-
-
-def _write(dynamics: Dynamics, name: str, w: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    control = dynamics.problem.discrete[name]
-    written = w.copy()
-    written[:, dynamics.relaxation.blocks[name]] = np.eye(len(control.values))[chosen][:, :-1]
-    return written
-
-
-def _slopes(dynamics: Dynamics, name: str, gradient: np.ndarray) -> np.ndarray:
-    """(I, n) first-order cost of each value, that of the last one being zero."""
-    part = gradient[:, dynamics.relaxation.blocks[name]]
-    return np.column_stack([part, np.zeros(len(part))])
-
-
-def _reoptimise(
-    dynamics: Dynamics, sweeper: Sweeper, w: np.ndarray, theta: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _reoptimise(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Continuous controls and free parameters for fixed discrete values."""
-    problem = dynamics.problem
+    problem, relaxation = rollout.compiled.problem, rollout.compiled.relaxation
     if not problem.continuous and not problem.free:
         return w, theta
-    fixed = np.ones(dynamics.relaxation.size, dtype=bool)
-    for name in problem.continuous:
-        fixed[dynamics.relaxation.blocks[name]] = False
-    result = solve_direct(dynamics, w, theta, steps=sweeper.steps, fixed=fixed)
-    better = sweeper.objective(result.w, result.theta) < sweeper.objective(w, theta)
+    fixed = np.arange(relaxation.size) >= relaxation.curved
+    result = Direct(fixed=fixed).shoot(rollout, Start("rounded", w, theta))
+    better = rollout.objective(result.w, result.theta) < rollout.objective(w, theta)
     return (result.w, result.theta) if better else (w, theta)

@@ -1,158 +1,139 @@
 """Direct method: multiple shooting on a sparse nonlinear program, solved by IPOPT.
 
 Variables are the states at all interval ends, the relaxed controls and the free parameters;
-constraints are the Runge-Kutta steps and the budgets, with exact sparse derivatives (``shooting``).
-The program depends on the problem's structure only and is kept.
+constraints are the steps and the budgets, with exact sparse derivatives (``shooting``).
 """
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi
 import numpy as np
 
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.rollout import Sweeper
-from optlearn._control.solvers.outcome import Outcome, from_ipopt
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.base import Run, Solver, Start
+from optlearn._control.solvers.feasible import FeasibleSet
+from optlearn._control.solvers.outcome import from_ipopt
 from optlearn._control.solvers.shooting import shooting_program
+from optlearn._progress import Report, silent
 
-_CACHE: dict[Hashable, Any] = {}
-
+MAX_ITERATIONS = 500
 TOLERANCE = 1e-10
 
 
-@dataclass(frozen=True)
-class DirectResult:
-    """What IPOPT returned.
+@dataclass(frozen=True, eq=False)
+class Direct(Solver):
+    """IPOPT on the program of multiple shooting.
 
     Attributes:
-        w: (I, m) relaxed controls.
-        theta: (k,) free parameters.
-        objective: of the discretised problem.
-        costates: (I, n) multipliers of the steps: costates at the ends of the intervals.
-        budget_multipliers: (b,) of the budgets.
-        outcome: how it ended.
-        iterations: how many.
-    """
-
-    w: np.ndarray
-    theta: np.ndarray
-    objective: float
-    costates: np.ndarray
-    budget_multipliers: np.ndarray
-    outcome: Outcome
-    iterations: int
-
-
-def solve_direct(
-    dynamics: Dynamics,
-    w: np.ndarray,
-    theta: np.ndarray,
-    *,
-    steps: int = 1,
-    fixed: np.ndarray | None = None,
-    max_iterations: int = 500,
-    tolerance: float = TOLERANCE,
-) -> DirectResult:
-    """Optimise from the relaxed controls w (I, m) and free parameters θ (k,).
-
-    Args:
-        dynamics: the problem.
-        w: (I, m) first guess.
-        theta: (k,) first guess.
-        steps: Runge-Kutta steps in each interval.
         fixed: (m,) flags of entries of w that keep their values, such as rounded shares.
-        max_iterations: of IPOPT.
-        tolerance: of IPOPT's optimality conditions.
     """
-    intervals = len(w)
-    n, m, _ = dynamics.sizes
-    guess = Sweeper(dynamics, intervals, steps).run(w, theta)
-    solver = _solver(dynamics, intervals, steps, max_iterations, tolerance)
-    rows, targets, equal = dynamics.relaxation.budget_rows
-    sums = len(dynamics.relaxation.share_sums)
-    states = guess.states[steps::steps]
-    lower, upper = _variable_bounds(dynamics, intervals)
-    low, high = dynamics.relaxation.bounds
-    least, most = np.where(equal, targets, -np.inf), targets
-    inside = np.clip(w, low + 1e-3 * (high - low), high - 1e-3 * (high - low))
-    if fixed is not None:
-        place = n * intervals + np.flatnonzero(np.tile(fixed, intervals))
-        lower[place] = upper[place] = w[:, fixed].ravel()
-        inside[:, fixed] = w[:, fixed]
-        # Budgets of fixed entries alone are met or not; as constraints they would only use up the
-        # degrees of freedom that IPOPT asks for.
-        idle = ~rows[:, ~fixed].any(axis=1)
-        least, most = np.where(idle, -np.inf, least), np.where(idle, np.inf, most)
-    solution = solver(
-        x0=np.concatenate([states.ravel(), inside.ravel(), theta]),
-        lbx=lower,
-        ubx=upper,
-        lbg=np.concatenate(
-            [
-                np.zeros(n * intervals),
-                least,
-                np.full(sums * intervals, -np.inf),
-            ]
-        ),
-        ubg=np.concatenate([np.zeros(n * intervals), most, np.ones(sums * intervals)]),
-        p=np.concatenate([dynamics.constants, dynamics.start, [dynamics.problem.horizon], rows.ravel()]),
-    )
-    stats = solver.stats()
-    z = np.array(solution["x"]).ravel()
-    multipliers = np.array(solution["lam_g"]).ravel()
-    found = z[n * intervals : (n + m) * intervals].reshape(intervals, m)
-    if not np.all(np.isfinite(z)):
-        found, z = w, np.concatenate([z[: (n + m) * intervals], theta])
-    return DirectResult(
-        w=np.clip(found, low, high),
-        theta=z[(n + m) * intervals :],
-        objective=float(solution["f"]),
-        costates=multipliers[: n * intervals].reshape(intervals, n),
-        budget_multipliers=multipliers[n * intervals : n * intervals + len(targets)],
-        outcome=from_ipopt(stats["return_status"]),
-        iterations=int(stats["iter_count"]),
-    )
+
+    name = "direct"
+    description = "multiple shooting, IPOPT; discrete controls relaxed, then rounded"
+
+    fixed: np.ndarray | None = None
+
+    def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
+        """Where IPOPT ends, moved to meet the budgets exactly; or the start, if it failed to improve that."""
+        found = self.shoot(rollout, start)
+        # Stopped on its way, it may not meet the budgets yet; and IPOPT meets them up to a tolerance only.
+        w, theta = FeasibleSet(rollout.compiled, rollout.intervals).nearest(found.w, found.theta)
+        objective = rollout.objective(w, theta)
+        before = rollout.objective(start.w, start.theta)
+        if not objective <= before and not found.outcome.ok:
+            # A failed run must not lose the schedule that it started from.
+            w, theta, objective = start.w, start.theta, before
+        return replace(found, w=w, theta=theta, record=replace(found.record, objective=objective))
+
+    def shoot(self, rollout: Rollout, start: Start) -> Run:
+        """What IPOPT itself returns: budgets are met up to its tolerance, if it converged."""
+        compiled, intervals, steps = rollout.compiled, rollout.intervals, rollout.steps
+        w, theta = start.w, start.theta
+        n, m, _ = compiled.sizes
+        budgets = compiled.relaxation.budget_rows
+        states = rollout.forward(w, theta)[1][steps::steps]
+        lower, upper = _variable_bounds(compiled, intervals)
+        low, high = compiled.relaxation.bounds
+        least, most = budgets.limits
+        # On a bound an interior-point method has no room to begin with.
+        inside = np.clip(w, low + 1e-3 * (high - low), high - 1e-3 * (high - low))
+        if self.fixed is not None:
+            place = n * intervals + np.flatnonzero(np.tile(self.fixed, intervals))
+            lower[place] = upper[place] = w[:, self.fixed].ravel()
+            inside[:, self.fixed] = w[:, self.fixed]
+            # Budgets of fixed entries alone are met or not; as constraints they would only use up the
+            # degrees of freedom that IPOPT asks for.
+            idle = ~budgets.rows[:, ~self.fixed].any(axis=1)
+            least, most = np.where(idle, -np.inf, least), np.where(idle, np.inf, most)
+        steps_met, sums = np.zeros(n * intervals), len(compiled.relaxation.share_sums) * intervals
+        solver = self._ipopt(rollout)
+        solution = solver(
+            x0=np.concatenate([states.ravel(), inside.ravel(), theta]),
+            lbx=lower,
+            ubx=upper,
+            lbg=np.concatenate([steps_met, least, np.full(sums, -np.inf)]),
+            ubg=np.concatenate([steps_met, most, np.ones(sums)]),
+            p=np.concatenate(
+                [compiled.constants, compiled.start, [compiled.problem.horizon], budgets.rows.ravel()]
+            ),
+        )
+        stats = solver.stats()
+        z = np.array(solution["x"]).ravel()
+        multipliers = np.array(solution["lam_g"]).ravel()
+        found = z[n * intervals : (n + m) * intervals].reshape(intervals, m)
+        if not np.all(np.isfinite(z)):
+            found, z = w, np.concatenate([z[: (n + m) * intervals], theta])
+        outcome, iterations = from_ipopt(stats["return_status"]), int(stats["iter_count"])
+        return Run(
+            self.record(rollout, start, float(solution["f"]), outcome, iterations),
+            w=np.clip(found, low, high),
+            theta=z[(n + m) * intervals :],
+            costates=multipliers[: n * intervals].reshape(intervals, n),
+            budget_multipliers=multipliers[n * intervals : n * intervals + len(budgets.targets)],
+        )
+
+    def _ipopt(self, rollout: Rollout) -> Any:
+        """The solver for this grid, which depends on the problem's structure only and is kept."""
+        compiled, intervals, steps = rollout.compiled, rollout.intervals, rollout.steps
+        most = MAX_ITERATIONS if self.max_iterations is None else self.max_iterations
+        tolerance = TOLERANCE if self.tolerance is None else self.tolerance
+
+        def make() -> Any:
+            program = shooting_program(compiled, intervals, steps)
+            options = {
+                "print_time": False,
+                # IPOPT backs away from points where the dynamics are not finite; no need to say so.
+                "show_eval_warnings": False,
+                **program.derivatives,
+                # IPOPT needs no other derivatives, and compiled programs have none that CasADi could take.
+                "no_nlp_grad": True,
+                "calc_lam_p": False,
+                "ipopt": {
+                    "print_level": 0,
+                    "sb": "yes",
+                    "max_iter": most,
+                    "tol": tolerance,
+                    "acceptable_tol": 100 * tolerance,
+                    "mu_strategy": "adaptive",
+                },
+            }
+            return casadi.nlpsol("solver", "ipopt", program.nlp, options)
+
+        budgets, sums = len(compiled.relaxation.budget_rows.targets), compiled.relaxation.share_sums
+        return compiled.program.once(
+            ("ipopt", intervals, steps, budgets, sums.tobytes(), most, tolerance), make
+        )
 
 
-def _variable_bounds(dynamics: Dynamics, intervals: int) -> tuple[np.ndarray, np.ndarray]:
-    least = np.where(dynamics.problem.model.layout.nonnegative, 0.0, -np.inf)
-    low, high = dynamics.relaxation.bounds
-    free = dynamics.problem.free.values()
+def _variable_bounds(compiled: CompiledProblem, intervals: int) -> tuple[np.ndarray, np.ndarray]:
+    least = np.where(compiled.problem.model.layout.nonnegative, 0.0, -np.inf)
+    low, high = compiled.relaxation.bounds
+    free = compiled.problem.free.values()
     return (
         np.concatenate([np.tile(least, intervals), np.tile(low, intervals)] + [[f.lower] for f in free]),
         np.concatenate(
             [np.full(len(least) * intervals, np.inf), np.tile(high, intervals)] + [[f.upper] for f in free]
         ),
     )
-
-
-def _solver(dynamics: Dynamics, intervals: int, steps: int, max_iterations: int, tolerance: float) -> Any:
-    budgets = len(dynamics.relaxation.budget_rows[1])
-    sums = dynamics.relaxation.share_sums
-    key = (
-        *(dynamics.functions.key, intervals, steps, budgets, sums.tobytes()),
-        *(max_iterations, tolerance),
-    )
-    if key not in _CACHE:
-        program = shooting_program(dynamics, intervals, steps)
-        options = {
-            "print_time": False,
-            # IPOPT backs away from points where the dynamics are not finite; no need to say so.
-            "show_eval_warnings": False,
-            **program.derivatives,
-            "ipopt": {
-                "print_level": 0,
-                "sb": "yes",
-                "max_iter": max_iterations,
-                "tol": tolerance,
-                "acceptable_tol": 100 * tolerance,
-                "mu_strategy": "adaptive",
-            },
-        }
-        if "grad_f" in program.derivatives:
-            # Callbacks have no derivatives that CasADi could take, and IPOPT needs no others.
-            options |= {"no_nlp_grad": True, "calc_lam_p": False}
-        _CACHE[key] = casadi.nlpsol("solver", "ipopt", program.nlp, options)
-    return _CACHE[key]

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from optlearn._control.budgets import BudgetRows
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier, multiplier_on_box
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.rollout import Swept
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import RolloutResult
 
 
 class FeasibleSet:
@@ -15,8 +16,8 @@ class FeasibleSet:
     plus the squared parameters, whatever the number of intervals.
     """
 
-    def __init__(self, dynamics: Dynamics, intervals: int) -> None:
-        relaxation, free = dynamics.relaxation, dynamics.problem.free.values()
+    def __init__(self, compiled: CompiledProblem, intervals: int) -> None:
+        relaxation, free = compiled.relaxation, compiled.problem.free.values()
         self.shape = (intervals, relaxation.size)
         low, high = relaxation.bounds
         self._size = intervals * relaxation.size
@@ -28,10 +29,11 @@ class FeasibleSet:
         rows, targets, self._equal = relaxation.budget_rows
         self._rows = rows * (high - low)
         self._targets = targets - rows @ low
+        self._scaled = BudgetRows(self._rows, self._targets, self._equal)
         self._blocks = [
             relaxation.blocks[name]
-            for name, control in relaxation.problem.discrete.items()
-            if len(control.values) > 2
+            for name, control in relaxation.problem.controls.items()
+            if control.sum_limited
         ]
         mixed = np.zeros(relaxation.size, dtype=bool)
         for block in self._blocks:
@@ -49,9 +51,13 @@ class FeasibleSet:
         values = self.offset + self.scale * v
         return values[: self._size].reshape(self.shape), values[self._size :]
 
-    def gradient(self, swept: Swept) -> np.ndarray:
+    def nearest(self, w: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest controls (I, m) and free parameters (k,) that meet bounds and budgets."""
+        return self.split(self.project(self.join(w, theta)))
+
+    def gradient(self, rolled: RolloutResult) -> np.ndarray:
         """Derivative of the objective with respect to v."""
-        return np.asarray(np.concatenate([swept.gradient.ravel(), swept.free_gradient]) * self.scale)
+        return np.asarray(np.concatenate([rolled.gradient.ravel(), rolled.free_gradient]) * self.scale)
 
     def project(self, v: np.ndarray) -> np.ndarray:
         """The nearest point that meets bounds, sums of shares and budgets.
@@ -65,8 +71,7 @@ class FeasibleSet:
         for _ in range(100 if len(nu) > 1 else 1):
             for b in range(len(nu)):
                 found, nu[b] = self._meet_budget(v, nu, b)
-            means = self._rows @ self._means(found) - self._targets
-            if np.all(np.where(self._equal, np.abs(means), means) <= 1e-12):
+            if np.all(self._scaled.violation(self._means(found)) <= 1e-12):
                 break
         self._last = nu
         return found

@@ -11,19 +11,44 @@ References:
 
 import numpy as np
 
-from optlearn._control.controls import Continuous
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import Trial, bracket_multiplier
-from optlearn._control.program.build import Dynamics
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.base import Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
+from optlearn._control.solvers.outcome import Outcome
+from optlearn._errors import SpecificationError
+from optlearn._progress import Report, silent
 
 _CYCLES = 2  # over the multipliers of several budgets
 _PASSES = 40  # forward passes for one multiplier
 _INSISTENT = 1e6  # a multiplier, relative to the Hamiltonian, at which only the budget counts
 
 
-def greedy_controls(dynamics: Dynamics, intervals: int, theta: np.ndarray, *, steps: int = 1) -> np.ndarray:
+class Greedy(Solver):
+    """The locally optimal schedule, with the start's free parameters; its controls are not used."""
+
+    name = "greedy"
+    description = "locally optimal: the steepest descent of the error at every moment"
+    optimises = False
+
+    def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
+        """One passage through training (several, if there are budgets)."""
+        w = greedy_controls(rollout.compiled, rollout.intervals, start.theta, steps=rollout.steps)
+        objective = rollout.objective(w, start.theta)
+        if not np.isfinite(objective):
+            raise SpecificationError(
+                "the objective of the greedy schedule is not finite: the dynamics leave the physical "
+                "region. Tighten the bounds of the controls."
+            )
+        return Run(self.record(rollout, start, objective, Outcome.SOLVED, 1), w, start.theta)
+
+
+def greedy_controls(
+    compiled: CompiledProblem, intervals: int, theta: np.ndarray, *, steps: int = 1
+) -> np.ndarray:
     """Locally optimal relaxed controls.
 
     Each interval takes the control w that minimises ∇φ(x)·f(x, w) + running cost + ν·a·w at the state x
@@ -33,7 +58,7 @@ def greedy_controls(dynamics: Dynamics, intervals: int, theta: np.ndarray, *, st
     budget would get out of reach.
 
     Args:
-        dynamics: the problem.
+        compiled: the problem.
         intervals: I.
         theta: (k,) free parameters.
         steps: Runge-Kutta steps in each interval.
@@ -42,8 +67,8 @@ def greedy_controls(dynamics: Dynamics, intervals: int, theta: np.ndarray, *, st
         (I, m) relaxed controls that meet the budgets. Shares are 0 or 1, but for at most a few
         intervals if a budget does not fit the grid.
     """
-    passage = _Passage(dynamics, intervals, theta, steps)
-    rows, targets, equal = dynamics.relaxation.budget_rows
+    passage = _Passage(compiled, intervals, theta, steps)
+    rows, targets, equal = compiled.relaxation.budget_rows
     nu = np.zeros(len(targets))
     for _ in range(_CYCLES if len(nu) > 1 else 1):
         before = nu.copy()
@@ -52,11 +77,9 @@ def greedy_controls(dynamics: Dynamics, intervals: int, theta: np.ndarray, *, st
         if np.allclose(nu, before, rtol=1e-3, atol=0.0):
             break
     w = passage.run(nu, guarded=True)
-    missed = rows @ w.mean(axis=0) - targets
-    if np.any(np.where(equal, np.abs(missed), missed) > 1e-9):
+    if np.any(compiled.relaxation.budget_rows.violation(w.mean(axis=0)) > 1e-9):
         # Several budgets on one control can still get in each other's way.
-        feasible = FeasibleSet(dynamics, intervals)
-        w, _ = feasible.split(feasible.project(feasible.join(w, theta)))
+        w, _ = FeasibleSet(compiled, intervals).nearest(w, theta)
     return w
 
 
@@ -86,10 +109,11 @@ def _multiplier(
 class _Passage:
     """Forward through training, choosing controls on the way."""
 
-    def __init__(self, dynamics: Dynamics, intervals: int, theta: np.ndarray, steps: int) -> None:
-        self.dynamics, self.intervals, self.theta, self.steps = dynamics, intervals, theta, steps
-        self.rows, self.targets, self.equal = dynamics.relaxation.budget_rows
-        blocks = dynamics.relaxation.blocks.values()
+    def __init__(self, compiled: CompiledProblem, intervals: int, theta: np.ndarray, steps: int) -> None:
+        self.compiled, self.intervals, self.theta, self.steps = compiled, intervals, theta, steps
+        self.length = compiled.problem.horizon / intervals
+        self.rows, self.targets, self.equal = compiled.relaxation.budget_rows
+        blocks = compiled.relaxation.blocks.values()
         # (b, m) which entries of w belong to the control that a budget is about.
         self._same_control = np.array(
             [
@@ -97,7 +121,7 @@ class _Passage:
                 for row in self.rows
             ]
         )
-        self._first = self._minimiser(dynamics.start, _guess(dynamics))
+        self._first = self._minimiser(compiled.start, compiled.relaxation.neutral)
         self.corners = self._first.corners
 
     def scale(self, row: np.ndarray) -> float:
@@ -106,7 +130,7 @@ class _Passage:
 
     def run(self, nu: np.ndarray, *, guarded: bool = False) -> np.ndarray:
         """(I, m) controls under multipliers ν; ``guarded``: budgets are kept within reach."""
-        x, before = self.dynamics.start, _guess(self.dynamics)
+        x, before = self.compiled.start, self.compiled.relaxation.neutral
         left = self.targets * self.intervals
         chosen = []
         for i in range(self.intervals):
@@ -121,15 +145,15 @@ class _Passage:
         return np.array(chosen)
 
     def _minimiser(self, x: np.ndarray, before: np.ndarray) -> PointwiseMinimiser:
-        _, slope, _ = self.dynamics.functions.final_gradient(self.dynamics.constants, x, self.theta)
+        _, slope, _ = self.compiled.program.final_gradient(self.compiled.constants, x, self.theta)
         costate = np.array(slope).ravel()
-        hamiltonian = IntervalHamiltonian.at_point(self.dynamics, x, costate, self.theta)
+        hamiltonian = IntervalHamiltonian.at_point(self.compiled, x, costate, self.length, self.theta)
         return PointwiseMinimiser(hamiltonian, before[None])
 
     def _advance(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        h = self.dynamics.problem.horizon / (self.intervals * self.steps)
+        h = self.length / self.steps
         for _ in range(self.steps):
-            end, _ = self.dynamics.functions.step(self.dynamics.constants, x, w, self.theta, h)
+            end, _ = self.compiled.program.step(self.compiled.constants, x, w, self.theta, h)
             x = np.array(end).ravel()
         return x
 
@@ -165,13 +189,3 @@ class _Passage:
             share = min(max((needed - used) / distance, 0.0), 1.0) if distance else 0.0
             w = w + (1.0 if share > 1 - 1e-9 else share) * (extreme - w)
         return w
-
-
-def _guess(dynamics: Dynamics) -> np.ndarray:
-    """(m,) controls to keep if nothing speaks for others: guesses, and equal shares."""
-    relaxation = dynamics.relaxation
-    w = np.zeros(relaxation.size)
-    for name, block in relaxation.blocks.items():
-        control = relaxation.problem.controls[name]
-        w[block] = control.start if isinstance(control, Continuous) else 1 / len(control.values)
-    return w

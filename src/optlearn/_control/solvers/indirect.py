@@ -1,10 +1,10 @@
-"""Indirect method: Pontryagin's forward-backward sweep, with a quasi-Newton finish.
+"""Indirect method: Pontryagin's minimum principle by forward and backward passes, with a quasi-Newton finish.
 
-One sweep integrates the states forward and the costates backward (by the exact adjoint of the Runge-Kutta
-steps), minimises the Hamiltonian pointwise, and moves the controls a part γ of the way to the minimiser;
-γ is found by a line search on the objective. Such damped sweeps go far in a few iterations, and then zigzag:
-on a singular arc, where the Hamiltonian does not decide between controls, u* jumps from one to the
-other (they are Frank-Wolfe steps, with an error like 1/k). So when sweeps win little, the same forward and
+A pass integrates the states forward and the costates backward (by the exact adjoint of the steps). Minimising
+the Hamiltonian pointwise then says where the controls should go, and a damped step takes them a part γ of the
+way there; γ is found by a line search on the objective. Such steps go far in a few iterations, and then
+zigzag: on a singular arc, where the Hamiltonian does not decide between controls, u* jumps from one to the
+other (they are Frank-Wolfe steps, with an error like 1/k). So when they win little, the same forward and
 backward passes feed a projected quasi-Newton method instead: the limited-memory BFGS matrix of the exact
 gradients, minimised over bounds, shares and budgets. It too is a first-order method that knows the problem
 by its states and costates only. Both phases alternate until the minimum principle holds: the Hamiltonian
@@ -15,24 +15,26 @@ References:
     constraints: a limited-memory projected quasi-Newton algorithm*, AISTATS 2009.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from optlearn._control.hamiltonian.gap import free_gap, minimise_hamiltonian
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.rollout import Sweeper, Swept
+from optlearn._control.program.rollout import Rollout, RolloutResult
+from optlearn._control.solvers.base import Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.outcome import Outcome
 from optlearn._control.solvers.quasi_newton import ARMIJO, QuasiNewton
 from optlearn._errors import SpecificationError
+from optlearn._progress import Progress, Report, silent
 
-Callback = Callable[[int, float, float], None]
+MAX_ITERATIONS = 2000
+TOLERANCE = 1e-7
 
-_SWEEPS = 10  # at most so many damped sweeps in a row
-_LITTLE = 0.1  # a sweep that wins less than this part of the gap is a zigzag
+_DAMPED = 10  # at most so many damped steps in a row
+_LITTLE = 0.1  # a damped step that wins less than this part of the gap is a zigzag
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_EVERY = 5  # steps between evaluations of the gap, once the model promises little
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
@@ -40,80 +42,56 @@ _SMALLEST_STEP = 1e-10
 _ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
 
 
-@dataclass(frozen=True)
-class IndirectResult:
-    """Where the sweeps ended.
+class Indirect(Solver):
+    """Descent by forward and backward passes until the minimum principle holds.
 
-    Attributes:
-        w: (I, m) relaxed controls.
-        theta: (k,) free parameters.
-        objective: of the discretised problem.
-        costates: (I, n) at the ends of the intervals.
-        budget_multipliers: (b,) of the mean of a·w over training: the horizon times those of the
-            Hamiltonian.
-        outcome: how it ended.
-        iterations: forward-backward passes.
-        gap: what may be left to win, to first order: the Hamiltonian gap of the controls, and the same
-            for the free parameters inside their bounds.
+    Iterations are forward-backward passes; the tolerance is the Hamiltonian gap at which the minimum
+    principle counts as met, relative to the objective where that is above 1.
     """
 
-    w: np.ndarray
-    theta: np.ndarray
-    objective: float
-    costates: np.ndarray
-    budget_multipliers: np.ndarray
-    outcome: Outcome
-    iterations: int
-    gap: float
+    name = "indirect"
+    description = "Pontryagin's minimum principle by forward and backward passes with exact adjoints"
 
+    def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
+        """The best found from a start, which is first moved to meet bounds and budgets.
 
-def solve_indirect(
-    dynamics: Dynamics,
-    starts: Sequence[tuple[np.ndarray, np.ndarray]],
-    *,
-    steps: int = 1,
-    max_iterations: int = 2000,
-    tolerance: float = 1e-7,
-    callback: Callback | None = None,
-) -> list[IndirectResult]:
-    """Optimise from every start.
+        It tells iteration, objective and gap whenever the gap is known. A KeyboardInterrupt ends the work
+        with the best so far.
 
-    Args:
-        dynamics: the problem.
-        starts: relaxed controls w (I, m) and free parameters θ (k,); moved to the nearest controls
-            that meet bounds and budgets.
-        steps: Runge-Kutta steps in each interval.
-        max_iterations: forward-backward passes for each start.
-        tolerance: gap at which the minimum principle counts as met, relative to the objective where
-            that is above 1.
-        callback: called with iteration, objective and gap whenever the gap was evaluated.
+        Raises:
+            SpecificationError: the start's objective is not finite.
+        """
+        most = MAX_ITERATIONS if self.max_iterations is None else self.max_iterations
+        tolerance = TOLERANCE if self.tolerance is None else self.tolerance
 
-    Returns:
-        One result for each start, each the best found from there. A KeyboardInterrupt ends the work:
-        the last result is then the best so far from the start that was being worked on.
+        def told(iteration: int, objective: float, gap: float) -> None:
+            text = f"{self.name}, from {start.name}"
+            tell(Progress(text, iteration=iteration, objective=objective, gap=gap))
 
-    Raises:
-        SpecificationError: a start's objective is not finite.
-    """
-    results: list[IndirectResult] = []
-    for w, theta in starts:
-        descent = _Descent(dynamics, w, theta, steps, max_iterations, tolerance, callback)
-        results.append(descent.solve())
-        if results[-1].outcome is Outcome.INTERRUPTED:
-            break
-    return results
+        descent = _Descent(rollout, start, most, tolerance, told)
+        outcome = descent.descend()
+        w, theta = descent.feasible.split(descent.point.v)
+        rolled = descent.point.rolled
+        return Run(
+            self.record(rollout, start, rolled.objective, outcome, descent.iterations),
+            w=w,
+            theta=theta,
+            costates=rolled.costates[rollout.steps :: rollout.steps],
+            budget_multipliers=descent.nu * rollout.compiled.problem.horizon,
+            gap=descent.gap,
+        )
 
 
 @dataclass(frozen=True)
 class _Point:
-    """Controls, free parameters, and the sweep under them."""
+    """Controls and free parameters, and the passes under them."""
 
     v: np.ndarray
-    swept: Swept
+    rolled: RolloutResult
 
     @property
     def objective(self) -> float:
-        return self.swept.objective
+        return self.rolled.objective
 
 
 class _Descent:
@@ -121,24 +99,22 @@ class _Descent:
 
     def __init__(
         self,
-        dynamics: Dynamics,
-        w: np.ndarray,
-        theta: np.ndarray,
-        steps: int,
+        rollout: Rollout,
+        start: Start,
         max_iterations: int,
         tolerance: float,
-        callback: Callback | None,
+        tell: Callable[[int, float, float], None],
     ) -> None:
-        self.dynamics, self.steps, self.max_iterations = dynamics, steps, max_iterations
-        self.relative_tolerance, self.callback = tolerance, callback
-        self.sweeper = Sweeper(dynamics, len(w), steps)
-        self.feasible = FeasibleSet(dynamics, len(w))
+        self.rollout, self.compiled, self.steps = rollout, rollout.compiled, rollout.steps
+        self.max_iterations, self.relative_tolerance, self.tell = max_iterations, tolerance, tell
+        w, theta = start.w, start.theta
+        self.feasible = FeasibleSet(self.compiled, len(w))
         self.model = QuasiNewton(self.feasible)
         self.iterations = 0
         self.gap = np.inf
         self.gains = np.zeros(len(w))
-        self.nu = np.zeros(len(dynamics.relaxation.budget_rows[1]))
-        self.point = self._sweep(self.feasible.project(self.feasible.join(w, theta)))
+        self.nu = np.zeros(len(self.compiled.relaxation.budget_rows.targets))
+        self.point = self._pass(self.feasible.project(self.feasible.join(w, theta)))
         if not np.isfinite(self.point.objective):
             raise SpecificationError(
                 f"the objective of the start is {self.point.objective}: start from a schedule under "
@@ -150,31 +126,19 @@ class _Descent:
         """Absolute tolerance of the gap."""
         return self.relative_tolerance * max(1.0, abs(self.point.objective))
 
-    def solve(self) -> IndirectResult:
-        """Alternate sweeps and quasi-Newton steps until the minimum principle holds."""
+    def descend(self) -> Outcome:
+        """Alternate damped and quasi-Newton steps until the minimum principle holds."""
         try:
-            outcome = self._alternate()
+            return self._alternate()
         except KeyboardInterrupt:
-            outcome = Outcome.INTERRUPTED
-            self.callback = None  # it may be what interrupted
+            self.tell = lambda iteration, objective, gap: None  # it may be what interrupted
             self._minimise_hamiltonian()  # the gap of what is returned
-        w, theta = self.feasible.split(self.point.v)
-        swept = self.point.swept
-        return IndirectResult(
-            w=w,
-            theta=theta,
-            objective=swept.objective,
-            costates=swept.costates[self.steps :: self.steps],
-            budget_multipliers=self.nu * self.dynamics.problem.horizon,
-            outcome=outcome,
-            iterations=self.iterations,
-            gap=self.gap,
-        )
+            return Outcome.INTERRUPTED
 
     def _alternate(self) -> Outcome:
         while True:
             before = self.point.objective
-            for phase in (self._damped_sweeps, self._quasi_newton):
+            for phase in (self._damped_steps, self._quasi_newton):
                 outcome = phase()
                 if outcome is not None:
                     return outcome
@@ -184,12 +148,12 @@ class _Descent:
                     return Outcome.SOLVED if self.gap <= self.tolerance else Outcome.ACCEPTABLE
                 return Outcome.STALLED
 
-    # Forward-backward sweeps.
+    # Damped steps towards the minimiser of the Hamiltonian.
 
-    def _damped_sweeps(self) -> Outcome | None:
-        """Sweeps while they win a fair part of the gap; an outcome if they end the descent."""
+    def _damped_steps(self) -> Outcome | None:
+        """Damped steps while they win a fair part of the gap; an outcome if they end the descent."""
         damping = 1.0
-        for _ in range(_SWEEPS):
+        for _ in range(_DAMPED):
             target = self._minimise_hamiltonian()
             if self.gap <= self.tolerance:
                 return Outcome.SOLVED
@@ -216,9 +180,9 @@ class _Descent:
             w, theta = self.feasible.split(self.point.v)
             w[order[:count]] = goal[order[:count]]
             trial = self.feasible.project(self.feasible.join(w, theta))
-            value = self.sweeper.objective(*self.feasible.split(trial))
+            value = self.rollout.objective(*self.feasible.split(trial))
             if np.isfinite(value) and value < self.point.objective - ARMIJO * self.tolerance:
-                self.point = self._sweep(trial)
+                self.point = self._pass(trial)
                 self.model.forget()
                 return count / len(order)
             count //= 2
@@ -227,16 +191,15 @@ class _Descent:
     def _minimise_hamiltonian(self) -> np.ndarray:
         """Where the minimum principle sends v; sets the gap."""
         w, theta = self.feasible.split(self.point.v)
-        swept = self.point.swept
-        hamiltonian = IntervalHamiltonian.along(self.dynamics, swept, w, theta, self.steps)
+        rolled = self.point.rolled
+        hamiltonian = IntervalHamiltonian.along(self.compiled, rolled, w, theta, self.steps)
         gap, w_star, self.nu = minimise_hamiltonian(hamiltonian, w, self.nu)
         every = np.arange(len(w))
-        slope = self.nu @ self.dynamics.relaxation.budget_rows[0]
+        slope = self.nu @ self.compiled.relaxation.budget_rows[0]
         self.gains = hamiltonian.value(w, every) - hamiltonian.value(w_star, every) + (w - w_star) @ slope
-        free, theta_star = free_gap(self.dynamics, swept, w, theta, self.steps)
+        free, theta_star = free_gap(self.compiled, rolled, w, theta, self.steps)
         self.gap = gap + free
-        if self.callback is not None:
-            self.callback(self.iterations, self.point.objective, self.gap)
+        self.tell(self.iterations, self.point.objective, self.gap)
         return self.feasible.join(w_star, theta_star)
 
     # Quasi-Newton steps.
@@ -245,7 +208,7 @@ class _Descent:
         """Quasi-Newton steps while the model promises more; an outcome if they end the descent."""
         fresh, checked = False, self.iterations
         for _ in range(_DESCENTS):
-            gradient = self.feasible.gradient(self.point.swept)
+            gradient = self.feasible.gradient(self.point.rolled)
             negligible = _NEGLIGIBLE * self.tolerance
             direction = self.model.direction(self.point.v, gradient, 0.01 * negligible)
             promise = -float(gradient @ direction)
@@ -272,17 +235,17 @@ class _Descent:
     def _search(self, direction: np.ndarray, share: float) -> float:
         """Move a share of the direction that lowers the objective enough; 0 if there is none."""
         start = self.point
-        gradient = self.feasible.gradient(start.swept)
+        gradient = self.feasible.gradient(start.rolled)
         slope = float(gradient @ direction)
         if not slope < 0:
             return 0.0
         while share > _SMALLEST_STEP:
             trial = start.v + share * direction
-            value = self.sweeper.objective(*self.feasible.split(trial))
+            value = self.rollout.objective(*self.feasible.split(trial))
             rise = value - start.objective
             if np.isfinite(value) and rise <= ARMIJO * share * slope:
-                self.point = self._sweep(trial)
-                change = self.feasible.gradient(self.point.swept) - gradient
+                self.point = self._pass(trial)
+                change = self.feasible.gradient(self.point.rolled) - gradient
                 self.model.learn(trial - start.v, change)
                 return share
             # The minimum of the parabola through what is known, kept away from both ends.
@@ -291,6 +254,6 @@ class _Descent:
             share *= float(np.clip(ideal, 0.1, 0.5))
         return 0.0
 
-    def _sweep(self, v: np.ndarray) -> _Point:
+    def _pass(self, v: np.ndarray) -> _Point:
         self.iterations += 1
-        return _Point(v, self.sweeper.run(*self.feasible.split(v)))
+        return _Point(v, self.rollout.run(*self.feasible.split(v)))

@@ -13,41 +13,39 @@ from typing import Any
 import casadi
 import numpy as np
 
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.callbacks import wide_calls
-from optlearn._control.program.interval_derivatives import interval_functions
-from optlearn._control.program.xla import WideFunctions
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.interval import interval_functions
 
 # Constants, free parameters and step length are the same for all intervals.
 _SHARED = [0, 3, 4]
 
 
 @dataclass(frozen=True)
-class Program:
+class NonlinearProgram:
     """What ``casadi.nlpsol`` needs: the program and its derivative functions."""
 
     nlp: dict[str, Any]
     derivatives: dict[str, Any]
 
 
-def shooting_program(dynamics: Dynamics, intervals: int, steps: int) -> Program:
+def shooting_program(compiled: CompiledProblem, intervals: int, steps: int) -> NonlinearProgram:
     """The program for I intervals of ``steps`` Runge-Kutta steps each."""
-    n, m, k = dynamics.sizes
-    budgets = len(dynamics.relaxation.budget_rows[1])
-    sums = dynamics.relaxation.share_sums
+    n, m, k = compiled.sizes
+    budgets = len(compiled.relaxation.budget_rows[1])
+    sums = compiled.relaxation.share_sums
     z = casadi.MX.sym("z", (n + m) * intervals + k)
     X = casadi.reshape(z[: n * intervals], n, intervals)
     W = casadi.reshape(z[n * intervals : (n + m) * intervals], m, intervals)
     theta = z[(n + m) * intervals :]
-    p = casadi.MX.sym("p", len(dynamics.constants) + n + 1 + m * budgets)
+    p = casadi.MX.sym("p", len(compiled.constants) + n + 1 + m * budgets)
     constants, start, horizon, rows = casadi.vertsplit(
-        p, np.cumsum([0, len(dynamics.constants), n, 1, m * budgets]).tolist()
+        p, np.cumsum([0, len(compiled.constants), n, 1, m * budgets]).tolist()
     )
     rows = casadi.reshape(rows, m, budgets)
     arguments = (
         constants, casadi.horzcat(start, X[:, :-1]), W, theta, horizon / (intervals * steps),
     )  # fmt: skip
-    blocks = _Blocks(dynamics, steps, intervals)
+    blocks = _Blocks(compiled, steps, intervals)
     ends, costs = blocks.interval(*arguments)
     # Signs such that the multipliers are the costates: L = objective + λ·(step − next state).
     g = casadi.vertcat(
@@ -55,8 +53,8 @@ def shooting_program(dynamics: Dynamics, intervals: int, steps: int) -> Program:
         casadi.mtimes(rows.T, casadi.sum2(W)) / intervals,
         casadi.vec(casadi.mtimes(casadi.DM(sums), W)),
     )
-    f = blocks.final(constants, X[:, -1], theta)
-    if dynamics.problem.objective.has_running:
+    f = blocks.derivatives.final(constants, X[:, -1], theta)
+    if compiled.problem.objective.has_running:
         f = f + casadi.sum2(costs)
     jacobian = blocks.jacobian(arguments, rows, sums)
     lam_f, lam_g = casadi.MX.sym("lam_f"), casadi.MX.sym("lam_g", g.shape[0])
@@ -64,42 +62,28 @@ def shooting_program(dynamics: Dynamics, intervals: int, steps: int) -> Program:
     derivatives = {
         "jac_g": casadi.Function("jac_g", [z, p], [g, jacobian]),
         "hess_lag": casadi.Function("hess_lag", [z, p, lam_f, lam_g], [hessian]),
+        "grad_f": casadi.Function("grad_f", [z, p], [f, blocks.gradient(arguments, X[:, -1])]),
     }
-    if blocks.cost_slope is not None:
-        derivatives["grad_f"] = casadi.Function("grad_f", [z, p], [f, blocks.gradient(arguments, X[:, -1])])
-    return Program({"x": z, "p": p, "f": f, "g": g}, derivatives)
+    return NonlinearProgram({"x": z, "p": p, "f": f, "g": g}, derivatives)
 
 
 class _Blocks:
     """Functions of one interval, mapped over all, and their places in the large matrices."""
 
-    def __init__(self, dynamics: Dynamics, steps: int, intervals: int) -> None:
-        self.dynamics, self.intervals = dynamics, intervals
-        n, m, k = self.sizes = dynamics.sizes
-        functions = interval_functions(dynamics.functions, steps)
-        self.interval, self._slope, self._curvature = (
+    def __init__(self, compiled: CompiledProblem, steps: int, intervals: int) -> None:
+        self.compiled, self.intervals = compiled, intervals
+        n, m, k = self.sizes = compiled.sizes
+        functions = interval_functions(compiled.program, steps)
+        self.interval, self._slope, self._cost_slope, self._curvature = (
             function.map(f"{name}_all", "serial", intervals, shared, [])
             for name, function, shared in (
                 ("value", functions.value, _SHARED),
                 ("slope", functions.slope, _SHARED),
+                ("cost_slope", functions.cost_slope, _SHARED),
                 ("curvature", functions.curvature, [*_SHARED, 6]),
             )
         )
-        self.final: Any
-        self._final: Any
-        self.cost_slope: Any = None
-        if isinstance(dynamics.functions, WideFunctions):
-            calls = wide_calls(dynamics.functions)
-            self.final, self._final, self._final_gradient = (
-                calls.final, calls.final_hessian, calls.final_gradient
-            )  # fmt: skip
-            self.cost_slope = functions.cost_slope.map("cost_slope_all", "serial", intervals, _SHARED, [])
-        else:
-            self.final = dynamics.functions.final
-            c, x = casadi.SX.sym("c", len(dynamics.constants)), casadi.SX.sym("x", n)
-            theta = casadi.SX.sym("theta", k)
-            final, _ = casadi.hessian(self.final(c, x, theta), casadi.vertcat(x, theta))
-            self._final = casadi.Function("final", [c, x, theta], [casadi.densify(final)])
+        self.derivatives = compiled.program.derivatives
         # Columns of z that an interval's (x, w, θ) stand for; its x is the state before it, which
         # for the first interval is the fixed start.
         i = np.arange(intervals)
@@ -114,12 +98,12 @@ class _Blocks:
         self.own[0, :n] = -1
 
     def gradient(self, arguments: tuple[Any, ...], last: Any) -> Any:
-        """Gradient of a wide problem's objective."""
+        """Gradient of the objective."""
         n, m, k = self.sizes
-        _, by_x, by_theta = self._final_gradient(arguments[0], last, arguments[3])
+        _, by_x, by_theta = self.derivatives.final_gradient(arguments[0], last, arguments[3])
         own = casadi.MX(casadi.DM(n + m + k, self.intervals))
-        if self.dynamics.problem.objective.has_running:
-            own = self.cost_slope(*arguments)
+        if self.compiled.problem.objective.has_running:
+            own = self._cost_slope(*arguments)
         return casadi.densify(
             casadi.vertcat(
                 casadi.vec(own[:n, 1:]),
@@ -157,7 +141,7 @@ class _Blocks:
         I, q = self.intervals, n + m + k  # noqa: E741
         costates = casadi.reshape(lam_g[: n * I], n, I)
         blocks = casadi.vec(self._curvature(*arguments, costates, lam_f))
-        final = casadi.vec(self._final(arguments[0], last, arguments[3])) * lam_f
+        final = casadi.vec(self.derivatives.final_hessian(arguments[0], last, arguments[3])) * lam_f
         first, second = (a.ravel() for a in np.meshgrid(np.arange(q), np.arange(q), indexing="ij"))
         # Blocks of θ with itself overlap between intervals: they are summed.
         upper = (first <= second) & (first < n + m)

@@ -1,52 +1,35 @@
 """Where solvers start: a neutral guess, the problem's baselines, a warm start, random controls."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from optlearn._control.controls import Continuous
-from optlearn._control.program.build import Dynamics
-from optlearn._control.program.rollout import Sweeper
+from optlearn._control.program.build import CompiledProblem
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.base import Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 
 
-@dataclass(frozen=True)
-class Start:
-    """A first guess: relaxed controls (I, m), free parameters (k,), and where it came from."""
-
-    name: str
-    w: np.ndarray
-    theta: np.ndarray
-
-
-def choose_starts(
-    dynamics: Dynamics,
-    sweeper: Sweeper,
-    count: int,
-    seed: int,
-    warm: Schedule | None,
-) -> list[Start]:
+def choose_starts(rollout: Rollout, count: int, seed: int, warm: Schedule | None) -> list[Start]:
     """The best ``count`` guesses by objective; a warm start and the neutral one come first.
 
     All are moved to the nearest controls that meet bounds and budgets.
     """
-    first = [neutral(dynamics, sweeper.intervals)]
+    compiled = rollout.compiled
+    first = [neutral(compiled, rollout.intervals)]
     if warm is not None:
-        _check_finite(warm)
-        first.insert(0, _from_schedule(dynamics, "warm start", warm, sweeper.intervals))
+        first.insert(0, _from_schedule(compiled, "warm start", warm, rollout.intervals))
     others = [
-        _from_schedule(dynamics, name, make(dynamics.problem, sweeper.intervals), sweeper.intervals)
-        for name, make in dynamics.problem.baselines.items()
+        _from_schedule(compiled, name, make(compiled.problem, rollout.intervals), rollout.intervals)
+        for name, make in compiled.problem.baselines.items()
         if count > len(first)
     ]
-    ranked = sorted(((sweeper.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first)
+    ranked = sorted(((rollout.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first)
     chosen = _distinct(first + [others[i] for _, i in ranked])[: max(1, count)]
     generator = np.random.default_rng(seed)
     missing = range(count - len(chosen))
-    chosen += [_random(dynamics, sweeper.intervals, generator, i) for i in missing]
-    usable = [s for s in chosen if np.isfinite(sweeper.objective(s.w, s.theta))]
+    chosen += [_random(compiled, rollout.intervals, generator, i) for i in missing]
+    usable = [s for s in chosen if np.isfinite(rollout.objective(s.w, s.theta))]
     if not usable:
         raise SpecificationError(
             "the objective is not finite for any start "
@@ -65,46 +48,33 @@ def _distinct(starts: list[Start]) -> list[Start]:
     return kept
 
 
-def neutral(dynamics: Dynamics, intervals: int) -> Start:
+def neutral(compiled: CompiledProblem, intervals: int) -> Start:
     """Every control constant: its guess or the middle of its bounds, moved to meet its budget."""
-    problem, relaxation = dynamics.problem, dynamics.relaxation
-    w = np.zeros(relaxation.size)
-    for name, control in problem.controls.items():
-        if isinstance(control, Continuous):
-            w[relaxation.blocks[name]] = control.start
-        else:
-            w[relaxation.blocks[name]] = 1 / len(control.values)
-    return _feasible(dynamics, "neutral", np.tile(w, (intervals, 1)), _theta(dynamics))
+    w = np.tile(compiled.relaxation.neutral, (intervals, 1))
+    return _feasible(compiled, "neutral", w, _theta(compiled))
 
 
-def _random(dynamics: Dynamics, intervals: int, generator: np.random.Generator, number: int) -> Start:
+def _random(compiled: CompiledProblem, intervals: int, generator: np.random.Generator, number: int) -> Start:
     """A few random levels in time, moved to meet the budgets."""
-    low, high = dynamics.relaxation.bounds
+    low, high = compiled.relaxation.bounds
     pieces = int(generator.integers(2, 7))
     levels = generator.uniform(low, high, size=(pieces, len(low)))
     w = levels[np.arange(intervals) * pieces // intervals]
-    return _feasible(dynamics, f"random {number + 1}", w, _theta(dynamics))
+    return _feasible(compiled, f"random {number + 1}", w, _theta(compiled))
 
 
-def _feasible(dynamics: Dynamics, name: str, w: np.ndarray, theta: np.ndarray) -> Start:
-    feasible = FeasibleSet(dynamics, len(w))
-    return Start(name, *feasible.split(feasible.project(feasible.join(w, theta))))
+def _feasible(compiled: CompiledProblem, name: str, w: np.ndarray, theta: np.ndarray) -> Start:
+    return Start(name, *FeasibleSet(compiled, len(w)).nearest(w, theta))
 
 
-def _theta(dynamics: Dynamics) -> np.ndarray:
-    return np.array([free.start for free in dynamics.problem.free.values()])
+def _theta(compiled: CompiledProblem) -> np.ndarray:
+    return np.array([free.start for free in compiled.problem.free.values()])
 
 
-def _from_schedule(dynamics: Dynamics, name: str, schedule: Schedule, intervals: int) -> Start:
-    free = dynamics.problem.free
+def _from_schedule(compiled: CompiledProblem, name: str, schedule: Schedule, intervals: int) -> Start:
+    free = compiled.problem.free
     theta = np.array([schedule.parameters.get(n, f.start) for n, f in free.items()], dtype=float)
-    return _feasible(dynamics, name, dynamics.relaxation.vectors(schedule, intervals), theta)
-
-
-def _check_finite(schedule: Schedule) -> None:
-    for name in schedule.controls:
-        if not np.all(np.isfinite(schedule[name])):
-            raise SpecificationError(f"warm_start: {name!r} holds values that are not finite")
+    return _feasible(compiled, name, compiled.relaxation.vectors(schedule, intervals), theta)
 
 
 def _finite_first(item: tuple[float, int]) -> tuple[bool, float]:

@@ -1,0 +1,197 @@
+"""``optlearn doctor``: is this installation sound, and what to do if it is not."""
+
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+import typer
+
+from optlearn import __version__
+from optlearn._cli import options
+from optlearn._cli.output import console, deliver
+
+NEEDED = (
+    "jax",
+    "jaxlib",
+    "equinox",
+    "diffrax",
+    "casadi",
+    "numpy",
+    "scipy",
+    "xarray",
+    "h5netcdf",
+    "matplotlib",
+)
+# Extra → the module that it brings, and what it is for.
+EXTRAS = {
+    "torch": ("torch", "schedules in PyTorch"),
+    "optax": ("optax", "schedules in optax"),
+    "cluster": ("distributed", "sweeps on a Dask cluster"),
+    "app": ("panel", "the explorer"),
+}
+FAULTY_JAX = "0.10.2"
+
+Status = str  # "ok", "note" (nothing is wrong, something could be better) or "wrong"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found, and what to do about it."""
+
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+def command(as_json: options.Json = False) -> None:
+    """Check the installation, solve a tiny problem, and say what to do about what is wrong.
+
+    Exit code 1 if anything is wrong.
+
+    Example: optlearn doctor
+    """
+    findings: list[Finding] = []
+    screen = console(stderr=as_json)
+    for check in CHECKS:
+        for finding in _examined(check):
+            findings.append(finding)
+            _show(screen, finding)
+    wrong = [finding for finding in findings if finding.status == "wrong"]
+    result = {"optlearn": __version__, "sound": not wrong, "findings": [asdict(f) for f in findings]}
+    verdict = f"{len(wrong)} wrong: see the advice above" if wrong else "this installation is sound"
+    deliver(result, None, as_json, lambda: screen.print(f"\noptlearn {__version__}: {verdict}", markup=False))
+    raise typer.Exit(1 if wrong else 0)
+
+
+def _show(screen: object, finding: Finding) -> None:
+    colour = {"ok": "green", "note": "yellow", "wrong": "bold red"}[finding.status]
+    screen.print(f"[{colour}]{finding.status:>5}[/{colour}]  {finding.name}: ", end="")  # type: ignore[attr-defined]
+    screen.print(finding.detail, markup=False)  # type: ignore[attr-defined]
+    if finding.advice:
+        screen.print(f"       {finding.advice}", style="dim", markup=False)  # type: ignore[attr-defined]
+
+
+def _examined(check: Callable[[], list[Finding]]) -> list[Finding]:
+    """A check that breaks down is a finding too: the others still run."""
+    try:
+        return check()
+    except Exception as error:
+        name = check.__name__.strip("_").replace("_", " ")
+        detail = f"{type(error).__name__}: {error}"
+        return [Finding(name, "wrong", detail, "Reinstall optlearn and what it needs.")]
+
+
+def _python() -> list[Finding]:
+    found = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return [Finding("Python", "ok", found)]
+
+
+def _packages() -> list[Finding]:
+    missing, present = [], []
+    for name in NEEDED:
+        try:
+            present.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    findings = [Finding("packages", "ok", ", ".join(present))]
+    if missing:
+        findings.append(Finding("packages", "wrong", f"missing: {', '.join(missing)}", _install(missing)))
+    return findings
+
+
+def _install(names: list[str]) -> str:
+    return f"Install what is missing: {sys.executable} -m pip install {' '.join(names)}"
+
+
+def _jax_numbers() -> list[Finding]:
+    from optlearn._theory.jax_fault import wrong_rows
+
+    have, batches = version("jax"), (16385, 20000, 32769)
+    wrong = {batch: count for batch in batches if (count := wrong_rows(batch))}
+    if wrong:
+        worst = ", ".join(f"{count} of {batch} rows" for batch, count in wrong.items())
+        return [
+            Finding(
+                "numbers of JAX",
+                "wrong",
+                f"JAX {have} returns wrong numbers: {worst} (jax-ml/jax#39103)",
+                f"Every expectation may be wrong. Install another: pip install 'jax!={FAULTY_JAX}'",
+            )
+        ]
+    return [Finding("numbers of JAX", "ok", "batched sums are right (jax-ml/jax#39103 is absent)")]
+
+
+def _precision() -> list[Finding]:
+    import jax.numpy as jnp
+
+    from optlearn._precision import float64
+
+    found = float64(lambda: jnp.zeros(()).dtype)()
+    if found == jnp.float64.dtype:
+        return [Finding("precision", "ok", f"optlearn computes in {found}")]
+    advice = "Something resets jax_enable_x64: look in JAX_ENABLE_X64 and in start-up files."
+    return [Finding("precision", "wrong", f"optlearn computes in {found}", advice)]
+
+
+def _devices() -> list[Finding]:
+    import jax
+
+    devices = jax.devices()
+    found = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in devices}))
+    if all(d.platform == "cpu" for d in devices) and shutil.which("nvidia-smi"):
+        advice = "For simulations on it: pip install 'jax[cuda12]' (the version that your driver supports)."
+        return [Finding("devices", "note", f"{found}; there is an NVIDIA GPU that JAX does not see", advice)]
+    return [Finding("devices", "ok", found)]
+
+
+def _ipopt() -> list[Finding]:
+    import casadi
+
+    have = f"CasADi {version('casadi')}"
+    if casadi.has_nlpsol("ipopt"):
+        return [Finding("IPOPT", "ok", f"in {have}")]
+    advice = "Take CasADi's wheel: pip install --force-reinstall casadi. Until then use method='indirect'."
+    return [Finding("IPOPT", "wrong", f"{have} has been built without it", advice)]
+
+
+def _cache() -> list[Finding]:
+    kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    if kept:
+        return [Finding("compiled programs", "ok", f"are kept in {kept}")]
+    advice = "Set OPTLEARN_CACHE to a directory that can be written."
+    return [Finding("compiled programs", "note", "are not kept between runs", advice)]
+
+
+def _extras() -> list[Finding]:
+    there = [name for name, (module, _) in EXTRAS.items() if find_spec(module)]
+    absent = [f"{name} ({what})" for name, (module, what) in EXTRAS.items() if not find_spec(module)]
+    findings = [Finding("extras", "ok", ", ".join(there))] if there else []
+    if absent:
+        advice = "If wanted: pip install 'optlearn[NAME]'"
+        findings.append(Finding("extras", "note", f"not installed: {', '.join(absent)}", advice))
+    return findings
+
+
+def _tiny_problem() -> list[Finding]:
+    import optlearn as ol
+
+    began = time.perf_counter()
+    solution = ol.solve(ol.scenarios.dropout(), intervals=20, starts=2)
+    seconds = time.perf_counter() - began
+    gap = solution.certificate.hamiltonian_gap
+    found = f"dropout, 20 intervals: error {solution.objective:.6f}, gap {gap:.1e}, {seconds:.1f} s"
+    if solution.certificate.converged:
+        return [Finding("a tiny problem", "ok", found)]
+    reasons = "; ".join(solution.certificate.reasons)
+    advice = "Please report this with the output of `optlearn doctor --json`."
+    return [Finding("a tiny problem", "wrong", f"{found}; not converged: {reasons}", advice)]
+
+
+CHECKS = (_python, _packages, _jax_numbers, _precision, _devices, _ipopt, _cache, _extras, _tiny_problem)

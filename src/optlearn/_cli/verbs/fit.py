@@ -1,0 +1,151 @@
+"""``optlearn fit``: the schedule for one's own data."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from optlearn._cli import options
+from optlearn._cli.inputs import given, scenario_arguments
+from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
+from optlearn._errors import SpecificationError
+from optlearn._progress import Progress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from optlearn._control.solution import Solution
+    from optlearn.practice.fit import MixtureFit
+
+FILES = ("solution.nc", "schedule.csv", "schedule.json", "report.html")
+
+
+def command(
+    file: Annotated[
+        Path, typer.Argument(metavar="DATA.npz", help="NumPy's arrays: samples and, maybe, labels.")
+    ],
+    scenario: Annotated[
+        str, typer.Option(metavar="SCENARIO", help="What to optimise: denoising or denoising_batch.")
+    ] = "denoising",
+    x_key: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the samples, (n, N) or (n, …), in the file.")
+    ] = "X",
+    labels_key: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the labels, (n,) (default: y, if the file has it)."),
+    ] = None,
+    weights_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name of the network's initial weights, (K, N) (default: random ones, see --nodes).",
+        ),
+    ] = None,
+    clusters: Annotated[
+        int | None, options.whole("Find so many clusters by k-means instead of using labels.")
+    ] = None,
+    scale: Annotated[
+        float,
+        typer.Option(metavar="NUMBER", help="Divide the samples by this; noise has variance 1 after it."),
+    ] = 1.0,
+    nodes: Annotated[int, options.whole("Hidden nodes of the network, with random weights.")] = 2,
+    settings: options.Settings = None,
+    intervals: options.Intervals = None,
+    starts: options.Starts = None,
+    seed: options.Seed = 0,
+    out: Annotated[Path | None, options.folder(f"Folder for {', '.join(FILES)}.")] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fit the theory's model of inputs to data, and find the optimal schedule for them.
+
+    The model is a mixture of Gaussian clusters, each spread alike in all directions. Real data are not: a
+    warning says, with numbers, how far they are from it.
+
+    Example: optlearn fit data.npz --set Delta_F=0.2 --out result
+    """
+    arguments = scenario_arguments(scenario, settings, None)
+    if out is not None and out.exists() and not out.is_dir():
+        bad_input(f"--out {out}: this is a file; a folder is needed")
+    limits = given(starts=starts)
+    with reporting(quiet) as tell:
+        from optlearn._control.solve import solve
+        from optlearn.practice.fit import gaussian_mixture
+
+        tell(Progress("reading the data"))
+        samples, labels, weights = _read(file, x_key, labels_key, weights_key, clusters)
+        tell(Progress("fitting the clusters"))
+        found = gaussian_mixture(samples / scale, labels, clusters, seed)
+        try:
+            problem = found.problem(scenario, weights, nodes=nodes, seed=seed, **arguments)
+        except TypeError as error:
+            raise SpecificationError(f"--set: {error}") from error
+        solution = solve(problem, intervals, seed=seed, progress=tell, **limits)
+    result = {"scenario": scenario, "arguments": arguments, "fit": found.to_dict(), **solution.to_dict()}
+    deliver(result, None, as_json, lambda: _show(found, solution, out))
+    if out is not None:
+        _write(solution, out)
+    raise typer.Exit(exit_code(solution))
+
+
+def _read(
+    file: Path, x_key: str, labels_key: str | None, weights_key: str | None, clusters: int | None
+) -> "tuple[np.ndarray, np.ndarray | None, np.ndarray | None]":
+    """Samples, labels and weights of an ``.npz`` file, without ever unpickling."""
+    import numpy as np
+
+    from optlearn.practice.archives import Archive
+
+    archive = Archive(file)
+
+    def pick(option: str, key: str) -> "np.ndarray":
+        if key not in archive.names:
+            known = ", ".join(archive.names)
+            raise SpecificationError(f"{option} {key}: {file} has no such array; it has {known}")
+        return archive.read(key)
+
+    samples = pick("--x-key", x_key)
+    if not np.issubdtype(samples.dtype, np.number):
+        raise SpecificationError(f"--x-key {x_key}: numbers are needed, this array has {samples.dtype}")
+    labels = None
+    if labels_key is not None:
+        labels = pick("--labels-key", labels_key)
+    elif clusters is None:
+        if "y" not in archive.names:
+            raise SpecificationError(
+                f"{file} has no labels y; name them by --labels-key, or give --clusters to find clusters"
+            )
+        labels = archive.read("y")
+    return samples, labels, None if weights_key is None else pick("--weights-key", weights_key)
+
+
+def _write(solution: "Solution", out: Path) -> None:
+    try:
+        solution.save(out / FILES[0])
+        solution.schedule.to_csv(out / FILES[1])
+        solution.schedule.to_json(out / FILES[2])
+        solution.report(out / FILES[3])
+    except OSError as error:
+        bad_input(f"--out {out}: {error.strerror or error}")
+
+
+def _show(found: "MixtureFit", solution: "Solution", out: Path | None) -> None:
+    from rich.table import Table
+
+    screen = console()
+    table = Table(title=f"{len(found.assignment)} samples in {found.N} dimensions")
+    for heading in ("cluster", "share", "σ", "|μ|²/N", "directions", "if isotropic"):
+        table.add_column(heading, justify="left" if heading == "cluster" else "right")
+    for c, label in enumerate(found.classes):
+        table.add_row(
+            str(label),
+            f"{found.probabilities[c]:.4f}",
+            f"{found.sigma[c]:.5g}",
+            f"{found.Omega[c, c]:.5g}",
+            f"{found.isotropy.participation[c]:.1f}",
+            f"{found.isotropy.expected[c]:.0f}",
+        )
+    screen.print(table)
+    screen.print(solution)
+    if out is not None:
+        screen.print(f"{out}: {', '.join(FILES)}", style="dim")

@@ -1,0 +1,210 @@
+"""``optlearn sweep``: a scenario solved on a grid of its arguments."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from optlearn._cli import options
+from optlearn._cli.inputs import given, literal, scenario_arguments
+from optlearn._cli.output import NOT_CONVERGED, bad_input, console, reporting, to_json
+
+if TYPE_CHECKING:
+    import xarray
+
+    from optlearn._progress import Progress
+    from optlearn.sweeps.point import PointDone
+
+FAILED = 1
+
+
+def command(
+    scenario: options.Scenario,
+    grid: Annotated[
+        list[str],
+        typer.Option(
+            "--grid",
+            metavar="NAME=VALUES",
+            help="An argument that varies: FIRST:LAST:COUNT, FIRST:LAST:COUNT:log, or V1,V2,… Repeatable; "
+            "the last one varies fastest.",
+        ),
+    ],
+    settings: Annotated[list[str] | None, options.settings_option("An argument that stays the same.")] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A baseline schedule whose objective is wanted too. Repeatable."),
+    ] = None,
+    method: options.MethodOption = options.Method.auto,
+    intervals: options.Intervals = None,
+    starts: Annotated[
+        int | None, options.whole("First guesses of points without a neighbour's solution.")
+    ] = None,
+    chain: Annotated[
+        int | None, options.whole("Points solved in a row, each from the one before; 1: all on their own.")
+    ] = None,
+    jobs: Annotated[int | None, options.whole("Local processes.")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler.")
+    ] = None,
+    out: Annotated[
+        Path | None, options.folder("Folder for the results (default: out/sweep_SCENARIO).")
+    ] = None,
+    resume: Annotated[bool, options.flag("--resume", text="Go on with the sweep in this folder.")] = False,
+    retry_failed: Annotated[
+        bool, options.flag("--retry-failed", text="With --resume: compute failed points anew.")
+    ] = False,
+    force: Annotated[bool, options.flag("--force", text="Start over in this folder.")] = False,
+    plot: Annotated[bool, options.flag("--plot", text="Draw a heat map into the folder.")] = False,
+    variable: Annotated[str, typer.Option(metavar="NAME", help="What to draw.")] = "objective",
+    as_json: Annotated[
+        bool, options.flag("--json", text="Print a line of JSON for every point, and one at the end.")
+    ] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Solve a scenario at every point of a grid of its arguments; resumable.
+
+    Points are solved on this machine or on a Dask cluster. Every finished point is on disk at once, in
+    DIR/points; at the end everything is in DIR/sweep.nc. A sweep that was stopped or killed goes on with
+    --resume. A point that fails is recorded with its error.
+
+    Example: optlearn sweep dropout --grid sigma_n=0.1:0.5:9 --grid eta=0.5,1,2
+
+    Exit codes: 0 done, 1 the folder cannot be written, 2 bad input, 3 some points failed or are not
+    converged, 130 stopped.
+    """
+    fixed = scenario_arguments(scenario, settings, None)
+    over = _grid(grid)
+    if jobs is not None and cluster is not None:
+        bad_input("--jobs and --cluster: either this machine or a cluster")
+    folder = Path("out") / f"sweep_{scenario}" if out is None else out
+    limits = given(intervals=intervals, starts=starts, chain=chain)
+    began = time.perf_counter()
+    with reporting(True) as tell:
+        from optlearn.sweeps.run import sweep as run_sweep
+        from optlearn.sweeps.store import SweepFolderError
+
+        tell(Progress("loaded"))
+        total = _size(over)
+        try:
+            with _shown(total, as_json, quiet) as show:
+
+                def progress(point: "Progress") -> None:
+                    tell(Progress(""))  # where an interruption takes effect
+                    show(cast("PointDone", point))
+
+                dataset = run_sweep(
+                    scenario, over, out=folder, fixed=fixed, baselines=baseline or (), executor=cluster,
+                    jobs=jobs, resume=resume, force=force, retry_failed=retry_failed, method=method.value,
+                    progress=progress, **limits,
+                )  # fmt: skip
+            drawing = _draw(dataset, variable, folder) if plot else None
+        except SweepFolderError as error:
+            console(stderr=True).print(f"Error: {error}", style="red", markup=False)
+            raise typer.Exit(FAILED) from error
+        except KeyboardInterrupt:
+            console(stderr=True).print("the same command with --resume goes on from here", markup=False)
+            raise
+    raise typer.Exit(_summary(dataset, folder, drawing, time.perf_counter() - began, as_json))
+
+
+def _grid(items: list[str]) -> dict[str, list[Any]]:
+    """Values of every varying argument."""
+    over: dict[str, list[Any]] = {}
+    for item in items:
+        name, equals, text = (part.strip() for part in item.partition("="))
+        if not (equals and name and text):
+            bad_input(f"--grid {item!r}: write NAME=FIRST:LAST:COUNT or NAME=V1,V2,…, such as eta=0.5,1,2")
+        if name in over:
+            bad_input(f"--grid {name}: given twice")
+        over[name] = (
+            _range(item, text) if ":" in text else [literal(word.strip()) for word in text.split(",")]
+        )
+    return over
+
+
+def _range(item: str, text: str) -> list[float]:
+    """Equally spaced values, or with ":log" at the end equally spaced logarithms."""
+    parts = text.split(":")
+    spacing = parts.pop() if len(parts) == 4 else ""
+    try:
+        first, last, count = float(parts[0]), float(parts[1]), int(parts[2])
+        wrong = len(parts) != 3 or spacing not in ("", "log") or count < 1 or (count == 1 and first != last)
+    except (ValueError, IndexError):
+        bad_input(f"--grid {item!r}: write FIRST:LAST:COUNT, such as 0.1:0.5:9, or FIRST:LAST:COUNT:log")
+    if wrong or (spacing and not first * last > 0):
+        bad_input(f"--grid {item!r}: a COUNT of at least 2, and for log both ends above 0 or both below")
+    import numpy as np
+
+    space = np.geomspace if spacing else np.linspace
+    return [float(value) for value in space(first, last, count)]
+
+
+def _size(over: dict[str, list[Any]]) -> int:
+    total = 1
+    for values in over.values():
+        total *= len(values)
+    return total
+
+
+@contextmanager
+def _shown(total: int, as_json: bool, quiet: bool) -> Iterator[Callable[["PointDone"], None]]:
+    """Progress: JSON lines on stdout, a bar or lines on stderr, or nothing."""
+    from optlearn.sweeps.progress import bar
+
+    with nullcontext(None) if quiet else bar(total, console(stderr=True)) as show:
+
+        def tell(point: "PointDone") -> None:
+            if as_json:
+                _line({"event": "point", **vars(point)})
+            if show is not None:
+                show(point)
+
+        yield tell
+
+
+def _line(content: dict[str, Any]) -> None:
+    typer.echo(to_json(content))
+
+
+def _draw(dataset: "xarray.Dataset", variable: str, folder: Path) -> Path:
+    import matplotlib
+
+    matplotlib.use("agg")
+    from optlearn.plotting.style import save_figure
+    from optlearn.sweeps._plot import plot
+
+    path = folder / f"{variable}.png"
+    figure = plot(dataset, variable).get_figure(root=True)
+    assert figure is not None
+    save_figure(figure, path)
+    return path
+
+
+def _summary(
+    dataset: "xarray.Dataset", folder: Path, drawing: Path | None, seconds: float, as_json: bool
+) -> int:
+    """Print how it went; the exit code."""
+    failed = int((dataset["error"] != "").sum())
+    not_converged = int((~dataset["converged"]).sum()) - failed
+    files = [str(path) for path in (folder / "sweep.nc", drawing) if path is not None]
+    found = {
+        "event": "finished",
+        "points": int(dataset["error"].size),
+        "failed": failed,
+        "not_converged": not_converged,
+        "seconds": seconds,
+        "cpu_seconds": float(dataset["cpu_seconds"].sum()),
+        "files": files,
+    }
+    if as_json:
+        _line(found)
+    else:
+        console().print(
+            f"{found['points']} points, {failed} failed, {not_converged} not converged, {seconds:.1f} s "
+            f"({found['cpu_seconds']:.1f} s of CPU for the points)\n" + "\n".join(files),
+            markup=False,
+        )
+    return NOT_CONVERGED if failed or not_converged else 0

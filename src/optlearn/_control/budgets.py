@@ -1,0 +1,197 @@
+"""Budgets: what they allow, as rows for solvers and in words for people.
+
+All that depends on a budget's sense ("equal" or "at most") is decided here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from optlearn._control.controls import TOLERANCE, Control
+from optlearn._errors import BudgetError
+from optlearn._schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A constraint on a control's mean over training, or on the share of training spent at values.
+
+    Args:
+        control: name of the control.
+        mean: mean of the control over training (give this or ``share``).
+        share: value → share of training time, for discrete controls.
+        sense: "equal", or "at most".
+    """
+
+    control: str
+    mean: float | None = None
+    share: Mapping[float, float] = field(default_factory=dict)
+    sense: Literal["equal", "at most"] = "equal"
+
+    def __post_init__(self) -> None:
+        if (self.mean is None) == (not self.share):
+            raise BudgetError(f"Budget({self.control!r}): give either mean=… or share={{value: share}}")
+        if self.sense not in ("equal", "at most"):
+            raise BudgetError(f"Budget({self.control!r}, sense={self.sense!r}): 'equal' or 'at most'")
+
+    @property
+    def equal(self) -> bool:
+        """Must it be used up, and not only kept?"""
+        return self.sense == "equal"
+
+    def violation(self, found: float | np.ndarray, target: float) -> np.ndarray:
+        """By how much what was found breaks the target; 0 where it does not."""
+        return violation(np.asarray(found) - target, np.asarray(self.equal))
+
+    def check(self, control: Control) -> None:
+        """Raise if no schedule of ``control`` can meet this budget."""
+        name = self.control
+        if self.mean is not None:
+            low, high = control.lower, control.upper
+            # Written so that a NaN is wrong too.
+            if not (low <= self.mean and (self.mean <= high or not self.equal)):
+                raise BudgetError(
+                    f"infeasible budget: mean {name} = {self.mean:g}, but {name} lies between "
+                    f"{low:g} and {high:g}"
+                )
+            return
+        if not control.values:
+            raise BudgetError(
+                f"Budget({name!r}, share=…) is for discrete controls; use mean=… for a continuous one"
+            )
+        unknown = [value for value in self.share if float(value) not in control.values]
+        if unknown:
+            raise BudgetError(f"Budget({name!r}): {unknown} are not among its values {list(control.values)}")
+        shares = list(self.share.values())
+        too_much = self.equal and sum(shares) > 1 + 1e-12
+        if any(not 0 <= share <= 1 for share in shares) or too_much:
+            raise BudgetError(
+                f"infeasible budget: shares {dict(self.share)} of {name!r} must lie between 0 and "
+                "1 and add up to at most 1"
+            )
+        if len(shares) == len(control.values) and sum(shares) < 1 - 1e-9:
+            raise BudgetError(
+                f"infeasible budget: shares of all values of {name!r} add up to {sum(shares):g}, not 1"
+            )
+
+    def rows(self, control: Control) -> list[tuple[np.ndarray, float]]:
+        """Rows a and targets t: a·s is t, or at most t.
+
+        s (n,) are the shares of a control's values, or (1,) the mean of one that has none.
+        """
+        if self.mean is not None:
+            return [(control.mean_row, self.mean)]
+        one = np.eye(len(control.values))
+        return [(one[control.values.index(float(v))], share) for v, share in self.share.items()]
+
+    def column_rows(self, control: Control) -> list[tuple[np.ndarray, float]]:
+        """The same for the control's columns of w, without what the other rows settle anyway."""
+        rows = self.rows(control)
+        if self.equal and len(self.share) == len(control.values) > 0:
+            # The shares of all values add up to 1: the last value's is settled by the others.
+            last = list(self.share).index(control.values[-1])
+            rows = rows[:last] + rows[last + 1 :]
+        return [control.reduced(row, target) for row, target in rows]
+
+    def broken(self, schedule: Schedule) -> list[str]:
+        """What a schedule breaks of it, in words."""
+        name, lengths = self.control, np.diff(schedule.grid) / schedule.horizon
+        if self.mean is not None:
+            targets = [(f"mean {name}", float(lengths @ schedule[name]), self.mean)]
+        else:
+            targets = [
+                (f"share of {name} = {value:g}", _share(schedule, name, value, lengths), share)
+                for value, share in self.share.items()
+            ]
+        limit = "" if self.equal else "at most "
+        return [
+            f"{what} is {found:.6g}, the budget {limit}{target:g}"
+            for what, found, target in targets
+            if self.violation(found, target) > TOLERANCE * max(1.0, abs(target))
+        ]
+
+
+class BudgetRows(NamedTuple):
+    """All budgets of a problem on the vector w (m,): the mean over training of a·w is t, or ≤ t.
+
+    Attributes:
+        rows: (b, m) a.
+        targets: (b,) t.
+        equal: (b,) flags.
+    """
+
+    rows: np.ndarray
+    targets: np.ndarray
+    equal: np.ndarray
+
+    @property
+    def limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """(b,) the least and the most that the means of a·w may be."""
+        return np.where(self.equal, self.targets, -np.inf), self.targets
+
+    def violation(self, means: np.ndarray) -> np.ndarray:
+        """(b,) by how much means (m,) of w over training break each budget."""
+        return violation(self.rows @ means - self.targets, self.equal)
+
+    def error(self, w: np.ndarray) -> float:
+        """Largest violation by w (I, m), in the units of a control's mean or share."""
+        if not len(self.targets):
+            return 0.0
+        found = violation((self.rows @ w.T).mean(axis=1) - self.targets, self.equal)
+        # Means of zeros and ones carry round-off only; counts that fit the grid are exact.
+        return float(np.max(np.where(found < 1e-12, 0.0, found)))
+
+
+def violation(excess: np.ndarray, equal: np.ndarray) -> np.ndarray:
+    """What of an excess over a target is not allowed: all of it if ``equal``, else what is above."""
+    return np.asarray(np.where(equal, np.abs(excess), np.maximum(excess, 0.0)))
+
+
+def budget_rows(
+    budgets: Sequence[Budget], controls: Mapping[str, Control], blocks: Mapping[str, slice]
+) -> BudgetRows:
+    """The budgets on the vector w, of which each control has the columns in ``blocks``."""
+    size = max(block.stop for block in blocks.values())
+    rows, targets, equal = [], [], []
+    for budget in budgets:
+        for part, target in budget.column_rows(controls[budget.control]):
+            row = np.zeros(size)
+            row[blocks[budget.control]] = part
+            rows.append(row)
+            targets.append(target)
+            equal.append(budget.equal)
+    return BudgetRows(np.array(rows).reshape(-1, size), np.array(targets), np.array(equal, dtype=bool))
+
+
+def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> None:
+    """Raise if no schedule of ``control`` meets all its ``budgets``, each feasible by itself."""
+    from scipy.optimize import linprog
+
+    if len(budgets) < 2:
+        return
+    rows, targets, equal = budget_rows(budgets, {name: control}, {name: slice(0, control.size)})
+    if control.sum_limited:
+        rows, targets = np.vstack([rows, np.ones(control.size)]), np.append(targets, 1.0)
+        equal = np.append(equal, False)
+    found = linprog(
+        np.zeros(control.size),
+        A_eq=rows[equal] if equal.any() else None,
+        b_eq=targets[equal] if equal.any() else None,
+        A_ub=rows[~equal] if not equal.all() else None,
+        b_ub=targets[~equal] if not equal.all() else None,
+        bounds=np.column_stack(control.bounds),
+    )
+    if found.status == 2:
+        raise BudgetError(
+            f"infeasible budgets: no schedule of {name!r} meets all {len(budgets)} of them at once"
+        )
+
+
+def _share(schedule: Schedule, name: str, value: float, lengths: np.ndarray) -> float:
+    """Share of training that a control spends at a value."""
+    if name in schedule.mixtures:
+        mixture = schedule.mixtures[name]
+        return float(lengths @ mixture.shares[:, np.abs(mixture.values - value) <= TOLERANCE].sum(axis=1))
+    return float(lengths[np.abs(schedule[name] - value) <= TOLERANCE].sum())

@@ -1,0 +1,95 @@
+"""Are two problems the same? Told by their names and numbers: functions cannot be compared."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from optlearn._control.missing_problem import MissingProblem
+from optlearn._control.problem import Problem
+from optlearn._errors import SpecificationError
+from optlearn._json import plain
+
+# Numbers that differ by less than this share are equal: a start may be computed on another machine.
+TOLERANCE = 1e-9
+SHOWN = 3  # differences that a message names
+
+
+def description(problem: Problem) -> dict[str, Any]:
+    """Horizon, start, parameters, controls, free parameters, budgets and weights, in JSON's types.
+
+    Of a problem that is not in the file of its solution: what the file says of it.
+    """
+    if isinstance(problem, MissingProblem):
+        return dict(problem.described)
+    objective = problem.objective
+    start = np.asarray(problem.model.layout.flatten(problem.start))
+    return plain(
+        {
+            "horizon": problem.horizon,
+            "state": dict(zip(problem.model.layout.names, start, strict=True)),
+            "parameters": {name: np.asarray(value) for name, value in sorted(problem.settings.items())},
+            "controls": {name: _fields(control) for name, control in problem.controls.items()},
+            "free": {name: _fields(free) for name, free in problem.free.items()},
+            "budgets": [_fields(budget) for budget in problem.budgets],
+            "objective": {
+                "final": objective.final,
+                "average": objective.average,
+                "terminal": objective.terminal is not None,
+                "cost": objective.cost is not None,
+            },
+        }
+    )
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Where two descriptions differ, in words."""
+    return list(_differences("", found, wanted))
+
+
+def check_same(problem: Problem, described: Mapping[str, Any], what: str) -> None:
+    """Raise unless a solution's problem, described by ``description``, is the given one.
+
+    Args:
+        problem: the one that it should be.
+        described: the one that was solved.
+        what: the solution, for the message.
+
+    Raises:
+        SpecificationError: they differ; names what differs.
+    """
+    found = differences(described, description(problem))
+    if found:
+        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise SpecificationError(
+            f"{what} is not of the problem {problem.name!r}: {'; '.join(found[:SHOWN])}{more}"
+        )
+
+
+def _fields(part: Any) -> dict[str, Any]:
+    """What a control, budget or free parameter demands; where solvers start is no part of the problem."""
+    demands = {field.name: getattr(part, field.name) for field in fields(part) if field.name != "guess"}
+    return {"kind": type(part).__name__, **demands}
+
+
+def _differences(path: str, found: Any, wanted: Any) -> Iterator[str]:
+    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
+        for name in [*found, *(name for name in wanted if name not in found)]:
+            inside = f"{path} {name}".strip()
+            if name not in wanted or name not in found:
+                yield f"only {'its' if name in found else 'the given'} problem has {inside}"
+            else:
+                yield from _differences(inside, found[name], wanted[name])
+    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
+        for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            yield from _differences(f"{path}[{place}]", one, other)
+    elif not _equal(found, wanted):
+        yield f"{path} is {found!r} there and {wanted!r} here"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (one, other))
+    if numbers:
+        return bool(np.isclose(one, other, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True))
+    return type(one) is type(other) and bool(one == other)

@@ -1,0 +1,137 @@
+"""A problem as CasADi expressions: no compilation, and derivatives of any order."""
+
+from collections.abc import Hashable
+from functools import cached_property
+from typing import Any
+
+import casadi
+
+from optlearn._control.program import runge_kutta
+from optlearn._control.program.base import Derivatives, Hamiltonians, Kernel, Program
+from optlearn._control.program.runge_kutta import CLASSICAL, Stages
+
+# Below this many instructions in an interval, one flat expression is faster than calls of the rate.
+FLAT = 600
+
+
+class CasadiProgram(Program):
+    """Everything from two traced functions.
+
+    Args:
+        rate: (c, x, w, θ, h) → dx/dα, running cost, as a CasADi function.
+        final: (c, x, θ) → final cost.
+        key: equal for problems that share the program.
+        stages: of a step.
+    """
+
+    def __init__(self, rate: Any, final: Any, key: Hashable, stages: Stages = CLASSICAL) -> None:
+        constants, *sizes = (int(rate.size1_in(i)) for i in range(4))
+        super().__init__((sizes[0], sizes[1], sizes[2]), constants, key, stages)
+        self._rate, self._final = rate, final
+
+    @property
+    def costly(self) -> bool:
+        """No: microseconds."""
+        return False
+
+    @property
+    def free_in_rate(self) -> bool:
+        """Known from the expression."""
+        return bool(self._rate.sparsity_jac(3, 0).nnz() + self._rate.sparsity_jac(3, 1).nnz() > 0)
+
+    def prepare(self) -> None:
+        """Nothing takes long."""
+
+    @property
+    def rate(self) -> Kernel:
+        """(c, x, w, θ, h) → dx/dα, running cost."""
+        return self._rate
+
+    @property
+    def final(self) -> Kernel:
+        """(c, x, θ) → final cost."""
+        return self._final
+
+    @cached_property
+    def final_gradient(self) -> Kernel:
+        """(c, x, θ) → final cost, its gradients in x and θ."""
+        c, x, _, theta, _, _ = self._symbols()
+        cost = self._final(c, x, theta)
+        outputs = [cost, casadi.gradient(cost, x), casadi.gradient(cost, theta)]
+        return _function("final_gradient", [c, x, theta], outputs)
+
+    @cached_property
+    def step(self) -> Kernel:
+        """(c, x, w, θ, h) → state and cost after one step of length h."""
+        c, x, w, theta, h, _ = self._symbols()
+        outputs = runge_kutta.step(self.stages, lambda state: self._rate(c, state, w, theta, h), x, h)
+        return _function("step", [c, x, w, theta, h], list(outputs))
+
+    @cached_property
+    def adjoint_step(self) -> Kernel:
+        """(c, x, w, θ, h, λ) → gradients of λ·x_end + cost with respect to x, w, θ."""
+        c, x, w, theta, h, costate = self._symbols()
+        end, cost = self.step(c, x, w, theta, h)
+        total = casadi.dot(costate, end) + cost
+        gradients = [casadi.gradient(total, v) for v in (x, w, theta)]
+        return _function("adjoint", [c, x, w, theta, h, costate], gradients)
+
+    def chains(self, total: int) -> tuple[Kernel, Kernel]:
+        """The step and its adjoint, ``total`` times."""
+
+        def make() -> tuple[Kernel, Kernel]:
+            c, x, w, theta, h, costate = self._symbols()
+            step = casadi.Function("step", [x, w, h, c, theta], self.step(c, x, w, theta, h))
+            gradients = self.adjoint_step(c, x, w, theta, h, costate)
+            back = casadi.Function("back", [costate, x, w, h, c, theta], gradients)
+            return step.mapaccum("forward", total), back.mapaccum("backward", total)
+
+        found: tuple[Kernel, Kernel] = self.once(("chains", total), make)
+        return found
+
+    @cached_property
+    def hamiltonians(self) -> Hamiltonians:
+        """Kernels for the minimum principle."""
+        c, x, w, theta, h, costate = self._symbols()
+        inputs = [c, x, w, theta, h, costate]
+        slope, cost = self._rate(c, x, w, theta, h)
+        H = casadi.dot(costate, slope) + cost
+        hessian, gradient = casadi.hessian(H, w)
+        dense = [casadi.densify(v) for v in (H, gradient, casadi.diag(hessian))]
+        return Hamiltonians(
+            _function("H", inputs, dense[:1]),
+            _function("H_expansion", inputs, dense),
+            _function("H_free", inputs, [H, casadi.gradient(H, theta)]),
+        )
+
+    @cached_property
+    def derivatives(self) -> Derivatives:
+        """By CasADi's own differentiation."""
+        c, x, w, theta, h, mu = self._symbols()
+        nu = casadi.SX.sym("nu")
+        own, end = casadi.vertcat(x, w, theta), casadi.vertcat(x, theta)
+        slope, cost = self._rate(c, x, w, theta, h)
+        jacobians = [casadi.densify(casadi.jacobian(v, own)) for v in (slope, cost)]
+        curvature, _ = casadi.hessian(casadi.dot(mu, slope) + nu * cost, own)
+        final, _ = casadi.hessian(self._final(c, x, theta), end)
+        return Derivatives(
+            _function("first", [c, x, w, theta, h], [slope, cost, *jacobians]),
+            _function("second", [c, x, w, theta, h, mu, nu], [casadi.densify(curvature)]),
+            self._final,
+            self.final_gradient,
+            casadi.Function("final_hessian", [c, x, theta], [casadi.densify(final)]),
+        )
+
+    def better_flat(self, steps: int) -> bool:
+        """For small rates and few steps."""
+        return bool(self._rate.n_instructions() * steps <= FLAT)
+
+    def _symbols(self) -> tuple[Any, ...]:
+        """c, x, w, θ, h, λ."""
+        n, m, k = self.sizes
+        lengths = {"c": self.constants, "x": n, "w": m, "theta": k, "h": 1, "costate": n}
+        return tuple(casadi.SX.sym(name, length) for name, length in lengths.items())
+
+
+def _function(name: str, inputs: list[Any], outputs: list[Any]) -> Any:
+    return casadi.Function(name, inputs, casadi.cse(outputs))

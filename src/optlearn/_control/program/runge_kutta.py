@@ -1,0 +1,132 @@
+"""A step of training: a classical Runge-Kutta step, or the exact one of a system that knows its solution.
+
+Both are stages of slopes. The exact step has a single stage, whose slope is (end − x)/h.
+
+A step is linear in the slopes k_j = f(X_j, w, θ, h) of its stages, and each stage state X_j is
+linear in the slope before it. So with Z_j = ∂(X_j, w, θ)/∂y and μ_j the adjoint of k_j, the Hessian of
+λ·x_end + ν·cost in y is exactly Σ_j Z_jᵀ ∇²(μ_j·f + ν_j ℓ) Z_j. Only the rate itself is ever differentiated,
+once, so the derivative program stays small however many steps an interval has.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import casadi
+
+
+class Stages(NamedTuple):
+    """The stages of a step.
+
+    Attributes:
+        nodes: position of each in the step, and weight of the slope before it.
+        parts: of the step that its slope stands for; whole numbers.
+    """
+
+    nodes: tuple[float, ...]
+    parts: tuple[int, ...]
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The parts as shares of the step."""
+        return tuple(part / sum(self.parts) for part in self.parts)
+
+
+CLASSICAL = Stages((0.0, 0.5, 0.5, 1.0), (1, 2, 2, 1))
+EXACT = Stages((0.0,), (1,))
+
+
+def step(stages: Stages, rate: Callable[[Any], tuple[Any, Any]], x: Any, h: Any) -> tuple[Any, Any]:
+    """State and cost after one step of length h from x, for a rate x → (slope, running cost)."""
+    slope: Any = 0.0
+    total: Any = 0.0
+    costs: Any = 0.0
+    # Summed in whole numbers: one rounding less for each stage.
+    for node, part in zip(*stages, strict=True):
+        slope, cost = rate(x + node * h * slope)
+        total, costs = total + part * slope, costs + part * cost
+    return x + h / sum(stages.parts) * total, h / sum(stages.parts) * costs
+
+
+class Expanded(NamedTuple):
+    """One step in an expression, y being what derivatives are taken in.
+
+    Attributes:
+        end: (n) state after the step.
+        cost: of the step.
+        end_slope: (n, p) derivative of the end in y.
+        cost_slope: (1, p) derivative of the cost in y.
+        kept: for ``StepExpansion.backward``.
+    """
+
+    end: Any
+    cost: Any
+    end_slope: Any
+    cost_slope: Any
+    kept: Any
+
+
+class StepExpansion(ABC):
+    """One step of length h with first and second derivatives, in CasADi expressions."""
+
+    @abstractmethod
+    def forward(self, c: Any, x: Any, w: Any, theta: Any, h: Any, slope: Any, below: Any) -> Expanded:
+        """The step from x, where slope (n, p) = ∂x/∂y and below (m + k, p) = ∂(w, θ)/∂y."""
+
+    @abstractmethod
+    def backward(self, kept: Any, costate: Any, weight: Any) -> tuple[Any, Any]:
+        """Hessian (p, p) in y of costate·end + weight·cost, and the costate (n) before the step."""
+
+
+@dataclass(frozen=True)
+class RungeKuttaExpansion(StepExpansion):
+    """From the rate's derivatives, as in ``Derivatives``.
+
+    Attributes:
+        stages: of the step.
+        first: (c, x, w, θ, h) → slope, cost and their Jacobians in (x, w, θ).
+        second: (c, x, w, θ, h, μ, ν) → Hessian of μ·slope + ν·cost.
+    """
+
+    stages: Stages
+    first: Any
+    second: Any
+
+    def forward(self, c: Any, x: Any, w: Any, theta: Any, h: Any, slope: Any, below: Any) -> Expanded:
+        """Through the stages, with their sensitivities."""
+        k: Any = casadi.MX(casadi.DM(*x.shape))
+        k_slope: Any = casadi.MX(casadi.DM(*slope.shape))
+        total, total_slope = k, k_slope
+        cost: Any = casadi.MX(0)
+        cost_slope: Any = casadi.MX(casadi.DM(1, slope.shape[1]))
+        passed = []
+        for node, b in zip(self.stages.nodes, self.stages.weights, strict=True):
+            X = x + node * h * k
+            Z = casadi.vertcat(slope + node * h * k_slope, below)
+            k, running, A, a = self.first(c, X, w, theta, h)
+            k_slope = casadi.mtimes(A, Z)
+            total, total_slope = total + b * k, total_slope + b * k_slope
+            cost, cost_slope = cost + b * h * running, cost_slope + b * h * casadi.mtimes(a, Z)
+            passed.append((X, Z, A, a))
+        kept = (c, w, theta, h, passed)
+        return Expanded(x + h * total, cost, slope + h * total_slope, cost_slope, kept)
+
+    def backward(self, kept: Any, costate: Any, weight: Any) -> tuple[Any, Any]:
+        """Back through the stages, with the adjoints of their slopes."""
+        c, w, theta, h, passed = kept
+        nodes, weights = reversed(self.stages.nodes), reversed(self.stages.weights)
+        n = costate.shape[0]
+        hessian: Any = 0
+        before = costate
+        later: Any = casadi.MX(casadi.DM(n, 1))  # adjoint of the next stage's state
+        following = 0.0
+        for (X, Z, A, a), node, b in zip(reversed(passed), nodes, weights, strict=True):
+            mu = b * h * costate + following * h * later
+            nu = b * h * weight
+            block = self.second(c, X, w, theta, h, mu, nu)
+            hessian = hessian + casadi.mtimes(casadi.mtimes(Z.T, block), Z)
+            later = casadi.mtimes(A[:, :n].T, mu) + nu * a[:, :n].T
+            before = before + later
+            following = node
+        return hessian, before

@@ -1,0 +1,172 @@
+"""Functions of vectors that XLA compiles once and runs over many columns, or along them.
+
+Loops over steps and columns have a length that is known at run time only, inside programs of a fixed shape:
+nothing is compiled again for another grid.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import casadi
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array
+from optlearn._precision import float64
+
+# Columns, or steps, in one call of a compiled program, at most.
+BLOCK = 256
+# Programs compiled, and columns computed, at the same time, at most: XLA sums one quadrature on one core.
+THREADS = 8
+
+
+class _Compiled:
+    """A function that is compiled once, for arguments of given shapes, now or in the background."""
+
+    def __init__(self, function: Callable[..., Any], shapes: Any) -> None:
+        self._function, self._shapes = function, shapes
+        self._compiled: Future[Any] | None = None
+
+    def compile_ahead(self) -> None:
+        """Begin to compile in the background."""
+        if self._compiled is None:
+            self._compiled = _threads().submit(self._compile)
+
+    @property
+    def compiled(self) -> Any:
+        """The program."""
+        if self._compiled is None:
+            self._compiled = Future()
+            self._compiled.set_result(self._compile())
+        return self._compiled.result()
+
+    @float64
+    def _compile(self) -> Any:
+        shapes = jax.tree.map(
+            lambda shape: jax.ShapeDtypeStruct(shape, float), self._shapes, is_leaf=_is_shape
+        )
+        return jax.jit(self._function).lower(jax.ShapeDtypeStruct((), np.int64), *shapes).compile()
+
+
+class Columns(_Compiled):
+    """A function of vectors as one of columns.
+
+    Args:
+        function: vectors → array, or a tuple of arrays, of one dimension or none.
+        lengths: of its arguments.
+        shared: a flag for each argument: it is the same for all columns.
+    """
+
+    def __init__(self, function: Callable[..., Any], lengths: list[int], shared: list[bool]) -> None:
+        self._shared = shared
+
+        def block(count: Array, *given: Array) -> list[Array]:
+            def one(i: Array) -> list[Array]:
+                result = function(*(v if same else v[i] for v, same in zip(given, shared, strict=True)))
+                return _vectors(result if isinstance(result, tuple) else (result,))
+
+            def body(i: Array, found: list[Array]) -> list[Array]:
+                return [table.at[i].set(part) for table, part in zip(found, one(i), strict=True)]
+
+            shapes = jax.eval_shape(one, count)
+            return jax.lax.fori_loop(0, count, body, [jnp.zeros((BLOCK, *shape.shape)) for shape in shapes])
+
+        super().__init__(
+            block, [(n,) if same else (BLOCK, n) for n, same in zip(lengths, shared, strict=True)]
+        )
+
+    def __call__(self, *given: Any) -> Any:
+        """Results with one column each for every column of the arguments."""
+        rows = [_as_rows(value) for value in given]
+        total = max(len(r) for r, same in zip(rows, self._shared, strict=True) if not same)
+        program = self.compiled
+        size = min(BLOCK, -(-total // _workers()))
+
+        @float64
+        def piece(first: int) -> list[np.ndarray]:
+            count = min(size, total - first)
+            columns = [
+                r[0] if same else _padded(r[first : first + count] if len(r) > 1 else r.repeat(count, 0))
+                for r, same in zip(rows, self._shared, strict=True)
+            ]
+            return [np.asarray(part)[:count].T for part in program(np.int64(count), *columns)]
+
+        starts = range(0, total, size)
+        pieces = _threads().map(piece, starts) if len(starts) > 1 else map(piece, starts)
+        found = tuple(casadi.DM(np.concatenate(parts, axis=1)) for parts in zip(*pieces, strict=True))
+        return found if len(found) > 1 else found[0]
+
+
+class Chain(_Compiled):
+    """A function (carry, *column, *shared) → carry, results, run along columns.
+
+    Args:
+        function: of vectors; the results are a tuple of vectors or numbers.
+        lengths: of its arguments.
+        columns: how many arguments after the carry are columns.
+    """
+
+    def __init__(
+        self, function: Callable[..., tuple[Array, tuple[Array, ...]]], lengths: list[int], columns: int
+    ) -> None:
+        def block(count: Array, carry: Array, tables: list[Array], shared: list[Array]) -> Any:
+            def one(carry: Array, i: Array) -> tuple[Array, list[Array]]:
+                end, results = function(carry, *(table[i] for table in tables), *shared)
+                return end, _vectors(results)
+
+            def body(i: Array, state: tuple[Array, list[Array]]) -> tuple[Array, list[Array]]:
+                carry, results = one(state[0], i)
+                return carry, [t.at[i].set(part) for t, part in zip(state[1], results, strict=True)]
+
+            _, shapes = jax.eval_shape(one, carry, count)
+            none = [jnp.zeros((BLOCK, *shape.shape)) for shape in shapes]
+            return jax.lax.fori_loop(0, count, body, (carry, none))
+
+        carry, *rest = lengths
+        super().__init__(
+            block, [(carry,), [(BLOCK, n) for n in rest[:columns]], [(n,) for n in rest[columns:]]]
+        )
+
+    @float64
+    def __call__(self, carry: Any, given: Sequence[Any], shared: Sequence[Any]) -> tuple[np.ndarray, ...]:
+        """Results (size, S) along the S columns of ``given``."""
+        tables = [_as_rows(value) for value in given]
+        total, pieces = len(tables[0]), []
+        shared = [np.asarray(value, dtype=float) for value in shared]
+        for first in range(0, total, BLOCK):
+            count = min(BLOCK, total - first)
+            columns = [_padded(table[first : first + count]) for table in tables]
+            carry, results = self.compiled(np.int64(count), carry, columns, shared)
+            pieces.append([np.asarray(part)[:count].T for part in results])
+        return tuple(np.concatenate(parts, axis=1) for parts in zip(*pieces, strict=True))
+
+
+def _workers() -> int:
+    return min(THREADS, os.cpu_count() or 1)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_workers(), "optlearn")
+
+
+def _vectors(results: Sequence[Array]) -> list[Array]:
+    return [jnp.atleast_1d(part) for part in results]
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, tuple)
+
+
+def _as_rows(value: Any) -> np.ndarray:
+    """(P, n) from n numbers or a matrix of columns (n, P)."""
+    array = np.asarray(value, dtype=float)
+    return array.reshape(1, -1) if array.ndim < 2 else np.ascontiguousarray(array.T)
+
+
+def _padded(rows: np.ndarray) -> np.ndarray:
+    return np.concatenate([rows, np.zeros((BLOCK - len(rows), rows.shape[1]))])

@@ -1,0 +1,39 @@
+"""The default method: quick from many starts, then sharp from the best of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.base import Method, Run, Start
+from optlearn._control.solvers.direct import Direct
+from optlearn._control.solvers.indirect import Indirect
+from optlearn._progress import Report, silent
+
+# Where a direct run follows: it ends within a dozen iterations what the indirect method creeps towards.
+MOST_PASSES = 400
+
+
+class Auto(Method):
+    """Indirect from all starts, then direct from the best; direct from all if nothing has converged."""
+
+    name = "auto"
+    description = "indirect from several starts, which is quick, then direct from the best of them"
+
+    def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
+        """Runs of both solvers."""
+        costly = rollout.compiled.program.costly
+        runs = Indirect(None if costly else MOST_PASSES).run_all(rollout, starts, tell)
+        if costly and any(run.outcome.ok for run in runs):
+            # A direct run needs second derivatives of the rate: it would take several times as long.
+            return runs
+        if runs[-1].interrupted:
+            return runs
+        # Where the objective hardly depends on a control, as on singular arcs, the indirect method leaves
+        # that ragged.
+        direct = Direct(self.max_iterations, self.tolerance)
+        best = min(runs, key=lambda run: run.objective)
+        ahead = direct.run(rollout, Start("the best of them", best.w, best.theta), tell)
+        runs.append(replace(ahead, continues=True))
+        if not any(run.outcome.ok for run in runs):
+            runs += direct.run_all(rollout, starts, tell)
+        return runs

@@ -1,0 +1,156 @@
+"""What a method of solution is: from starts to runs.
+
+A solver goes from one start to one run; a method may also be a strategy over several solvers. Both are
+registered in ``methods``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, ClassVar
+
+import numpy as np
+
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.outcome import Outcome
+from optlearn._progress import Progress, Report, silent
+
+
+@dataclass(frozen=True)
+class Start:
+    """A first guess: relaxed controls (I, m), free parameters (k,), and where it came from."""
+
+    name: str
+    w: np.ndarray
+    theta: np.ndarray
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What is told of a run afterwards.
+
+    Attributes:
+        start: name of the first guess.
+        solver: that went on from there.
+        outcome: how it ended.
+        iterations: how many.
+        objective: of the discretised problem.
+        seconds: wall-clock time.
+        steps: in each interval.
+    """
+
+    start: str
+    solver: str
+    outcome: Outcome
+    iterations: int
+    objective: float
+    seconds: float
+    steps: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and text, for JSON."""
+        return {**vars(self), "outcome": self.outcome.name.lower()}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "RunRecord":
+        """What ``to_dict`` was made from."""
+        return cls(**{**data, "outcome": Outcome[data["outcome"].upper()]})
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where a solver ended.
+
+    Attributes:
+        record: how it went.
+        w: (I, m) relaxed controls.
+        theta: (k,) free parameters.
+        costates: (I, n) at the ends of the intervals, if the solver has them.
+        budget_multipliers: (b,) of the mean of a·w over training, if the solver has them.
+        gap: what may be left to win, to first order, if the solver knows.
+        continues: it went on from where another run ended.
+    """
+
+    record: RunRecord
+    w: np.ndarray
+    theta: np.ndarray
+    costates: np.ndarray | None = None
+    budget_multipliers: np.ndarray | None = None
+    gap: float | None = None
+    continues: bool = False
+
+    @property
+    def objective(self) -> float:
+        """Of the discretised problem."""
+        return self.record.objective
+
+    @property
+    def outcome(self) -> Outcome:
+        """How it ended."""
+        return self.record.outcome
+
+    @property
+    def iterations(self) -> int:
+        """How many."""
+        return self.record.iterations
+
+    @property
+    def interrupted(self) -> bool:
+        """Did the user stop it?"""
+        return self.outcome is Outcome.INTERRUPTED
+
+
+@dataclass(frozen=True, eq=False)
+class Method(ABC):
+    """A way to solve a problem.
+
+    Attributes:
+        max_iterations: of a solver (default: its own).
+        tolerance: of a solver (default: its own).
+        name: as in ``solve(method=…)``.
+        description: in a line.
+        optimises: false for a baseline: it takes the neutral start only, no finer steps, and nobody is warned
+            that it has not converged.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    optimises: ClassVar[bool] = True
+
+    max_iterations: int | None = None
+    tolerance: float | None = None
+
+    @abstractmethod
+    def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
+        """Where the starts end on the rollout's grid; after an interruption, only those until then."""
+
+
+class Solver(Method):
+    """A method that goes from one start to one run."""
+
+    def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
+        """One run from each start."""
+        runs: list[Run] = []
+        for start in starts:
+            runs.append(self.run(rollout, start, tell))
+            if runs[-1].interrupted:
+                break
+        return runs
+
+    def run(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
+        """Go on from a start, and take the time."""
+        began = perf_counter()
+        tell(Progress(f"{self.name}, from {start.name}"))
+        found = self.solve(rollout, start, tell)
+        return replace(found, record=replace(found.record, seconds=perf_counter() - began))
+
+    @abstractmethod
+    def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
+        """The best that is found from a start; it meets bounds and budgets."""
+
+    def record(
+        self, rollout: Rollout, start: Start, objective: float, outcome: Outcome, iterations: int
+    ) -> RunRecord:
+        """A record of this solver's, without the time."""
+        return RunRecord(start.name, self.name, outcome, iterations, objective, 0.0, rollout.steps)

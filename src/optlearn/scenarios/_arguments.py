@@ -1,0 +1,263 @@
+"""The arguments of a scenario as something that can be typed, moved or chosen.
+
+Everything is read from the function's signature and docstring; its entry in the catalogue only adds better
+ranges. Loads nothing heavy.
+"""
+
+import inspect
+import math
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from optlearn._errors import SpecificationError
+
+Value = float | int | bool | str
+Range = tuple[float, float, float]  # lowest, highest and step
+
+FIRST = 5  # main arguments of a scenario whose entry names none
+
+# Arguments that many scenarios have → what they are called on a page, and their symbol. Others are called by
+# their name.
+WORDS: Mapping[str, tuple[str, str]] = {
+    "alpha_F": ("Training time, steps/N", "α_F"),
+    "eta": ("Learning rate", "η"),
+    "weight_decay": ("Weight decay", "λ"),
+    "Delta[0]": ("Variance, easy samples", "Δ₁"),
+    "Delta[1]": ("Variance, hard samples", "Δ₂"),
+    "T": ("Teacher's squared norm", "T"),
+    "easy_share": ("Share of easy samples", ""),
+    "test_easy_share": ("Share of easy samples, test", ""),
+    "joint": ("Optimise the learning rate too", ""),
+    "max_learning_rate": ("Largest learning rate", "η"),
+    "K": ("Student's hidden nodes", "K"),
+    "M": ("Teacher's hidden nodes", "M"),
+    "sigma_n": ("Label noise", "σ_n"),
+    "Delta_F": ("Noise at test time", "Δ_F"),
+    "sigma": ("Spread of the inputs", "σ"),
+    "N": ("Input dimension", "N"),
+    "start": ("Start", ""),
+    "skip_rate": ("Learning rate of the skip", "η_b"),
+    "finite_size": ("Keep terms of order 1", ""),
+    "mean_batch": ("Mean batch", "B"),
+    "max_batch": ("Largest batch", "B"),
+    "control": ("What is controlled", ""),
+}
+
+
+@dataclass(frozen=True)
+class Argument(ABC):
+    """An argument of a scenario, or one entry of it (``Delta[1]``).
+
+    Attributes:
+        name: of the argument.
+        label: what it is called on a page.
+        symbol: of the paper, or "".
+        help: its description in the scenario's docstring.
+        default: its value at first.
+        main: is it shown without asking for more?
+    """
+
+    name: str
+    label: str
+    symbol: str
+    help: str
+    default: Any
+    main: bool
+
+    @abstractmethod
+    def read(self, text: str) -> Value:
+        """The value of what was typed or chosen.
+
+        Raises:
+            SpecificationError: names the argument, what was typed, and what is allowed.
+        """
+
+    @property
+    @abstractmethod
+    def allowed(self) -> str:
+        """What a control of it offers, in words."""
+
+
+@dataclass(frozen=True)
+class Number(Argument):
+    """A number from ``low`` to ``high``; ``step`` is that of its slider."""
+
+    low: float
+    high: float
+    step: float
+    whole: bool
+
+    def read(self, text: str) -> Value:
+        """A number in the range."""
+        try:
+            value = float(text.strip())
+        except ValueError:
+            value = math.nan
+        # Written so that NaN is wrong too.
+        if not self.low <= value <= self.high or (self.whole and value != int(value)):
+            kind = "whole number" if self.whole else "number"
+            typed = text.strip() or "nothing"
+            raise SpecificationError(f"{self.name} = {typed}: must be a {kind} from {self.allowed}")
+        return int(value) if self.whole else value
+
+    @property
+    def allowed(self) -> str:
+        """The range."""
+        return f"{self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
+class Flag(Argument):
+    """Yes or no."""
+
+    def read(self, text: str) -> Value:
+        """``true`` or ``false``."""
+        known = {"true": True, "false": False}
+        if text.strip().lower() not in known:
+            raise SpecificationError(f"{self.name} = {text}: must be {self.allowed}")
+        return known[text.strip().lower()]
+
+    @property
+    def allowed(self) -> str:
+        """Both."""
+        return "true or false"
+
+
+@dataclass(frozen=True)
+class Choice(Argument):
+    """One of a few words."""
+
+    known: tuple[str, ...]
+
+    def read(self, text: str) -> Value:
+        """One of the words."""
+        if text not in self.known:
+            raise SpecificationError(f"{self.name} = {text}: must be one of {self.allowed}")
+        return text
+
+    @property
+    def allowed(self) -> str:
+        """The words."""
+        return ", ".join(self.known)
+
+
+@dataclass(frozen=True)
+class CodeOnly(Argument):
+    """What no control on a page can set, such as a matrix; ``reason`` says why."""
+
+    reason: str
+
+    def read(self, text: str) -> Value:
+        """Never."""
+        raise SpecificationError(f"{self.name} = {text}: has no control, since it is {self.reason}")
+
+    @property
+    def allowed(self) -> str:
+        """Why there is no control."""
+        return self.reason
+
+
+def arguments_of(
+    function: Callable[..., Any],
+    ranges: Mapping[str, Range],
+    main: Sequence[str],
+    code_only: Mapping[str, str],
+) -> tuple[Argument, ...]:
+    """All arguments of a scenario's function, the main ones first.
+
+    Args:
+        function: with a default for every argument.
+        ranges: of arguments, or of entries of one; others get one from their default.
+        main: names of those to show first; none: the first few.
+        code_only: argument → why it has no control.
+
+    Raises:
+        SpecificationError: an argument has no control and no reason for that, or a name is of no argument.
+    """
+    made = {argument.name: argument for argument in _made(function, ranges, code_only)}
+    for name in (*ranges, *main, *code_only):
+        if name not in made:
+            raise SpecificationError(f"{function.__name__}: its entry names {name!r}, which it does not have")
+    shown = [name for name in made if name not in code_only]
+    first = list(main) or shown[:FIRST]
+    made |= {name: replace(made[name], main=True) for name in first}
+    return tuple(made[name] for name in [*first, *(name for name in made if name not in first)])
+
+
+def _made(
+    function: Callable[..., Any], ranges: Mapping[str, Range], code_only: Mapping[str, str]
+) -> Iterator[Argument]:
+    helps = descriptions(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        default = parameter.default
+        several = isinstance(default, Sequence) and not isinstance(default, str) and name not in code_only
+        entries = {f"{name}[{i}]": entry for i, entry in enumerate(default)} if several else {name: default}
+        for own, value in entries.items():
+            label, symbol = WORDS.get(own, (own.replace("_", " ").replace("[", " [").capitalize(), ""))
+            common = (own, label, symbol, helps.get(name, ""), value, False)
+            if name in code_only:
+                yield CodeOnly(*common, code_only[name])
+            else:
+                yield _control(function.__name__, common, parameter.annotation, ranges.get(own))
+
+
+def _control(
+    owner: str, common: tuple[str, str, str, str, Any, bool], annotation: Any, limits: Range | None
+) -> Argument:
+    name, default = common[0], common[4]
+    if isinstance(default, bool):
+        return Flag(*common)
+    if isinstance(default, int | float):
+        # A whole number by its default is one, unless the signature says otherwise.
+        whole = isinstance(default, int) and annotation is not float
+        return Number(*common, *(limits or around(default, whole)), whole)
+    known = tuple(_words(annotation))
+    if isinstance(default, str) and default in known:
+        return Choice(*common, known)
+    raise SpecificationError(f"{owner}({name}={default!r}): has no control; say why in code_only")
+
+
+def _words(annotation: Any) -> Iterator[str]:
+    """The words that a ``Literal``, also as a part of a union, allows."""
+    for part in typing.get_args(annotation):
+        if isinstance(part, str):
+            yield part
+        else:
+            yield from _words(part)
+
+
+def descriptions(function: Callable[..., Any]) -> dict[str, str]:
+    """Argument → its description in the docstring."""
+    from docstring_parser import DocstringStyle, parse
+
+    found = parse(inspect.getdoc(function) or "", style=DocstringStyle.GOOGLE).params
+    return {p.arg_name: " ".join((p.description or "").split()).replace("``", "") for p in found}
+
+
+def around(default: float, whole: bool = False) -> Range:
+    """A sensible range and step for a number of which only the default is known."""
+    if whole:
+        low = default // 4 if abs(default) > 20 else min(default, 1)
+        return float(low), float(max(2 * default, default + 3)), 1.0
+    if default == 0:
+        return 0.0, 1.0, 0.01
+    size = abs(default)
+    step = _step(size / 20)
+    below, above = math.floor(0.75 * size / step), math.ceil(2 * size / step)
+    if default < 0:
+        below, above = above, below
+    return _decimal(default - below * step), _decimal(default + above * step), _decimal(step)
+
+
+def _decimal(value: float) -> float:
+    """Without the round-off of sums."""
+    return float(f"{value:.12g}")
+
+
+def _step(value: float) -> float:
+    """The largest of 1, 2 and 5 times a power of ten that is not above a value."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return max(factor * power for factor in (1, 2, 5) if factor * power <= value * (1 + 1e-9))

@@ -1,0 +1,157 @@
+"""The best schedule of a family with one or two parameters: what baselines are made of.
+
+Trial schedules are integrated with fixed Runge-Kutta steps, which costs about a millisecond and is
+smooth in the parameters; values that are reported come from ``evaluate``.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+
+from optlearn._control.problem import Problem
+from optlearn._control.program.build import CompiledProblem, compile_problem
+from optlearn._control.program.rollout import Rollout
+from optlearn._precision import float64
+from optlearn._schedule import Schedule
+
+Family = Callable[..., Schedule]
+
+# Runge-Kutta steps over the whole of training: for a first look, and so many that they do not move
+# an optimum by more than 1e-6 of its parameter.
+COARSE, FINE = 120, 480
+# Points of the first look in each direction; the search then refines the best one.
+SCAN = {1: 17, 2: 6}
+# Shift of a family's parameter: schedules are smooth in theirs, so this is exact to about 1e-10.
+DIFFERENCE = 1e-5
+
+
+@float64
+def best_of(problem: Problem, family: Family, *bounds: tuple[float, float]) -> Schedule:
+    """The schedule ``family(*parameters)`` with the lowest objective.
+
+    Args:
+        problem: whose objective counts.
+        family: one or two numbers → schedule. Free parameters of the problem that the schedule does
+            not carry keep their guess.
+        bounds: lowest and highest value of each number, both allowed.
+    """
+    compiled = compile_problem(problem)
+    lower, upper = (np.array(side, dtype=float) for side in zip(*bounds, strict=True))
+    rough, cost = (_Trial(compiled, family, lower, upper, steps) for steps in (COARSE, FINE))
+    axes = [np.linspace(low, high, SCAN[len(bounds)]) for low, high in bounds]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(bounds))
+    first = points[int(np.argmin([rough(point) for point in points]))]
+    spacing = (upper - lower) / (SCAN[len(bounds)] - 1)
+    refine = _refine_line if len(bounds) == 1 else _refine_plane
+    found = refine(cost, first, spacing)
+    # A bound itself is among the points of the scan but is not always reached by a refinement.
+    return family(*map(float, found if cost(found) < cost(first) else first))
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Objective as a function of a family's parameters (p,)."""
+
+    compiled: CompiledProblem
+    family: Family
+    lower: np.ndarray
+    upper: np.ndarray
+    total_steps: int
+
+    def __call__(self, parameters: np.ndarray) -> float:
+        schedule, w, theta = self._controls(parameters)
+        value = self._rollout(schedule).objective(w, theta)
+        return value if np.isfinite(value) else np.inf
+
+    def with_gradient(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        """Objective and gradient (p,), for families whose edges do not move.
+
+        The adjoint gives the derivative in all controls; only how these follow the parameters is
+        differenced.
+        """
+        schedule, w, theta = self._controls(parameters)
+        rolled = self._rollout(schedule).run(w, theta)
+        slope = np.zeros(len(parameters))
+        for i, shift in enumerate(DIFFERENCE * np.eye(len(parameters))):
+            up = np.minimum(parameters + shift, self.upper)
+            down = np.maximum(parameters - shift, self.lower)
+            _, w_up, theta_up = self._controls(up)
+            _, w_down, theta_down = self._controls(down)
+            slope[i] = np.sum(rolled.gradient * (w_up - w_down))
+            slope[i] += rolled.free_gradient @ (theta_up - theta_down)
+            slope[i] /= up[i] - down[i]
+        return rolled.objective, slope
+
+    def _controls(self, parameters: np.ndarray) -> tuple[Schedule, np.ndarray, np.ndarray]:
+        schedule = self.family(*map(float, parameters))
+        free = self.compiled.problem.free
+        theta = [float(schedule.parameters.get(name, f.start)) for name, f in free.items()]
+        return schedule, self.compiled.relaxation.own_vectors(schedule), np.array(theta)
+
+    def _rollout(self, schedule: Schedule) -> Rollout:
+        return Rollout(self.compiled, schedule.grid, -(-self.total_steps // schedule.intervals))
+
+
+def _refine_line(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.ndarray:
+    low, high = cost.lower[0], cost.upper[0]
+    around = (max(low, first[0] - spacing[0]), min(high, first[0] + spacing[0]))
+    found = minimize_scalar(
+        lambda x: cost(np.array([x])), bounds=around, method="bounded", options={"xatol": 1e-8}
+    )
+    return np.array([found.x])
+
+
+def _refine_plane(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.ndarray:
+    lower, upper = cost.lower, cost.upper
+    # In units of the scan's spacing and of the objective there, so that tolerances mean something.
+    scale = abs(cost(first)) or 1.0
+
+    def scaled(z: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = cost.with_gradient(np.clip(z * spacing, lower, upper))
+        return value / scale, slope * spacing / scale
+
+    found = minimize(
+        scaled,
+        first / spacing,
+        bounds=list(zip(lower / spacing, upper / spacing, strict=True)),
+        jac=True,
+        method="L-BFGS-B",
+        options={"ftol": 1e-15, "gtol": 1e-9},
+    )
+    return np.asarray(np.clip(found.x * spacing, lower, upper))
+
+
+@float64
+def best_of_linear(problem: Problem, control: str, grid: np.ndarray, basis: np.ndarray) -> Schedule:
+    """The best schedule B p on a grid, for a problem with one continuous control and nothing free.
+
+    The adjoint gives the gradient in p, so this suits drifts that are costly to evaluate.
+
+    Args:
+        problem: whose objective counts.
+        control: name of its control.
+        grid: (I + 1,) edges.
+        basis: B (I, p); each of the p parameters may have any value that the control may have.
+    """
+    rollout, limits = Rollout(compile_problem(problem), len(grid) - 1), problem.continuous[control]
+
+    def cost(values: np.ndarray) -> tuple[float, np.ndarray]:
+        rolled = rollout.run((basis @ values)[:, None], np.zeros(0))
+        return scale * rolled.objective, scale * basis.T @ rolled.gradient[:, 0]
+
+    start = np.full(basis.shape[1], limits.start)
+    scale = 1 / abs(rollout.objective((basis @ start)[:, None], np.zeros(0)))
+    bounds = [(limits.lower, limits.upper)] * len(start)
+    found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-9})
+    return Schedule.piecewise(grid, {control: basis @ found.x})
+
+
+def phases(horizon: float, *parts: tuple[float, dict[str, float]]) -> Schedule:
+    """A schedule of phases (duration, values), up to the horizon; empty phases are left out."""
+    kept = [(length, values) for length, values in parts if length > 1e-12 * horizon]
+    edges = np.concatenate([[0.0], np.cumsum([length for length, _ in kept])])
+    edges[-1] = horizon
+    names: Sequence[str] = tuple(kept[0][1])
+    return Schedule.piecewise(edges, {n: [values[n] for _, values in kept] for n in names})

@@ -1,0 +1,59 @@
+"""First guesses from neighbouring problems."""
+
+import numpy as np
+import pytest
+
+import optlearn as ol
+from optlearn._control.solvers.warm_start import fits, warm_schedule
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Mixture
+
+SHARE = np.array([0.25, 0.75])
+MIXED = ol.Schedule(
+    np.array([0.0, 6.0, 12.0]),
+    {},
+    {"difficulty": Mixture(np.array([0.0, 2.0]), np.column_stack([SHARE, 1 - SHARE]))},
+)
+PROBLEM = ol.scenarios.curriculum(alpha_F=10.0, Delta=(0.1, 1.5))
+
+
+def test_another_horizon_and_other_values() -> None:
+    moved = warm_schedule(PROBLEM, MIXED)
+    np.testing.assert_allclose(moved.grid, [0.0, 5.0, 10.0])
+    np.testing.assert_allclose(moved["difficulty"], SHARE * 0.1 + (1 - SHARE) * 1.5)
+    pure = ol.Schedule.piecewise([0.0, 6.0, 12.0], {"difficulty": [0.0, 2.0]})
+    np.testing.assert_allclose(warm_schedule(PROBLEM, pure)["difficulty"], [0.1, 1.5])
+
+
+def test_values_that_become_the_same_add_their_shares() -> None:
+    three = Mixture(np.array([0.0, 1.4, 2.0]), np.array([[0.5, 0.2, 0.3]]))
+    schedule = ol.Schedule(np.array([0.0, 10.0]), {}, {"difficulty": three})
+    moved = warm_schedule(PROBLEM, schedule)
+    columns = PROBLEM.controls["difficulty"].encode("difficulty", moved)
+    np.testing.assert_allclose(columns, [[0.5]])
+
+
+def test_bounds_and_free_parameters_are_kept() -> None:
+    problem = ol.scenarios.dropout()
+    schedule = ol.Schedule.constant(5.0, {"activation": 1.3}).with_parameters(rescaling=-0.2)
+    moved = warm_schedule(problem, schedule)
+    assert moved["activation"] == 1.0
+    assert moved.parameters == {"rescaling": 0.0}
+    guessed = warm_schedule(problem, ol.Schedule.constant(2.5, {"activation": 0.5}))
+    assert guessed.parameters == {"rescaling": problem.free["rescaling"].start}
+    assert guessed.horizon == problem.horizon
+
+
+def test_what_cannot_be_a_start() -> None:
+    other = ol.Schedule.constant(12.0, {"noise": 0.2})
+    assert fits(PROBLEM, MIXED)
+    assert not fits(PROBLEM, other)
+    with pytest.raises(SpecificationError, match="lacks the control 'difficulty'"):
+        warm_schedule(PROBLEM, other)
+
+
+def test_a_solution_of_a_shorter_training_starts_a_longer_one() -> None:
+    short = ol.solve(ol.scenarios.curriculum(alpha_F=10.0), 60, "indirect", starts=1)
+    long = ol.solve(ol.scenarios.curriculum(alpha_F=12.0), 60, "indirect", starts=1, warm_start=short)
+    assert long.runs[0].start == "warm start"
+    assert long.certificate.converged
