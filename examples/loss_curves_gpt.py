@@ -1,15 +1,20 @@
 """Pilots, fit, optimum, trained: a byte-level GPT on Python's own source code, AdamW, many schedules at once.
 
-Run: python examples/loss_curves_gpt.py                        (all steps with a toy network, on a CPU, a minute)
-     python examples/loss_curves_gpt.py pilots RUNS.csv        (GPU: 3M parameters, 8,000 steps)
-     python examples/loss_curves_gpt.py plan SCHEDULES.json RUNS.csv …   (CPU: fit, robust optimum, next pilot)
-     python examples/loss_curves_gpt.py train SCHEDULES.json RUNS.csv    (GPU)
-     python examples/loss_curves_gpt.py baselines RUNS.csv --part 1/2    (GPU: the family to be beaten)
-     python examples/loss_curves_gpt.py table RUNS.csv …       (CPU: predicted against trained, ours against theirs)
+Run: python examples/loss_curves_gpt.py        (all steps with a toy network, on a CPU, two minutes)
 
-All runs of a command are trained at once, vectorised over schedules and seeds. A seed fixes the initial weights
-and the order of the data, the same for all schedules, so schedules are compared in pairs. A log has the columns
-run, step, lr, loss; the loss is that of held-out files, in nats a byte.
+On a GPU, with the real one (3M parameters, 8,000 steps; `plan` and `table` need no GPU):
+
+    python examples/loss_curves_gpt.py pilots pilots.csv
+    python examples/loss_curves_gpt.py plan round1.json pilots.csv       (fit, robust optimum, next pilot)
+    python examples/loss_curves_gpt.py train round1.json round1.csv
+    python examples/loss_curves_gpt.py plan round2.json pilots.csv round1.csv
+    python examples/loss_curves_gpt.py train round2.json round2.csv
+    python examples/loss_curves_gpt.py baselines baselines.csv           (the family to be beaten)
+    python examples/loss_curves_gpt.py table pilots.csv round1.csv round2.csv baselines.csv --fitted 2
+
+All runs of a command are trained at once, vectorised over schedules and seeds. A seed fixes the initial
+weights and the order of the data, the same for all schedules, so schedules are compared in pairs. A log has
+the columns run, step, lr, loss; the loss is that of held-out files, in nats a byte.
 """
 
 import argparse
@@ -44,7 +49,7 @@ class Size:
 
 QUICK = Size(32, 1, 2, 32, 4, 300, 20, 5e-3, 10, 256)
 
-# --- schedules, as shares of the peak over the share x of training after the warm-up --------------------------
+# --- schedules, as shares of the peak over the share x of training after the warm-up ---------------
 
 PILOTS = {
     "constant": lambda x: np.ones_like(x),
@@ -99,29 +104,29 @@ def rates_in(path, size):
     return found
 
 
-# --- data -----------------------------------------------------------------------------------------------------
+# --- data ------------------------------------------------------------------------------------------
 
 
 def source_code():
     """Bytes of Python's standard library: of most files to train on, of every 20th to test on."""
     files = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
     files = [file for file in files if "site-packages" not in file.parts]
-    parts = [
-        np.frombuffer(b"".join(f.read_bytes() for i, f in enumerate(files) if (i % 20 == 0) == test), np.uint8)
-        for test in (False, True)
-    ]
-    return parts[0], parts[1]
+    test = files[::20]
+    return tuple(
+        np.frombuffer(b"".join(file.read_bytes() for file in part), np.uint8)
+        for part in ([file for file in files if file not in test], test)
+    )
 
 
-# --- network --------------------------------------------------------------------------------------------------
+# --- network ---------------------------------------------------------------------------------------
 
 
 def initial(key, size):
     """A pre-norm transformer, GPT-2's initialisation."""
     d, n = size.width, size.layers
     shapes = {
-        "embed": (256, d), "place": (size.context, d), "qkv": (n, d, 3 * d), "out": (n, d, d), "up": (n, d, 4 * d),
-        "down": (n, 4 * d, d), "head": (d, 256),
+        "embed": (256, d), "place": (size.context, d), "qkv": (n, d, 3 * d), "out": (n, d, d),
+        "up": (n, d, 4 * d), "down": (n, 4 * d, d), "head": (d, 256),
     }  # fmt: skip
     weights = {
         name: 0.02 * jax.random.normal(k, shape)
@@ -132,7 +137,8 @@ def initial(key, size):
 
 
 def rms(x, gain):
-    return (x * jax.lax.rsqrt(jnp.mean(x.astype(jnp.float32) ** 2, -1, keepdims=True) + 1e-6)).astype(x.dtype) * gain
+    size = jnp.mean(x.astype(jnp.float32) ** 2, axis=-1, keepdims=True)
+    return (x * jax.lax.rsqrt(size + 1e-6)).astype(x.dtype) * gain
 
 
 def loss(weights, tokens, size):
@@ -179,7 +185,7 @@ def train(schedules, seeds, size, log):
     rates = jnp.asarray(np.stack([schedules[name] for name, _ in names]), jnp.float32)
     seed = jnp.asarray([s for _, s in names])
     train_data, test_data = (jnp.asarray(part) for part in source_code())
-    print(f"{len(names)} runs, {len(train_data):,} bytes to train on, {len(test_data):,} to test on", flush=True)
+    print(f"{len(names)} runs; {len(train_data):,} bytes to train on, {len(test_data):,} to test on")
 
     def chunk(weights, moments, seed, rate, first):
         def one(carry, rate_and_step):
@@ -209,13 +215,14 @@ def train(schedules, seeds, size, log):
         for (name, s), lr, value in zip(names, np.asarray(rates[:, step - 1]), losses, strict=True):
             rows.append((f"{name} / seed {s}", step, f"{lr:.8g}", f"{value:.6f}"))
         if first == 0 or step % (10 * size.log_every) == 0:
-            print(f"step {step}: {losses.min():.4f} to {losses.max():.4f}, {time.time() - began:.0f} s", flush=True)
+            seconds = time.time() - began
+            print(f"step {step}: {losses.min():.4f} to {losses.max():.4f}, {seconds:.0f} s", flush=True)
     rows.sort(key=lambda row: (row[0], row[1]))
     with Path(log).open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([("run", "step", "lr", "loss"), *rows])
 
 
-# --- what optlearn makes of the logs --------------------------------------------------------------------------
+# --- what optlearn makes of the logs ---------------------------------------------------------------
 
 
 def plan(logs, path, size):
@@ -226,7 +233,7 @@ def plan(logs, path, size):
     print(fit.summary())
     bounds = (0.0, size.peak)
     history = rates_of(np.ones_like, size)[: size.warmup]
-    solution = ol.solve(fit.problem(size.steps, bounds, history=history, grain=None), method="indirect")
+    solution = ol.solve(fit.problem(size.steps, bounds, history=history), method="indirect")
     best = fit.schedule(solution, history)
     pilot = ol.laws.next_pilot(fit, size.steps, bounds)
     print(solution.summary())

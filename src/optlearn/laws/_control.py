@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optlearn._control.controls import Budget, Continuous, Control
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Control
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._errors import SpecificationError

@@ -103,9 +103,9 @@ def _read_csv(path: Path) -> dict[str, np.ndarray]:
 
 
 def _runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Curve]:
-    """The curves in a table: one; one for each value of a column run; or one for each pair of columns RUN - loss.
+    """The curves in a table.
 
-    The last is how Weights & Biases exports a chart.
+    One; one for each value of a column run; or one for each column RUN - loss (Weights & Biases).
     """
     of_run = _column(table, "run", "")
     if of_run is not None:
