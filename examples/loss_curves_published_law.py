@@ -70,7 +70,7 @@ class PublishedLaw(ol.System):
         return {"rate": self.intervals, "time": None}
 
     def advance(self, x, u, length):
-        one, i = LENGTH / self.intervals, jnp.arange(self.intervals)
+        one, i = LENGTH / self.intervals, np.arange(self.intervals, dtype=float)
         first = jnp.floor(x["time"] / one + 1e-6)
         last = jnp.ceil((x["time"] + length) / one - 1e-6)
         before = jnp.where(first == 0, 1.0, jnp.sum(jnp.where(i == first - 1, x["rate"], 0.0)))

@@ -18,7 +18,7 @@ from optlearn.practice.shapes import SHAPES, fall
 if TYPE_CHECKING:
     from optlearn.laws._fit import LawFit
 
-MEMBERS = 6  # of the ensemble
+MEMBERS = 8  # of the ensemble
 INTERVALS = 100
 # Powers of the rate have no slope at 0, and a rate of exactly 0 trains nothing.
 LOWEST = 1e-3
@@ -73,7 +73,7 @@ def law_problem(
         raise SpecificationError(f"grain must divide the {left} steps that are left, got {grain}")
     tried = max(float(curve.rate.max()) for curve in fit.data.curves)
     for what, asked, known in (("a rate of", high, tried), ("a training of", total, 2 * scale.steps)):
-        if asked > known * (1 + 1e-9):
+        if asked > 1.01 * known:
             unit = "" if what == "a rate of" else " steps"
             warnings.warn(
                 f"{what} {asked:g}{unit} is beyond the curves, which say nothing beyond {known:g}{unit}",

@@ -80,7 +80,7 @@ def fit(
             f"curves must differ in their rates, but all are {highest:g} from step {first_step:g} on: noise, "
             "speed, shape and the powers cannot be identified"
         )
-    logged_from = max(float(curve.step[0]) for curve in read)
+    logged_from = max((float(c.step[0]) for c in read if c.rate[1] <= c.rate[0]), default=0.0)
     if not warmup and logged_from > 0.02 * max(curve.steps for curve in read):
         warnings.warn(
             f"the logs begin at step {logged_from:g}; before it the first rate is taken to have held. If "
@@ -166,7 +166,7 @@ class LawFit:
         size = np.abs(np.concatenate(self._curve_residuals))
         weights = np.minimum(1.0, OUTLIER / np.maximum(size, 1e-300))
         information = (jacobian.T * weights) @ jacobian / self.effective_noise**2
-        return np.linalg.pinv(information + np.diag(fitter.precision**2), hermitian=True)
+        return np.linalg.pinv(information + np.diag(fitter.prior_information(z)), hermitian=True)
 
     @cached_property
     def standard_errors(self) -> dict[str, float]:

@@ -142,12 +142,13 @@ class Fitter:
         """The same with the weight of what is known beforehand that suits the noise of independent points.
 
         A residual of size r costs r²/2 if it is small and r·OUTLIER if it is not; off by one `spread` must
-        cost as much as one standard deviation, noise².
+        cost as much as one standard deviation, noise². It never weighs more than before: a law that misses
+        the curves looks like noise, and must not be held where it misses them.
         """
-        return Fitter(self.data, self.fixed, max(noise, noise**2 / OUTLIER))
+        return Fitter(self.data, self.fixed, min(max(noise, noise**2 / OUTLIER), self.prior))
 
     def encode(self, parameters: np.ndarray) -> np.ndarray:
-        """Z of parameters (10,)."""
+        """The fitted numbers z of parameters (10,)."""
         return np.array([PARAMETERS[n].encode(parameters[NAMES.index(n)]) for n in self.free])
 
     def decode(self, z: np.ndarray) -> np.ndarray:
@@ -166,6 +167,10 @@ class Fitter:
         """(K, points + free) of z (K, free): the curves, then what was known beforehand."""
         known = self.prior * (z - self._middle) * self.precision
         return np.concatenate([self.data.residuals(self.decode(z)), known], axis=1)
+
+    def prior_information(self, z: np.ndarray) -> np.ndarray:
+        """(free,) inverse variances by what is known beforehand, less where the curves have insisted."""
+        return self.precision**2 / np.maximum(1.0, np.abs(z - self._middle) * self.precision)
 
     def jacobian(self, z: np.ndarray) -> np.ndarray:
         """(points + free, free) by differences, all in one pass through the runs."""

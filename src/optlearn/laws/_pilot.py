@@ -55,21 +55,21 @@ def next_pilot(
     ]
     members = fit.draws(DRAWS, seed)
     finals = _final_losses(fit, schedules, members)
-    return schedules[most_telling(finals)]
+    return schedules[most_telling(finals, fit.point_noise * float(finals.mean()))]
 
 
-def most_telling(finals: np.ndarray) -> int:
+def most_telling(finals: np.ndarray, noise: float) -> int:
     """Which of the columns of final losses (draws, schedules) says most about which is the lowest.
 
-    What has to be known is the loss of every schedule that some draw calls best, relative to the one that is
-    best on average; a measurement of schedule j explains the share of its variance over draws that is
-    correlated with it.
+    What has to be known is the loss of every schedule that some draw calls best (and of the second best on
+    average), relative to the one that is best on average; a measurement of schedule j, give or take ``noise``,
+    explains the share of its variance over draws that is correlated with it.
     """
     best = int(finals.mean(axis=0).argmin())
-    rivals = np.unique(np.append(finals.argmin(axis=1), np.argsort(finals.mean(axis=0))[:5]))
+    rivals = np.unique(np.append(finals.argmin(axis=1), np.argsort(finals.mean(axis=0))[:2]))
     gaps = finals[:, rivals] - finals[:, [best]]
     gaps, centred = gaps - gaps.mean(axis=0), finals - finals.mean(axis=0)
-    explained = ((centred.T @ gaps) ** 2).sum(axis=1) / np.maximum((centred**2).sum(axis=0), 1e-30)
+    explained = ((centred.T @ gaps) ** 2).sum(axis=1) / ((centred**2).sum(axis=0) + len(finals) * noise**2)
     return int(explained.argmax())
 
 
