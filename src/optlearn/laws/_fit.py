@@ -327,10 +327,11 @@ class LawFit:
             f"  noise of a point {100 * self.point_noise:.2g} %, misfit beyond it at most "
             f"{100 * max(self.misfit.values()):.2g} %",
         ]
+        z = self.fitter.encode(self.optimum.parameters)
+        little = dict(zip(self.fitter.free, self.fitter.uninformed(z, self.covariance), strict=True))
         for name, value in self.parameters.items():
-            known = PARAMETERS[name].spread * (value if PARAMETERS[name].log else 1.0)
             note = " (fixed)" if name in self.fitter.fixed else f" ± {errors[name]:.2g}"
-            if name not in self.fitter.fixed and errors[name] > 0.8 * known:
+            if little.get(name):
                 note += " (known beforehand; the curves add little)"
             lines.append(f"  {name:<17}{value:10.4g}{note}")
         return "\n".join([*lines, *(f"  ! {doubt}" for doubt in self.doubts)])

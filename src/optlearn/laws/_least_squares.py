@@ -172,6 +172,11 @@ class Fitter:
         """(free,) inverse variances by what is known beforehand, less where the curves have insisted."""
         return self.precision**2 / np.maximum(1.0, np.abs(z - self._middle) * self.precision)
 
+    def uninformed(self, z: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+        """(free,) whether a parameter is where it was expected, and hardly better known than before."""
+        moved = np.abs(z - self._middle) * self.precision
+        return (moved < 1) & (np.sqrt(np.diag(covariance)) * self.precision > 0.8)
+
     def jacobian(self, z: np.ndarray) -> np.ndarray:
         """(points + free, free) by differences, all in one pass through the runs."""
         inward = np.where(z + STEP <= self.upper, STEP, -STEP)

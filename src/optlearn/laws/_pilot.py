@@ -62,8 +62,8 @@ def most_telling(finals: np.ndarray, noise: float) -> int:
     """Which of the columns of final losses (draws, schedules) says most about which is the lowest.
 
     What has to be known is the loss of every schedule that some draw calls best (and of the second best on
-    average), relative to the one that is best on average; a measurement of schedule j, give or take ``noise``,
-    explains the share of its variance over draws that is correlated with it.
+    average), relative to the one that is best on average; a measurement of schedule j, give or take
+    ``noise``, explains the share of its variance over draws that is correlated with it.
     """
     best = int(finals.mean(axis=0).argmin())
     rivals = np.unique(np.append(finals.argmin(axis=1), np.argsort(finals.mean(axis=0))[:2]))
