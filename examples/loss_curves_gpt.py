@@ -9,8 +9,9 @@ On a GPU, with the real one (3M parameters, 8,000 steps; `plan` and `table` need
     python examples/loss_curves_gpt.py train round1.json round1.csv
     python examples/loss_curves_gpt.py plan round2.json pilots.csv round1.csv
     python examples/loss_curves_gpt.py train round2.json round2.csv
-    python examples/loss_curves_gpt.py baselines baselines.csv           (the family to be beaten)
-    python examples/loss_curves_gpt.py table pilots.csv round1.csv round2.csv baselines.csv --fitted 2
+    python examples/loss_curves_gpt.py baselines first.csv --part 1/2    (the family to be beaten)
+    python examples/loss_curves_gpt.py baselines second.csv --part 2/2
+    python examples/loss_curves_gpt.py table pilots.csv round1.csv round2.csv first.csv second.csv --fitted 2
 
 All runs of a command are trained at once, vectorised over schedules and seeds. A seed fixes the initial
 weights and the order of the data, the same for all schedules, so schedules are compared in pairs. A log has
@@ -76,12 +77,11 @@ def exponential(y):
 
 
 BASELINES = {
-    **{f"wsd linear {s} %": wsd(s / 100, linear) for s in (10, 20, 45, 60, 75)},
+    **{f"wsd linear {s} %": wsd(s / 100, linear) for s in (10, 20, 30, 45, 60, 75)},
     **{f"wsd root {s} %": wsd(s / 100, root) for s in (20, 45, 60)},
     **{f"wsd exponential {s} %": wsd(s / 100, exponential) for s in (20, 45)},
     "linear": linear,
     "cosine": lambda x: (1 + np.cos(np.pi * x)) / 2,
-    "cosine to 10 %, again": PILOTS["cosine to 10 %"],
     "linear, peak 70 %": lambda x: 0.7 * (1 - x),
     "linear, peak 50 %": lambda x: 0.5 * (1 - x),
     "wsd root 45 %, peak 70 %": lambda x: 0.7 * wsd(0.45, root)(x),
@@ -229,7 +229,7 @@ def plan(logs, path, size):
     """Fit the logs, and write the robust optimum and the next pilot."""
     import optlearn as ol
 
-    fit = ol.laws.fit(list(logs))
+    fit = ol.laws.fit(list(logs), first_step=size.steps // 10)
     print(fit.summary())
     bounds = (0.0, size.peak)
     history = rates_of(np.ones_like, size)[: size.warmup]
@@ -245,11 +245,11 @@ def plan(logs, path, size):
     Path(path).write_text(json.dumps({n: json.loads(s.to_json()) for n, s in written.items()}))
 
 
-def table(logs, fitted):
+def table(logs, fitted, size):
     """Trained final losses; those of the fit to the first ``fitted`` logs beside them."""
     import optlearn as ol
 
-    fit = ol.laws.fit([*logs[:fitted]])
+    fit = ol.laws.fit([*logs[:fitted]], first_step=size.steps // 10)
     finals, predicted = {}, {}
     for curve in ol.laws.read_curves([*logs]):
         name, _, seed = curve.name.rpartition(" / seed ")
@@ -275,7 +275,7 @@ def everything(size, folder):
     train(rates_in(folder / "schedules.json", size), 1, size, logs[1])
     some = ("wsd linear 20 %", "wsd root 45 %", "linear", "cosine")
     train({name: rates_of(BASELINES[name], size) for name in some}, 1, size, logs[2])
-    table(logs, 2)
+    table(logs, 2, size)
 
 
 def main():
@@ -313,7 +313,7 @@ def main():
     elif given.command == "plan":
         plan(given.log, given.schedules, size)
     else:
-        table(given.log, given.fitted)
+        table(given.log, given.fitted, size)
 
 
 if __name__ == "__main__":

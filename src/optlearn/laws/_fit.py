@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import norm
 
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
@@ -242,12 +243,16 @@ class LawFit:
         return self._losses(lr, self.optimum.parameters[None])[0]
 
     def interval(self, lr: Any, level: float = 0.9, draws: int = DRAWS) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end of the central interval of the predicted loss; ``lr`` as in ``predict``."""
+        """Lower and upper end of the central interval of the predicted loss; ``lr`` as in ``predict``.
+
+        It holds what is not known of the parameters, and by how much the law misses the curves that it knows.
+        """
         if not 0 < level < 1:
             raise SpecificationError(f"level must lie between 0 and 1, got {level!r}")
         losses = self._losses(lr, self.draws(draws))
-        low, high = np.quantile(losses, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        return low, high
+        low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
+        missed = norm.ppf((1 + level) / 2) * max(self.misfit.values()) * middle
+        return middle - np.hypot(middle - low, missed), middle + np.hypot(high - middle, missed)
 
     def _losses(self, lr: Any, parameters: np.ndarray) -> np.ndarray:
         """(K, points) for parameters (K, 10)."""
