@@ -1,7 +1,5 @@
 """The attention model: its loss, what the rotation of tokens saves, its drift against SGD."""
 
-import importlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -112,25 +110,6 @@ def test_the_error_over_two_pairs_of_fields_is_that_over_six():
     sampled = np.array([error(QuasiMonteCarlo(14, seed).points((False,) * 6)[0]) for seed in range(12)])
     found = model.error(x, model.settings())
     assert abs(sampled.mean() - found) < 6 * sampled.std(ddof=1) / np.sqrt(12) + 5e-4
-
-
-def test_nodes_are_as_many_as_their_accuracy_says(monkeypatch):
-    module = importlib.import_module("optlearn.models.attention")
-    model = attention()
-
-    def values():
-        u = model.settings()
-
-        @jax.jit
-        def drift(x):
-            return model.layout.flatten(model.closed_drift(model.layout.unflatten(x), u))
-
-        return np.array([drift(x) for x in states(model)])
-
-    coarse = values()
-    monkeypatch.setattr(module, "RADII", 12)
-    monkeypatch.setattr(module, "ANGLES", 16)
-    assert np.abs(values() - coarse).max() < 5e-4
 
 
 def test_queries_and_keys_of_two_tokens_stay_orthogonal():

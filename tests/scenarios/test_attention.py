@@ -125,7 +125,7 @@ def test_without_a_budget_there_are_other_baselines():
 def test_the_reduced_integrals_need_no_rule(problem):
     assert problem.rule is None
     assert scenarios.attention(tied=True).rule is not None
-    assert scenarios.attention(tokens=3).rule == AutoRule(accuracy=5e-3, points=8192)
+    assert scenarios.attention(tokens=3).rule == AutoRule(accuracy=0.1, points=8192)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """How optimal a solution is: evidence, not a promise."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,9 +11,15 @@ from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.solvers.outcome import Outcome
 
-# Gaps up to this share of the objective count as small.
+# Gaps up to this share of the objective count as small, …
 SMALL = 2e-5
-STEPS = 4
+# … and so does what the accurate integration itself may be off by.
+ROUND_OFF = 1e-12
+# Expectations that are this share of the objective off leave three digits.
+QUADRATURE = 1e-3
+# A state that grows beyond this, relative to the start, is on its way to infinity.
+EXPLODED = 1e6
+STEPS = 4  # in an interval, at least, along which the minimum principle is checked
 
 
 @dataclass(frozen=True)
@@ -21,13 +28,25 @@ class Starts:
 
     Attributes:
         tried: how many starts were optimised.
-        agreeing: how many ended within 1e-6 of the best.
+        agreeing: how many ended within 1e-6 of the best (1e-5 of the objective, where that is less).
         spread: worst minus best.
     """
 
     tried: int
     agreeing: int
     spread: float
+
+    @classmethod
+    def of(cls, objectives: Sequence[float]) -> "Starts":
+        """From where each start ended."""
+        best = min(objectives)
+        close = min(1e-6 * max(1.0, abs(best)), 1e-5 * abs(best)) + ROUND_OFF
+        return cls(len(objectives), sum(v - best <= close for v in objectives), max(objectives) - best)
+
+    @property
+    def lone(self) -> bool:
+        """Has one start alone reached the best, of several?"""
+        return self.tried > 1 and self.agreeing == 1
 
 
 @dataclass(frozen=True)
@@ -41,6 +60,8 @@ class Certificate:
         relaxation_gap: objective minus that of the best mixed schedule; None without discrete
             controls.
         integration_error: the solver's own objective minus the re-integrated one.
+        quadrature_error: twice what a finer, independent quadrature changes of the objective of the same
+            schedule; None where expectations are in closed form.
         starts: how many starts were tried and how well they agree.
         budget_error: largest violation of a budget.
         converged: the solver said so, and all gaps are small.
@@ -54,6 +75,7 @@ class Certificate:
     budget_error: float
     converged: bool
     reasons: tuple[str, ...] = ()
+    quadrature_error: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
@@ -61,12 +83,16 @@ class Certificate:
 
 
 def limits(objective: float) -> dict[str, float]:
-    """Name of each gap → up to what it counts as small."""
-    small = SMALL * max(abs(objective), 1e-3)
+    """Name of each gap → up to what it counts as small: a share of the objective.
+
+    An objective below 1e-7 is known to ROUND_OFF and no better, which is then more than that share.
+    """
+    small = SMALL * abs(objective) + ROUND_OFF
     return {
         "hamiltonian_gap": small,
         "relaxation_gap": 10 * small,
         "integration_error": small,
+        "quadrature_error": QUADRATURE * abs(objective) + ROUND_OFF,
         "budget_error": 1e-7,
     }
 
@@ -82,6 +108,8 @@ def certify(
     outcome: Outcome,
     objectives: list[float],
     relaxed_controls: tuple[np.ndarray, np.ndarray] | None = None,
+    steps: int = STEPS,
+    quadrature_error: float | None = None,
 ) -> tuple[Certificate, RolloutResult]:
     """Certificate of relaxed controls w (I, m), and the fine rollout that it is based on.
 
@@ -98,50 +126,61 @@ def certify(
             Hamiltonian gap that must be small: what rounding costs is known exactly, as the
             relaxation gap, while the Hamiltonian gap of a rounded schedule also counts what no
             schedule on this grid can win.
+        steps: in each interval, that the solver needed.
+        quadrature_error: change of the objective under a finer quadrature, if there is one.
     """
-    gap, rolled = _gap(compiled, w, theta)
-    solver_gap = gap if relaxed_controls is None else min(gap, _gap(compiled, *relaxed_controls)[0])
+    steps = 1 if compiled.program.exact else max(STEPS, steps)
+    gap, rolled = _gap(compiled, w, theta, steps)
+    solver_gap = gap if relaxed_controls is None else min(gap, _gap(compiled, *relaxed_controls, steps)[0])
     relaxation = None if relaxed_objective is None else objective - relaxed_objective
-    best = min(objectives)
-    starts = Starts(
-        len(objectives),
-        sum(value - best <= 1e-6 * max(1.0, abs(best)) for value in objectives),
-        max(objectives) - best,
-    )
     violation = compiled.relaxation.budget_rows.error(w)
     small = limits(objective)
     reasons = [] if outcome.ok else [outcome.value]
     limited = any(control.limited for control in compiled.problem.discrete.values())
     price = ", which includes the price of max_switches and min_dwell" if limited else ""
-    if solver_gap > small["hamiltonian_gap"]:
+    # Written so that a NaN is wrong too.
+    if not solver_gap <= small["hamiltonian_gap"]:
         reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small['hamiltonian_gap']:.1e}")
     if relaxation is not None and relaxation > small["relaxation_gap"]:
         reasons.append(
             f"relaxation_gap {relaxation:.1e} exceeds {small['relaxation_gap']:.1e}{price}: the optimum "
             "mixes values; use more intervals, or the mixed schedule (solution.relaxed)"
         )
-    if abs(solver_objective - objective) > small["integration_error"]:
+    if not abs(solver_objective - objective) <= small["integration_error"]:
         reasons.append(
             f"integration_error {solver_objective - objective:.1e} exceeds "
             f"{small['integration_error']:.1e}: use more intervals or steps"
         )
     if violation > small["budget_error"]:
         reasons.append(f"budget_error {violation:.1e}")
+    if quadrature_error is not None and not quadrature_error <= small["quadrature_error"]:
+        reasons.append(
+            f"quadrature_error {quadrature_error:.1e} exceeds {small['quadrature_error']:.1e}: expectations "
+            "are not accurate enough here; ask for more (rule=ol.AutoRule(accuracy=…, points=…))"
+        )
+    largest = float(np.abs(rolled.states).max())
+    if not largest <= EXPLODED * max(1.0, float(np.abs(compiled.start).max())):
+        reasons.append(
+            f"the state grows to {largest:.1e}: the dynamics diverge under every schedule that was tried; "
+            "lower the learning rate or its bounds"
+        )
     certificate = Certificate(
         gap,
         relaxation,
         solver_objective - objective,
-        starts,
+        Starts.of(objectives),
         violation,
         not reasons,
         tuple(reasons),
+        quadrature_error,
     )
     return certificate, rolled
 
 
-def _gap(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray) -> tuple[float, RolloutResult]:
+def _gap(
+    compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray, steps: int
+) -> tuple[float, RolloutResult]:
     """What the minimum principle says is to be won by controls and free parameters; and the rollout."""
-    steps = 1 if compiled.program.exact else STEPS
     rolled = Rollout(compiled, len(w), steps).run(w, theta)
     gap, _, _ = hamiltonian_gap(compiled, rolled, w, theta, steps)
     return max(float(gap), 0.0) + free_gap(compiled, rolled, w, theta, steps)[0], rolled

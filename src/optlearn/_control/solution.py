@@ -66,6 +66,7 @@ class Solution:
     relaxed: Variant | None = None
     whole_numbers: Variant | None = None
     runs: tuple[RunRecord, ...] = ()
+    notes: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optlearn._control.certificate import certify
+from optlearn._control.certificate import Starts, certify
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
@@ -17,16 +17,19 @@ from optlearn._control.rounding.rounded import Rounded, check_grid, round_contro
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.solvers.base import Method, Run, Start
 from optlearn._control.solvers.methods import METHODS, make_method
-from optlearn._control.solvers.starts import choose_starts, neutral
+from optlearn._control.solvers.starts import choose_starts, neutral, random_starts
 from optlearn._control.solvers.step_count import enough_steps, too_coarse
 from optlearn._control.solvers.warm_start import warm_schedule
-from optlearn._errors import SpecificationError, explained
+from optlearn._errors import SpecificationError, UnphysicalStateError, explained
 from optlearn._precision import float64
 from optlearn._progress import Progress, Report, silent
 from optlearn._schedule import Schedule, uniform_grid
 from optlearn._trajectory import Trajectory
 
 __all__ = ["METHODS", "continuation", "solve"]
+
+# Rounds of further starts, while one start alone has reached the best.
+MORE_STARTS = 3
 
 
 @float64
@@ -78,11 +81,17 @@ def solve(
     check_grid(compiled, count)
     warm = None if warm_start is None else warm_schedule(problem, warm_start)
     rollout = Rollout(compiled, count, steps or enough_steps(compiled, count))
+    notes: list[str] = []
     guesses = [neutral(compiled, count)]
     if chosen.optimises:
         tell(Progress("choosing starts"))
-        guesses = choose_starts(rollout, starts, seed, warm)
+        guesses = choose_starts(rollout, starts, seed, warm, notes)
     runs = chosen.run_all(rollout, guesses, tell)
+    for again in range(1, MORE_STARTS + 1):
+        if runs[-1].interrupted or not Starts.of(_ends(runs)).lone:
+            break
+        # One start alone has reached the best so far: another may reach a better one.
+        runs += chosen.run_all(rollout, random_starts(rollout, starts, (seed, again)), tell)
     best = _best(runs)
     while steps is None and chosen.optimises and not runs[-1].interrupted and too_coarse(rollout, best):
         rollout = Rollout(compiled, count, 2 * rollout.steps)
@@ -94,7 +103,7 @@ def solve(
     given = {"max_iterations": max_iterations, "tolerance": tolerance}
     options |= {name: value for name, value in given.items() if value is not None}
     options["warm_start"] = warm is not None
-    return _finish(rollout, chosen, best, runs, options, began, tell)
+    return _finish(rollout, chosen, best, runs, notes, options, began, tell)
 
 
 def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
@@ -110,11 +119,17 @@ def _best(runs: list[Run]) -> Run:
     return min(runs, key=lambda run: run.objective)
 
 
+def _ends(runs: list[Run]) -> list[float]:
+    """Where each start ended, before anything went on from there."""
+    return [run.objective for run in runs if not run.continues]
+
+
 def _finish(
     rollout: Rollout,
     method: Method,
     best: Run,
     runs: list[Run],
+    notes: list[str],
     options: dict[str, Any],
     began: float,
     tell: Report,
@@ -124,13 +139,13 @@ def _finish(
     final = Rounded(best.w, best.theta, best.objective)
     relaxed = whole = None
     if problem.discrete:
-        relaxed = _variant(compiled, best.w, best.theta)
+        relaxed = _variant(compiled, "mixed", best.w, best.theta, notes)
         if method.optimises or not _is_pure(compiled, best.w):
             tell(Progress("rounding"))
             final = round_controls(rollout, best.w, best.theta)
     found = whole_schedule(rollout, final.w, final.theta)
     if found is not None:
-        whole = _variant(compiled, found.w, found.theta)
+        whole = _variant(compiled, "whole-number", found.w, found.theta, notes)
     tell(Progress("re-integrating and certifying"))
     schedule = compiled.relaxation.schedule(final.w, _named(compiled, final.theta), rounded=True)
     trajectory = evaluate(problem, schedule)
@@ -145,8 +160,10 @@ def _finish(
         solver_objective=final.objective,
         relaxed_objective=None if relaxed is None else relaxed.objective,
         outcome=best.outcome,
-        objectives=[run.objective for run in runs if not run.continues],
+        objectives=_ends(runs),
         relaxed_controls=(best.w, best.theta) if problem.discrete else None,
+        steps=rollout.steps,
+        quadrature_error=_quadrature_error(compiled, schedule, trajectory.objective),
     )
     if not certificate.converged and method.optimises:
         warnings.warn(
@@ -168,13 +185,30 @@ def _finish(
         relaxed=relaxed,
         whole_numbers=whole,
         runs=tuple(run.record for run in runs),
+        notes=tuple(notes),
         options=options,
     )
 
 
-def _variant(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray) -> Variant:
+def _variant(
+    compiled: CompiledProblem, kind: str, w: np.ndarray, theta: np.ndarray, notes: list[str]
+) -> Variant | None:
     schedule = compiled.relaxation.schedule(w, _named(compiled, theta))
-    return Variant(schedule, evaluate(compiled.problem, schedule, record=2).objective)
+    try:
+        return Variant(schedule, evaluate(compiled.problem, schedule, record=2).objective)
+    except UnphysicalStateError as error:
+        notes.append(f"the {kind} schedule is left out: {error}")
+        return None
+
+
+def _quadrature_error(compiled: CompiledProblem, schedule: Schedule, objective: float) -> float | None:
+    """What a finer, independent quadrature changes of a schedule's objective; None: closed forms."""
+    refined = compiled.system.system.refined()
+    if refined is None:
+        return None
+    problem = replace(compiled.problem, model=refined, rule=None)
+    # Where the error shrinks slowly, the difference of two rules is only a part of it.
+    return 2 * abs(evaluate(problem, schedule, record=2).objective - objective)
 
 
 def _named(compiled: CompiledProblem, theta: np.ndarray) -> dict[str, float]:

@@ -114,7 +114,7 @@ class AutoRule:
     """Ask for an accuracy instead of a rule; ``integrate`` finds the cheapest rule that has it.
 
     Args:
-        accuracy: of the drift, relative to its size (at least 1).
+        accuracy: of the drift, relative to its size (at least 0.1).
         points: evaluations of the loss in one expectation at most.
     """
 

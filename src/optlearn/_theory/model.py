@@ -2,9 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -238,6 +238,20 @@ class LearningModel(System):
         from optlearn._theory.quadrature import probe_states
 
         return probe_states(self, x)
+
+    def refined(self) -> Self | None:
+        """A copy with finer, independent rules for its expectations; None: it has closed forms.
+
+        The difference of a result under both is an estimate of its error. A model whose ``closed_drift`` or
+        ``closed_error`` holds a quadrature of its own refines that as well.
+        """
+        from optlearn._theory.quadrature import finer
+
+        rules = (self.drift_rule, self.error_rule)
+        if rules == (None, None):
+            return None
+        drift_rule, error_rule = (None if rule is None else finer(rule) for rule in rules)
+        return replace(self, drift_rule=drift_rule, error_rule=error_rule)
 
     def resolved(
         self, states: np.ndarray, u: Settings, quadrature: AbstractRule | AutoRule | None = None

@@ -15,20 +15,17 @@ With two tokens, changing the sign of all keys turns every A into 1 − A and le
 queries and keys are orthogonal, in the teacher and at the start, they stay so, and their overlaps are not
 tracked. With three tokens the softmax of −s is no such mirror image.
 
-Two tokens and one head need less than the general drift: given the query q of slot 1, both output tokens see
-the same σ² (s(√2 β q k) − s(√2 q* k*))², s the logistic function, with keys k of their own. All moments are
-then integrals over two pairs (q, q*) and (k, k*) instead of six fields. Where a field changes sign the
-logistic function is steepest, so each pair is integrated in polar coordinates, its angle cut there.
+Two tokens and one head need less than the general drift: all moments are integrals over one pair of fields,
+the queries of student and teacher, of closed forms in the keys (``_two_tokens``).
 """
 
-from functools import cache
-from typing import Literal
+import dataclasses
+from typing import Literal, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
 
 from optlearn._arrays import Array, Settings
 from optlearn._theory.fields import Fields
@@ -37,6 +34,7 @@ from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
+from optlearn.models._two_tokens import Fineness, Pair, key_means, mean_loss, query_points
 
 Masked = Literal["nothing", "tokens", "heads"]
 MASKED = ("nothing", "tokens", "heads")
@@ -44,12 +42,8 @@ MASKED = ("nothing", "tokens", "heads")
 # Taken from the scores of hidden tokens: their weights are zero in double precision.
 HIDDEN = 1e4
 
-# Nodes in the radius, and in the angle between two cuts. The drift is then good to 5e-4 for scores of order 1
-# (β² Q up to 1, T = 1), to 1e-5 where they are small or near the teacher's (measured against more nodes).
-RADII, ANGLES = 5, 8
-
-# Under the square root of an angle whose derivative is infinite at perfect alignment.
-FLOOR = 1e-20
+# Drifts are then good to 1e-5 for scores like the teacher's, to 3e-4 for β = 5 and Q = 2 (measured).
+FINENESS = Fineness(components=4, nodes=16)
 
 
 class Attention(LearningModel):
@@ -67,11 +61,13 @@ class Attention(LearningModel):
         tied: whether a head's key is its query.
         masked: what ``mask`` hides in training. "tokens": every output token sees itself and the next token
             only, in student and teacher (a short context). "heads": the student has its first head only.
+        fineness: of the integrals for two tokens and one head.
     """
 
     branches: int = eqx.field(static=True, kw_only=True, default=1)
     tied: bool = eqx.field(static=True, kw_only=True, default=False)
     masked: Masked = eqx.field(static=True, kw_only=True, default="nothing")
+    fineness: Fineness = eqx.field(static=True, kw_only=True, default=FINENESS)
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ σ² Σ_{ll'} (A − A*)²_{ll'}."""
@@ -114,28 +110,21 @@ class Attention(LearningModel):
         return self.slots == 2 and self.branches == 1 and "Q12" in self.untracked
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
-        """The drift for two tokens and one head, from integrals over (q, q*) and (k, k*)."""
+        """The drift for two tokens and one head: closed over the keys, an integral over (q, q*)."""
         if not self.reduced:
             return None
-        eta, variance = u["learning_rate"], u["sigma"] ** 2
-        (q, q_star, at_q), (k, k_star, at_k) = self._pairs(x, variance)
-
-        def total(q: Array, k: Array) -> Array:
-            return jnp.sum(_column_loss(q, k, q_star, k_star, u["temperature"], variance))
-
-        by_q, by_k = jax.grad(total, argnums=(0, 1))(*jnp.broadcast_arrays(q, k))
-
-        def mean(values: Array) -> Array:
-            return at_q[:, 0] @ values @ at_k[0]
-
+        eta, variance, root = u["learning_rate"], u["sigma"] ** 2, np.sqrt(2) * u["temperature"]
+        queries, keys = self._pairs(x, variance)
+        q, q_star, weights = query_points(queries, keys, u["temperature"], self.fineness.nodes)
+        given = key_means(root * q, np.sqrt(2) * q_star, keys, self.fineness.components)
+        pull_q, pull_k = root * variance * given.pull, root * variance * given.their_pull
+        square = (root * variance) ** 2
         # Both output tokens pull on one query, each on its own key.
-        together = at_q[:, 0] @ (by_q @ at_k[0]) ** 2
-        spread_q, spread_k = 2 * mean(by_q**2) + 2 * together, 2 * mean(by_k**2)
-        dQ = [
-            -4 * eta * mean(q * by_q) + eta**2 * variance * spread_q,
-            -4 * eta * mean(k * by_k) + eta**2 * variance * spread_k,
-        ]
-        dM = [-2 * eta * mean(q_star * by_q), -2 * eta * mean(k_star * by_k)]
+        spread_q = 2 * weights @ (square * given.key_square + pull_q**2)
+        spread_k = 2 * weights @ (square * q**2 * given.square)
+        along = -4 * eta * weights @ (q * pull_q)
+        dQ = [along + eta**2 * variance * spread for spread in (spread_q, spread_k)]
+        dM = [-2 * eta * weights @ (q_star * pull_q), -2 * eta * weights @ (q * pull_k)]
         return OrderParameters(
             Q=jnp.diag(jnp.stack(dQ)),
             M=jnp.diag(jnp.stack(dM)),
@@ -145,21 +134,27 @@ class Attention(LearningModel):
         )
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
-        """The error for two tokens and one head, from the same integrals."""
+        """The error for two tokens and one head, from the same integral."""
         if not self.reduced:
             return None
-        variance = u["sigma"] ** 2
-        (q, q_star, at_q), (k, k_star, at_k) = self._pairs(x, variance)
-        loss = _column_loss(q, k, q_star, k_star, u["test_temperature"], variance)
-        return 2 * (at_q[:, 0] @ loss @ at_k[0])
+        variance, beta = u["sigma"] ** 2, u["test_temperature"]
+        queries, keys = self._pairs(x, variance)
+        q, q_star, weights = query_points(queries, keys, beta, self.fineness.nodes)
+        loss = mean_loss(np.sqrt(2) * beta * q, np.sqrt(2) * q_star, keys, self.fineness.components)
+        return 2 * variance * weights @ loss
 
-    def _pairs(self, x: OrderParameters, variance: Array) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """Points and weights of the queries as columns (A, 1), of the keys as rows (1, B)."""
-        T = self.overlaps.T
-        queries, keys = (
-            _polar_pairs(variance * x.Q[i, i], variance * x.M[i, i], variance * T[i, i]) for i in (0, 1)
-        )
-        return tuple(v[:, None] for v in queries), tuple(v[None, :] for v in keys)
+    def refined(self) -> Self | None:
+        """More components of the logistic function, and more points in the queries."""
+        if not self.reduced:
+            return super().refined()
+        components, nodes = self.fineness
+        return dataclasses.replace(self, fineness=Fineness(components + 3, 2 * (3 * nodes // 4)))
+
+    def _pairs(self, x: OrderParameters, variance: Array) -> tuple[Pair, Pair]:
+        """Variances and covariances of the queries' fields, and of the keys'."""
+        T = jnp.asarray(self.overlaps.T)
+        queries, keys = (Pair(variance * x.Q[i, i], variance * x.M[i, i], variance * T[i, i]) for i in (0, 1))
+        return queries, keys
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """Cosines of the first head's query and key with the teacher's, and its sharpness.
@@ -251,53 +246,6 @@ def attention(
         masked=masked,
         even=True,
     )
-
-
-def _column_loss(
-    q: Array, k: Array, q_star: Array, k_star: Array, temperature: Array, variance: Array
-) -> Array:
-    """Loss of one output token of two: ½ σ² times twice the square of the first weight's error."""
-    root = np.sqrt(2.0)
-    student = jax.nn.sigmoid(root * temperature * (q * k))
-    return variance * (student - jax.nn.sigmoid(root * (q_star * k_star))) ** 2
-
-
-def _polar_pairs(first: Array, overlap: Array, second: Array) -> tuple[Array, Array, Array]:
-    """Points of two Gaussian fields of given variances and covariance, (P,) each, and weights (P,).
-
-    Only pairs with a positive first field: their mirror images count the same.
-    """
-    radius, mass = _radii(RADII)
-    nodes, lengths = np.polynomial.legendre.leggauss(ANGLES)
-    nodes, lengths = (nodes + 1) / 2, lengths / 2
-    # The fields are √v₁ r cos φ and √v₂ r cos(φ − ψ); the second changes sign at φ = ψ − π/2.
-    psi = jnp.arctan2(jnp.sqrt(jnp.maximum(first * second - overlap**2, 0.0) + FLOOR), overlap)
-    angle = jnp.concatenate([psi * nodes, psi + (np.pi - psi) * nodes]) - np.pi / 2
-    share = jnp.concatenate([psi * lengths, (np.pi - psi) * lengths]) / np.pi
-    points = (
-        jnp.sqrt(variance) * (radius[:, None] * jnp.cos(angle - turn)[None, :])
-        for variance, turn in ((first, jnp.zeros(())), (second, psi))
-    )
-    one, other = (p.reshape(-1) for p in points)
-    return one, other, (mass[:, None] * share[None, :]).reshape(-1)
-
-
-@cache
-def _radii(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss quadrature for the density r exp(−r²/2) on r > 0, by Lanczos steps on a fine grid."""
-    line, weight = np.polynomial.legendre.leggauss(80)
-    r = 6 * (line + 1)
-    density = 6 * weight * r * np.exp(-(r**2) / 2)
-    density = density / density.sum()
-    diagonal, beside = np.zeros(count), np.zeros(count)
-    before, now = np.zeros_like(r), np.ones_like(r)
-    for i in range(count):
-        diagonal[i] = density @ (r * now**2)
-        step = (r - diagonal[i]) * now - (beside[i - 1] if i else 0.0) * before
-        beside[i] = np.sqrt(density @ step**2)
-        before, now = now, step / beside[i]
-    nodes, vectors = eigh_tridiagonal(diagonal, beside[:-1])
-    return nodes, vectors[0] ** 2
 
 
 def _across(across: np.ndarray) -> frozenset[str]:

@@ -6,7 +6,8 @@ everywhere, ∞: a step), θ the threshold, s the switch (0: the gate is open, t
 The teacher is a network of the same kind, with a gain and a threshold of its own.
 """
 
-from typing import NamedTuple
+import dataclasses
+from typing import NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -21,15 +22,14 @@ from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn.models._bivariate import below, both_below, density
 from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
+from optlearn.models._stretched import Step, sharpest, stretched_line
 
 # What the parameter ``gate`` may be.
 GATES = ("gain", "threshold", "switch")
-# Nodes in the field of each own gate, by the number of own gates, and how far they reach in standard
-# deviations. With more gates, the generic quadrature takes over.
-NODES = {1: 35, 2: 19}
-REACH = 5.2
-# Nodes of the bivariate normal law of the teacher's gates: drifts are accurate to 4e-10 up to γ* = 3.
-ANGLES = 4
+# Nodes in the field of each own gate, by the number of these; for more, the generic quadrature takes over.
+NODES = {1: 31, 2: 21}
+# Nodes of the bivariate normal law of the teacher's gates, of one and of two of them.
+ANGLES, PAIR_ANGLES = 4, 8
 
 
 class Gating(LearningModel):
@@ -45,10 +45,12 @@ class Gating(LearningModel):
     Attributes:
         control: "gain", "threshold" or "switch": what ``gate`` is.
         nodes: nodes in the field of each own gate; 0: by the generic quadrature.
+        fineness: by how much more nodes there are for the teacher's gates than by default.
     """
 
     control: str = eqx.field(static=True, kw_only=True)
     nodes: int = eqx.field(static=True, kw_only=True)
+    fineness: int = eqx.field(static=True, kw_only=True, default=1)
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ (label − output)² with label noise."""
@@ -104,6 +106,12 @@ class Gating(LearningModel):
         given = self._given_gates(x, self.test_settings(u))
         return given.weights @ self._square(given) / 2
 
+    def refined(self) -> Self | None:
+        """Twice the nodes, none of them the same but the outermost."""
+        if not self.nodes:
+            return super().refined()
+        return dataclasses.replace(self, nodes=2 * self.nodes + 1, fineness=2 * self.fineness)
+
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``cosine_gate``, ``cosine_value``: of the first gate and value with those of the teacher."""
         del u
@@ -113,26 +121,29 @@ class Gating(LearningModel):
 
     def _gate(self, fields: Array, u: Settings) -> tuple[Array, Array]:
         """The gates and their slopes at the gates' fields."""
-        setting = {"switch": jnp.ones(()), **u, self.control: u["gate"]}
-        value, slope = _soft_step(fields, setting["gain"], setting["threshold"])
-        on = setting["switch"]
+        gain, threshold, on = self._shape(u)
+        value, slope = _soft_step(fields, gain, threshold)
         return 1 - on + on * value, on * slope
+
+    def _shape(self, u: Settings) -> tuple[Array, Array, Array]:
+        """Gain, threshold and switch of the own gates."""
+        setting = {"switch": jnp.ones(()), **u, self.control: u["gate"]}
+        return setting["gain"], setting["threshold"], setting["switch"]
 
     def _given_gates(self, x: OrderParameters, u: Settings) -> "_GivenGates":
         own, theirs = self.students // 2, len(self.overlaps.T) // 2
         T = jnp.asarray(self.overlaps.T)
         gram = jnp.block([[x.Q[:own, :own], x.M[:own, :theirs]], [x.M[:own, :theirs].T, T[:theirs, :theirs]]])
         factor = partial_cholesky(gram, tuple(range(own)))
-        points, weights = _lattice(self.nodes, own)
+        points, weights = self._points(gram, factor, u)
         fields = points @ factor.T
         g, slope = self._gate(fields[:, :own], u)
         remainder = gram[own:, own:] - factor[own:] @ factor[own:].T
         gain = u["teacher_gain"]
         narrowed = gain / jnp.sqrt(1 + gain**2 * _diagonal(remainder))
         h = narrowed[None, :] * (fields[:, own:] - u["teacher_threshold"])
-        angle = jnp.arcsin(narrowed[:, None] * narrowed[None, :] * remainder)
         mean = below(h)
-        both = both_below(h[:, :, None], h[:, None, :], angle[None], ANGLES)
+        both = self._both_open(h, jnp.arcsin(narrowed[:, None] * narrowed[None, :] * remainder))
         return _GivenGates(
             weights=weights,
             fields=fields[:, :own],
@@ -144,6 +155,47 @@ class Gating(LearningModel):
             their_scatter=both - mean[:, :, None] * mean[:, None, :],
             remainder=remainder,
             values=(x.Q[own:, own:], x.M[own:, theirs:], T[theirs:, theirs:]),
+        )
+
+    def _points(self, gram: Array, factor: Array, u: Settings) -> tuple[Array, Array]:
+        """Points (P, K/2) and weights (P,) of the standard normals behind the own gates' fields.
+
+        The j-th of them sees its own gate as sharp as that is, and every later gate, of student or teacher,
+        as sharp as the mean over the normals still to come leaves it.
+        """
+        own, count = self.students // 2, gram.shape[0]
+        gain, threshold, _ = self._shape(u)
+        gains = jnp.concatenate([gain * jnp.ones(own), u["teacher_gain"] * jnp.ones(count - own)])
+        thresholds = jnp.concatenate(
+            [threshold * jnp.ones(own), u["teacher_threshold"] * jnp.ones(count - own)]
+        )
+        points, weights = jnp.zeros((1, 0)), jnp.ones(1)
+        for j in range(own):
+            known = factor[:, : j + 1]
+            narrowed = gains / jnp.sqrt(1 + gains**2 * (_diagonal(gram) - jnp.sum(known**2, axis=1)))
+            steps = Step(
+                (narrowed * factor[:, j])[None, :] * jnp.ones((points.shape[0], 1)),
+                narrowed[None, :] * (thresholds[None, :] - points @ factor[:, :j].T),
+            )
+            mine, others = (Step(*(part[:, which] for part in steps)) for which in (j, slice(j + 1, None)))
+            line, mass = stretched_line(mine, sharpest(others), self.nodes)
+            points = jnp.concatenate([jnp.repeat(points, self.nodes, axis=0), line.reshape(-1, 1)], axis=1)
+            weights = (weights[:, None] * mass).reshape(-1)
+        return points, weights
+
+    def _both_open(self, h: Array, angle: Array) -> Array:
+        """(P, M/2, M/2) mean of the product of two of the teacher's gates, each below h (P, M/2)."""
+        count = h.shape[1]
+        equal, pairs = self.fineness * ANGLES, self.fineness * PAIR_ANGLES
+        rows = [
+            [
+                both_below(h[:, i], h[:, j], angle[i, j][None], equal if i == j else pairs)
+                for j in range(i + 1)
+            ]
+            for i in range(count)
+        ]
+        return jnp.stack(
+            [jnp.stack([rows[max(i, j)][min(i, j)] for j in range(count)], 1) for i in range(count)], 1
         )
 
     def _square(self, given: "_GivenGates") -> Array:
@@ -261,19 +313,6 @@ def _soft_step(fields: Array, gain: Array, threshold: Array) -> tuple[Array, Arr
     """Φ(γ(λ − θ)) and its derivative."""
     z = gain * (fields - threshold)
     return below(z), gain * density(z)
-
-
-def _lattice(nodes: int, dimension: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points (P, d) and weights (P,) of the trapezoidal rule for standard normals.
-
-    For a soft step it converges faster than Gauss-Hermite: like exp(−2π²/(h²(1 + 4γ²Q))) with the
-    spacing h, for the square of the product of a gate and its slope.
-    """
-    line = np.linspace(-REACH, REACH, nodes)
-    mass = np.exp(-(line**2) / 2)
-    points = np.stack(np.meshgrid(*[line] * dimension, indexing="ij"), axis=-1).reshape(-1, dimension)
-    masses = np.stack(np.meshgrid(*[mass / mass.sum()] * dimension, indexing="ij"), axis=-1)
-    return points, masses.reshape(-1, dimension).prod(axis=1)
 
 
 def _blocks(gates: Array, values: Array) -> Array:

@@ -69,7 +69,7 @@ def attention(
     max_temperature: float = 5.0,
     masked_share: float | None = 0.5,
     tied: bool = False,
-    accuracy: float = 5e-3,
+    accuracy: float = 0.1,
     points: int = 8192,
 ) -> "ol.Problem":
     """How a student of dot-product attention should look at its tokens while it learns from a teacher.
@@ -94,8 +94,8 @@ def attention(
         max_temperature: upper bound of β.
         masked_share: mean of ``mask`` over training; None: as the optimum likes it.
         tied: the key of a head is its query.
-        accuracy: of the drift, where it is more than the integrals of two tokens and one head; a warning
-            says if the quadrature misses it.
+        accuracy: of the drift, relative to its size, where it is more than the integrals of two tokens and
+            one head; a warning says if the quadrature misses it. Its error falls like the root of ``points``.
         points: of that quadrature, at most.
     """
     check = Arguments("attention")

@@ -11,6 +11,8 @@ from optlearn._progress import Report, silent
 
 # Where a direct run follows: it ends within a dozen iterations what the indirect method creeps towards.
 MOST_PASSES = 400
+# Steps in an interval up to which that is worth its price.
+DIRECT_STEPS = 32
 
 
 class Auto(Method):
@@ -21,10 +23,10 @@ class Auto(Method):
 
     def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
         """Runs of both solvers."""
-        costly = rollout.compiled.program.costly
+        # A direct run needs second derivatives of every step: it would take several times as long.
+        costly = rollout.compiled.program.costly or rollout.steps > DIRECT_STEPS
         runs = Indirect(None if costly else MOST_PASSES).run_all(rollout, starts, tell)
         if costly and any(run.outcome.ok for run in runs):
-            # A direct run needs second derivatives of the rate: it would take several times as long.
             return runs
         if runs[-1].interrupted:
             return runs

@@ -20,6 +20,7 @@ from optlearn._progress import Report, silent
 
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-10
+SMALL_OBJECTIVE = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ class Direct(Solver):
             idle = ~budgets.rows[:, ~self.fixed].any(axis=1)
             least, most = np.where(idle, -np.inf, least), np.where(idle, np.inf, most)
         steps_met, sums = np.zeros(n * intervals), len(compiled.relaxation.share_sums) * intervals
-        solver = self._ipopt(rollout)
+        solver = self._ipopt(rollout, rollout.objective(w, theta))
         solution = solver(
             x0=np.concatenate([states.ravel(), inside.ravel(), theta]),
             lbx=lower,
@@ -94,8 +95,11 @@ class Direct(Solver):
             budget_multipliers=multipliers[n * intervals : n * intervals + len(budgets.targets)],
         )
 
-    def _ipopt(self, rollout: Rollout) -> Any:
+    def _ipopt(self, rollout: Rollout, objective: float) -> Any:
         """The solver for this grid, which depends on the problem's structure only and is kept."""
+        # IPOPT's tolerances are absolute: an objective far below 1 is counted in its own power of ten.
+        small = 0 < abs(objective) < SMALL_OBJECTIVE
+        factor = 10.0 ** -np.floor(np.log10(abs(objective))) if small else 1.0
         compiled, intervals, steps = rollout.compiled, rollout.intervals, rollout.steps
         most = MAX_ITERATIONS if self.max_iterations is None else self.max_iterations
         tolerance = TOLERANCE if self.tolerance is None else self.tolerance
@@ -117,13 +121,14 @@ class Direct(Solver):
                     "tol": tolerance,
                     "acceptable_tol": 100 * tolerance,
                     "mu_strategy": "adaptive",
+                    "obj_scaling_factor": factor,
                 },
             }
             return casadi.nlpsol("solver", "ipopt", program.nlp, options)
 
         budgets, sums = len(compiled.relaxation.budget_rows.targets), compiled.relaxation.share_sums
         return compiled.program.once(
-            ("ipopt", intervals, steps, budgets, sums.tobytes(), most, tolerance), make
+            ("ipopt", intervals, steps, budgets, sums.tobytes(), most, tolerance, factor), make
         )
 
 

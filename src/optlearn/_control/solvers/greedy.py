@@ -40,8 +40,8 @@ class Greedy(Solver):
         objective = rollout.objective(w, start.theta)
         if not np.isfinite(objective):
             raise SpecificationError(
-                "the objective of the greedy schedule is not finite: the dynamics leave the physical "
-                "region. Tighten the bounds of the controls."
+                f"the objective of the greedy schedule is not finite with {rollout.steps} steps in an "
+                "interval: take more intervals, or tighten the bounds of the controls"
             )
         return Run(self.record(rollout, start, objective, Outcome.SOLVED, 1), w, start.theta)
 

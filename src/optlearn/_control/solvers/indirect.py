@@ -39,6 +39,7 @@ _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_EVERY = 5  # steps between evaluations of the gap, once the model promises little
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
 _SMALLEST_STEP = 1e-10
+_ROUND_OFF = 1e-14  # of an objective
 _ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
 
 
@@ -123,8 +124,9 @@ class _Descent:
 
     @property
     def tolerance(self) -> float:
-        """Absolute tolerance of the gap."""
-        return self.relative_tolerance * max(1.0, abs(self.point.objective))
+        """Absolute tolerance of the gap: a share of the objective, ten times that of a small one."""
+        size = abs(self.point.objective)
+        return min(self.relative_tolerance * max(1.0, size), 10 * self.relative_tolerance * size + _ROUND_OFF)
 
     def descend(self) -> Outcome:
         """Alternate damped and quasi-Newton steps until the minimum principle holds."""

@@ -2,41 +2,76 @@
 
 import numpy as np
 
+from optlearn._control.evaluate import evaluate
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout
 from optlearn._control.solvers.base import Start
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
 
+Seed = int | tuple[int, ...]
 
-def choose_starts(rollout: Rollout, count: int, seed: int, warm: Schedule | None) -> list[Start]:
+
+def choose_starts(
+    rollout: Rollout, count: int, seed: int, warm: Schedule | None, notes: list[str] | None = None
+) -> list[Start]:
     """The best ``count`` guesses by objective; a warm start and the neutral one come first.
 
-    All are moved to the nearest controls that meet bounds and budgets.
+    All are moved to the nearest controls that meet bounds and budgets. What cannot be used is left out, and
+    ``notes`` get a line that says why.
     """
-    compiled = rollout.compiled
+    compiled, notes = rollout.compiled, [] if notes is None else notes
     first = [neutral(compiled, rollout.intervals)]
     if warm is not None:
         first.insert(0, _from_schedule(compiled, "warm start", warm, rollout.intervals))
-    others = [
-        _from_schedule(compiled, name, make(compiled.problem, rollout.intervals), rollout.intervals)
-        for name, make in compiled.problem.baselines.items()
-        if count > len(first)
-    ]
+    others = []
+    for name, make in compiled.problem.baselines.items() if count > len(first) else ():
+        try:
+            schedule = make(compiled.problem, rollout.intervals)
+        except (SpecificationError, UnphysicalStateError) as error:
+            notes.append(f"the baseline {name!r} is no start: {error}")
+            continue
+        others.append(_from_schedule(compiled, name, schedule, rollout.intervals))
     ranked = sorted(((rollout.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first)
     chosen = _distinct(first + [others[i] for _, i in ranked])[: max(1, count)]
-    generator = np.random.default_rng(seed)
-    missing = range(count - len(chosen))
-    chosen += [_random(compiled, rollout.intervals, generator, i) for i in missing]
-    usable = [s for s in chosen if np.isfinite(rollout.objective(s.w, s.theta))]
+    chosen += _randoms(compiled, rollout.intervals, count - len(chosen), seed)
+    usable = _usable(rollout, chosen)
+    notes += [
+        f"the start {s.name!r} is left out: its objective is not finite" for s in chosen if s not in usable
+    ]
     if not usable:
         raise SpecificationError(
-            "the objective is not finite for any start "
-            f"({', '.join(s.name for s in chosen)}): the dynamics leave the physical region. "
-            "Tighten the bounds of the controls, or give a warm_start schedule that stays physical."
+            f"the objective is not finite for any start ({', '.join(s.name for s in chosen)}), also not with "
+            f"{rollout.steps} steps in an interval: {_reason(compiled, chosen)}"
         )
     return usable
+
+
+def random_starts(rollout: Rollout, count: int, seed: Seed) -> list[Start]:
+    """Further random guesses with a finite objective."""
+    return _usable(rollout, _randoms(rollout.compiled, rollout.intervals, count, seed))
+
+
+def _usable(rollout: Rollout, starts: list[Start]) -> list[Start]:
+    return [start for start in starts if np.isfinite(rollout.objective(start.w, start.theta))]
+
+
+def _reason(compiled: CompiledProblem, starts: list[Start]) -> str:
+    """What an accurate integration says of the starts."""
+    reason = ""
+    for start in starts:
+        free = dict(zip(compiled.problem.free, map(float, start.theta), strict=True))
+        try:
+            evaluate(compiled.problem, compiled.relaxation.schedule(start.w, free), record=2)
+        except UnphysicalStateError as error:
+            reason = str(error)
+        else:
+            return (
+                f"an accurate integration from {start.name!r} is finite, so the dynamics are too fast for "
+                "steps of this length; take more intervals"
+            )
+    return f"{reason} Tighten the bounds of the controls, or give a warm_start that stays physical."
 
 
 def _distinct(starts: list[Start]) -> list[Start]:
@@ -54,13 +89,17 @@ def neutral(compiled: CompiledProblem, intervals: int) -> Start:
     return _feasible(compiled, "neutral", w, _theta(compiled))
 
 
-def _random(compiled: CompiledProblem, intervals: int, generator: np.random.Generator, number: int) -> Start:
-    """A few random levels in time, moved to meet the budgets."""
+def _randoms(compiled: CompiledProblem, intervals: int, count: int, seed: Seed) -> list[Start]:
+    """Guesses with a few random levels in time, moved to meet the budgets."""
+    generator = np.random.default_rng(seed)
     low, high = compiled.relaxation.bounds
-    pieces = int(generator.integers(2, 7))
-    levels = generator.uniform(low, high, size=(pieces, len(low)))
-    w = levels[np.arange(intervals) * pieces // intervals]
-    return _feasible(compiled, f"random {number + 1}", w, _theta(compiled))
+    found = []
+    for number in range(count):
+        pieces = int(generator.integers(2, 7))
+        levels = generator.uniform(low, high, size=(pieces, len(low)))
+        w = levels[np.arange(intervals) * pieces // intervals]
+        found.append(_feasible(compiled, f"random {number + 1}", w, _theta(compiled)))
+    return found
 
 
 def _feasible(compiled: CompiledProblem, name: str, w: np.ndarray, theta: np.ndarray) -> Start:
