@@ -232,9 +232,8 @@ def plan(logs, path, size):
     fit = ol.laws.fit(list(logs), first_step=size.steps // 10)
     print(fit.summary())
     bounds = (0.0, size.peak)
-    history = rates_of(np.ones_like, size)[: size.warmup]
-    solution = ol.solve(fit.problem(size.steps, bounds, history=history), method="indirect")
-    best = fit.schedule(solution, history)
+    solution = ol.solve(fit.problem(size.steps, bounds), method="indirect")
+    best = fit.schedule(solution)
     pilot = ol.laws.next_pilot(fit, size.steps, bounds)
     print(solution.summary())
     number = len(logs)

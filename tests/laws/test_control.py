@@ -126,12 +126,19 @@ def test_what_cannot_be_asked(fitted):
         fitted.problem(20_000)
     for arguments, message in (
         ({"bounds": (PEAK, 0)}, "bounds must be rates with 0 ≤ lowest < highest"),
-        ({"grain": 7}, "grain must divide the 4000 steps that are left, got 7"),
+        ({"grain": 7}, "grain must divide the 3800 steps that are left, got 7"),
         ({"history": np.ones(STEPS)}, "steps must exceed the 4000 that are given beforehand"),
         ({"batch": (1, 2)}, "the curves must log a column batch"),
     ):
         with pytest.raises(SpecificationError, match=message):
             fitted.problem(**arguments)
+
+
+def test_a_logged_warmup_is_planned_too(fitted):
+    assert fitted.warmup == WARMUP
+    first = fitted.schedule(fitted.problem(STEPS, BOUNDS).baselines["linear"](fitted.problem(STEPS), 100))
+    np.testing.assert_allclose(first["learning_rate"][:WARMUP], HISTORY, rtol=0.02)
+    assert next_pilot(fitted)["learning_rate"][0] < 0.1 * PEAK
 
 
 def test_the_next_pilot_is_a_run_of_its_own(fitted):
@@ -149,7 +156,8 @@ def test_most_telling():
     # Schedules 0 and 1 compete; 2 moves with their difference, by more than the noise; 3 says nothing of it.
     rng = np.random.default_rng(0)
     difference, other = rng.standard_normal((2, 500))
-    finals = np.stack([1 + 0.1 * difference, np.ones(500), 3 + difference, 60 + 10 * other], axis=1)
+    near = np.stack([0.1 * difference, np.zeros(500), 0.5 + difference, 1.9 + 0.1 * other], axis=1)
+    finals = np.append(100 + near, 200 + 10 * difference[:, None], axis=1)  # the last is far off
     assert most_telling(finals, 0.2) == 2
 
 

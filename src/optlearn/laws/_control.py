@@ -144,8 +144,7 @@ def true_schedule(fit: "LawFit", solution: Solution | Schedule, history: Any = N
 
 def _history(fit: "LawFit", high: float) -> np.ndarray:
     """A linear warm-up to the rate ``high``."""
-    length = round(fit.data.warmup)
-    return high * (np.arange(length) + 0.5) / max(length, 1)
+    return high * (np.arange(fit.warmup) + 0.5) / max(fit.warmup, 1)
 
 
 def _baseline(name: str) -> Any:

@@ -68,6 +68,13 @@ class Curve:
         """The last step."""
         return float(self.step[-1])
 
+    @property
+    def rise(self) -> float:
+        """The last step of a logged warm-up; 0 if the rate does not rise at first."""
+        if self.rate[1] <= self.rate[0]:
+            return 0.0
+        return float(self.step[np.argmax(self.rate >= 0.99 * self.rate.max())])
+
     def from_step(self, first: float) -> np.ndarray:
         """(n,) which points are not before a step."""
         return self.step >= first

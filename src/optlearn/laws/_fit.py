@@ -1,7 +1,7 @@
 """Fit the law to loss curves; what the fit can then tell."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,7 @@ def fit(
     if peak is not None and not (np.isfinite(peak) and peak > 0):
         raise SpecificationError(f"peak must be a rate above 0, got {peak!r}")
     if first_step is None:
-        first_step = max(warmup, _end_of_rise(read), 0.05 * min(curve.steps for curve in read))
+        first_step = max(warmup, *(curve.rise for curve in read), 0.05 * min(curve.steps for curve in read))
     after = np.concatenate([curve.rate[curve.from_step(first_step)] for curve in read])
     if len(after) and np.ptp(after) < 0.01 * highest:
         raise SpecificationError(
@@ -105,16 +105,6 @@ def fit(
     return found
 
 
-def _end_of_rise(curves: Sequence[Curve]) -> float:
-    """The last step of a logged warm-up: how long the rate rises from the first point on."""
-    ends = []
-    for curve in curves:
-        falls = np.flatnonzero(np.diff(curve.rate) <= 0)
-        last = int(falls[0]) if len(falls) else 0
-        ends.append(float(curve.step[last]) if last else 0.0)
-    return max(ends)
-
-
 @dataclass(frozen=True, eq=False)
 class LawFit:
     """A law that was fitted; made by ``fit``."""
@@ -129,6 +119,11 @@ class LawFit:
     def data(self) -> Data:
         """The curves."""
         return self.fitter.data
+
+    @property
+    def warmup(self) -> int:
+        """Steps of the warm-up of the curves, logged or not; what is planned has one of that length too."""
+        return round(self.data.warmup or np.median([curve.rise for curve in self.data.curves]))
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -356,7 +351,7 @@ class LawFit:
             "standard_errors": self.standard_errors,
             "peak": scale.peak,
             "steps": scale.steps,
-            "warmup": self.data.warmup,
+            "warmup": self.warmup,
             "point_noise": self.point_noise,
             "misfit": self.misfit,
             "doubts": list(self.doubts),

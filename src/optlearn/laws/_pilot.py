@@ -19,6 +19,9 @@ CANDIDATES = (
 )  # fmt: skip
 PEAKS, ENDS = (1.0, 0.5, 0.25), (0.0, 0.1, 0.3)
 INTERVALS = 100
+# Runs that are worse than the best by more than this share of the loss tell of another region, where the law
+# may be another.
+NEAR = 0.02
 
 
 def next_pilot(
@@ -42,7 +45,7 @@ def next_pilot(
     scale = fit.data.scale
     total = int(scale.steps) if steps is None else int(steps)
     low, high = (0.0, scale.peak) if bounds is None else bounds
-    warmup = round(fit.data.warmup)
+    warmup = fit.warmup
     if not 0 <= low < high:
         raise SpecificationError(f"bounds must be rates with 0 ≤ lowest < highest, got {bounds!r}")
     if total <= warmup:
@@ -69,7 +72,10 @@ def most_telling(finals: np.ndarray, noise: float) -> int:
     rivals = np.unique(np.append(finals.argmin(axis=1), np.argsort(finals.mean(axis=0))[:2]))
     gaps = finals[:, rivals] - finals[:, [best]]
     gaps, centred = gaps - gaps.mean(axis=0), finals - finals.mean(axis=0)
-    explained = ((centred.T @ gaps) ** 2).sum(axis=1) / ((centred**2).sum(axis=0) + len(finals) * noise**2)
+    near = finals.mean(axis=0) <= (1 + NEAR) * finals[:, best].mean()
+    explained = (
+        near * ((centred.T @ gaps) ** 2).sum(axis=1) / ((centred**2).sum(axis=0) + len(finals) * noise**2)
+    )
     return int(explained.argmax())
 
 
