@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 METRICS = ("R2", "MAE", "RMSE", "PredE", "WorstE")
 MISFIT = 0.01  # of the loss, beyond noise, from which on a warning is due
 DRAWS = 64
+CHAIN = 80  # steps of a chain
 
 
 class LawWarning(UserWarning):
@@ -112,6 +113,7 @@ class LawFit:
     fitter: Fitter
     optimum: Optimum
     law: str
+    _drawn: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, init=False, repr=False)
 
     # --- parameters and how well they are known ----------------------------------------------------
 
@@ -150,8 +152,14 @@ class LawFit:
 
     @cached_property
     def effective_noise(self) -> float:
-        """Standard deviation that independent points would need to say as little as these correlated ones."""
-        return float(np.sqrt(np.mean([_long_run_variance(r) for r in self._curve_residuals])))
+        """Root of what one standard deviation costs: neighbours are correlated, and spikes count less.
+
+        The variance of the sum of clipped residuals over the mean weight of a point; for independent Gaussian
+        residuals without outliers it is their standard deviation.
+        """
+        clipped = [np.clip(r, -OUTLIER, OUTLIER) for r in self._curve_residuals]
+        weight = _weights(np.concatenate(self._curve_residuals)).mean()
+        return float(np.sqrt(np.mean([_long_run_variance(r) for r in clipped]) / weight))
 
     @cached_property
     def covariance(self) -> np.ndarray:
@@ -159,8 +167,7 @@ class LawFit:
         fitter, z = self.fitter, self.fitter.encode(self.optimum.parameters)
         points = sum(len(loss) for loss in self.data.losses)
         jacobian = fitter.jacobian(z)[:points]
-        size = np.abs(np.concatenate(self._curve_residuals))
-        weights = np.minimum(1.0, OUTLIER / np.maximum(size, 1e-300))
+        weights = _weights(np.concatenate(self._curve_residuals))
         information = (jacobian.T * weights) @ jacobian / self.effective_noise**2
         return np.linalg.pinv(information + np.diag(fitter.prior_information(z)), hermitian=True)
 
@@ -176,24 +183,28 @@ class LawFit:
     def draws(self, count: int = DRAWS, seed: int = 0) -> np.ndarray:
         """(count, 10) plausible parameters, the best first.
 
-        Drawn from the Gaussian of ``covariance``, and drawn again by how well each describes the curves,
-        since the law is not linear in its parameters.
+        By Metropolis chains from the best fit, since the law is not linear in its parameters; a step of all
+        chains is one pass through the curves.
         """
+        if (count, seed) not in self._drawn:
+            self._drawn[count, seed] = self._draw(count, seed)
+        return self._drawn[count, seed]
+
+    def _draw(self, count: int, seed: int) -> np.ndarray:
         fitter, rng = self.fitter, np.random.default_rng(seed)
         best = fitter.encode(self.optimum.parameters)
         values, vectors = np.linalg.eigh(self.covariance)
-        shifts = rng.standard_normal((16 * count, len(best)))
-        z = best + shifts * np.sqrt(np.maximum(values, 0)) @ vectors.T
-        z = z[np.all((z >= fitter.lower) & (z <= fitter.upper), axis=1)]
-        if not len(z):
-            return np.repeat(self.optimum.parameters[None], count, axis=0)
-        # Log of posterior over proposal; costs are in units of squared residuals.
-        drawn = np.linalg.pinv(self.covariance, hermitian=True)
-        proposal = np.einsum("ki,ij,kj->k", z - best, drawn, z - best) / 2
-        gain = proposal - (fitter.cost(z) - self.optimum.cost) / self.effective_noise**2
-        weights = np.exp(np.minimum(gain - np.median(gain), 3.0))
-        chosen = rng.choice(len(z), size=count - 1, p=weights / weights.sum())
-        return np.concatenate([self.optimum.parameters[None], fitter.decode(z[chosen])])
+        root = vectors * np.sqrt(np.maximum(values, 0))
+        z = np.repeat(best[None], count - 1, axis=0)
+        cost, scale = np.full(count - 1, self.optimum.cost), 1.0 / np.sqrt(len(best))
+        for _ in range(CHAIN if count > 1 else 0):
+            moved = z + scale * rng.standard_normal(z.shape) @ root.T
+            inside = np.all((moved >= fitter.lower) & (moved <= fitter.upper), axis=1)
+            new = np.where(inside, fitter.cost(np.clip(moved, fitter.lower, fitter.upper)), np.inf)
+            taken = rng.random(len(z)) < np.exp(np.minimum((cost - new) / self.effective_noise**2, 0.0))
+            z, cost = np.where(taken[:, None], moved, z), np.where(taken, new, cost)
+            scale *= np.exp(0.3 * (taken.mean() - 0.3))  # a share of 0.3 taken explores fastest
+        return np.concatenate([self.optimum.parameters[None], fitter.decode(z)])
 
     def bootstrap(self, count: int = 20, seed: int = 0) -> np.ndarray:
         """(count, 10) parameters of fits to curves drawn with replacement."""
@@ -368,6 +379,11 @@ def _metrics(loss: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
         np.abs(off / loss).max(),
     )
     return dict(zip(METRICS, map(float, values), strict=True))
+
+
+def _weights(residuals: np.ndarray) -> np.ndarray:
+    """How much each counts: 1, or less if it is an outlier."""
+    return OUTLIER / np.maximum(np.abs(residuals), OUTLIER)
 
 
 def _long_run_variance(residuals: np.ndarray) -> float:
