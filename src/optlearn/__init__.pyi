@@ -27,12 +27,12 @@ from ._simulate.run import simulate as simulate
 from ._theory.expectation import AutoRule as AutoRule
 from ._theory.expectation import GaussHermite as GaussHermite
 from ._theory.expectation import QuasiMonteCarlo as QuasiMonteCarlo
-from ._theory.fields import Fields as Fields
-from ._theory.latents import Latents as Latents
 from ._theory.model import Break as Break
 from ._theory.model import LearningModel as LearningModel
 from ._theory.order import OrderParameters as OrderParameters
 from ._theory.order import Overlaps as Overlaps
+from ._theory.sample import Fields as Fields
+from ._theory.sample import Latents as Latents
 from ._trajectory import Trajectory as Trajectory
 from .plotting import plot_certificate as plot_certificate
 from .plotting import plot_compare as plot_compare

@@ -17,7 +17,7 @@ from optlearn._casadi.trace import (
     sx_vector,
     trace,
 )
-from optlearn._theory.fields import Fields
+from optlearn._theory.sample import Fields
 
 RELATIVE = 1e-10
 POINT = np.array([0.31, -0.72, 1.43, 0.58])  # away from kinks and ties
@@ -428,7 +428,7 @@ def test_unsupported_primitive_is_named_with_its_source_line():
     traced = trace(unsupported_line, np.ones(3))
     with pytest.raises(UnsupportedPrimitive, match="'argmax'") as error:
         traced.function()
-    assert f"test_casadi_trace.py:{line}" in str(error.value)
+    assert f"test_trace.py:{line}" in str(error.value)
     assert "unsupported_line" in str(error.value)
     assert "XLA" in str(error.value)
 

@@ -11,9 +11,8 @@ from optlearn._control.certificate import certify
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
 from optlearn._control.solution import NotConvergedWarning
-from optlearn._control.solvers.base import Start
+from optlearn._control.solvers.base import Outcome, Start
 from optlearn._control.solvers.direct import Direct
-from optlearn._control.solvers.outcome import Outcome
 
 NONE = np.zeros(0)
 EASY_HARD = np.repeat([1.0, 0.0], 30)[:, None]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn._control.missing_problem import ProblemNotInFileError
+from optlearn._control.identity import ProblemNotInFileError
 from optlearn._control.solution import Variant
 from optlearn._errors import DataFileError, SpecificationError
 from optlearn._io.solutions import FORMAT

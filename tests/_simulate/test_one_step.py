@@ -15,8 +15,8 @@ from optlearn._simulate.run import simulate
 from optlearn._simulate.sample import draw_sample
 from optlearn._simulate.views import make_views
 from optlearn._simulate.weights import advance_weights, initial_weights
-from optlearn._theory.fields import Fields
 from optlearn._theory.order import OrderParameters
+from optlearn._theory.sample import Fields
 from optlearn.models import committee, curriculum
 
 N, STEP = 13, 9

@@ -13,11 +13,10 @@ from scipy import stats
 
 from optlearn._theory.drift import default_rule, generic_drift, generic_error
 from optlearn._theory.expectation import GaussHermite, QuasiMonteCarlo
-from optlearn._theory.fields import Fields
-from optlearn._theory.latents import Latents
 from optlearn._theory.model import Break, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.reads import fields_read
+from optlearn._theory.sample import Fields, Latents
 from optlearn.models._committee import committee
 from optlearn.models._curriculum import curriculum
 

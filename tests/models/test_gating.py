@@ -13,7 +13,7 @@ from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
 from optlearn._theory.expectation import GaussHermite
-from optlearn._theory.fields import Fields
+from optlearn._theory.sample import Fields
 from optlearn.models import gating
 
 # Soft gates and small fields, for which Gauss-Hermite in all fields is accurate; label noise enters squared.
@@ -161,12 +161,12 @@ def test_the_drift_is_the_mean_of_single_steps(mode, N, seeds):
         ({"M": 0}, r"M=0\): must be a whole number of at least 2"),
         ({"T": np.eye(3)}, r"T=.*2 by 2"),
         ({"teacher_gain": -1.0}, r"teacher_gain=-1.0\): must be at least 0"),
-        ({"teacher_threshold": np.nan}, r"teacher_threshold=nan\): must be a finite number"),
+        ({"teacher_threshold": np.nan}, r"teacher_threshold=nan\): not finite"),
         ({"control": "width"}, r"control='width'\): known: gain, switch, threshold"),
         ({"gate": -1.0}, r"gate=-1.0\): must be at least 0"),
         ({"control": "switch", "test_gate": 2.0}, r"test_gate=2.0\): must be from 0 to 1"),
         ({"sigma_n": -0.1}, r"sigma_n=-0.1\): must be at least 0"),
-        ({"eta": "fast"}, r"eta='fast'\): must be at least 0"),
+        ({"eta": "fast"}, r"eta='fast'\): not a number; must be at least 0"),
         ({"batch": 0.5}, r"batch=0.5\): must be at least 1"),
     ],
 )

@@ -106,7 +106,7 @@ def test_training_sets_and_what_is_held_out():
     moments = denoise.held_out_moment(X, chosen)
     rest = np.delete(X, chosen[1], axis=0)
     np.testing.assert_allclose(moments[1], rest.T @ rest / 20, atol=1e-12)
-    with pytest.raises(SpecificationError, match="none of 30 images is left"):
+    with pytest.raises(SpecificationError, match="training must leave images to test on, got all 30"):
         denoise.held_out_moment(X, denoise.training_sets(30, 1, 30))
 
 

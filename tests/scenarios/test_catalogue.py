@@ -57,7 +57,7 @@ def test_a_file_is_all_that_a_new_scenario_needs(plugged_in):
     (size,) = plugged_in.arguments
     assert (size.low, size.high, size.help, size.main) == (1, 3, "how long it takes.", True)
     problem = scenarios.plugged_in(size=1.5)
-    assert problem.origin.arguments == {"size": 1.5}
+    assert problem.made_by.arguments == {"size": 1.5}
     solution = ol.solve(problem, intervals=4, starts=1)
     assert "@misc{made2026up," in _citations.bibtex(solution)
 

@@ -45,9 +45,9 @@ def test_bad_input_names_the_argument(entry):
 def test_the_call_that_made_a_problem_makes_it_again(entry):
     for arguments in (entry.example.arguments, *entry.variants):
         problem = entry.function(**arguments)
-        assert problem.origin.scenario == entry.name
-        assert dict(arguments).items() <= problem.origin.arguments.items()
-        again = entry.function(**problem.origin.arguments)
+        assert problem.made_by.scenario == entry.name
+        assert dict(arguments).items() <= problem.made_by.arguments.items()
+        again = entry.function(**problem.made_by.arguments)
         for part in ("controls", "budgets", "free", "horizon", "intervals", "name", "origin"):
             assert getattr(again, part) == getattr(problem, part), part
         assert list(again.baselines) == list(problem.baselines)

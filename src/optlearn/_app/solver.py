@@ -25,7 +25,7 @@ from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import solve
-from optlearn._control.solvers.warm_start import fits
+from optlearn._control.solvers.starts import fits
 from optlearn._control.summary import certificate_words
 from optlearn._dynamics import on_casadi, on_xla
 from optlearn._dynamics.integrate import integrate

@@ -9,7 +9,7 @@ import numpy as np
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout, RolloutResult
-from optlearn._control.solvers.outcome import Outcome
+from optlearn._control.solvers.base import Outcome
 
 # Gaps up to this share of the objective count as small, …
 SMALL = 2e-5

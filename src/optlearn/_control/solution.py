@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optlearn._control.certificate import Certificate
 from optlearn._control.problem import Problem
-from optlearn._control.solvers.base import RunRecord
-from optlearn._control.solvers.outcome import Outcome
+from optlearn._control.solvers.base import Outcome, RunRecord
 from optlearn._control.summary import summary
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory

@@ -17,9 +17,14 @@ from optlearn._control.rounding.rounded import Rounded, check_grid, round_contro
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.solvers.base import Method, Run, Start
 from optlearn._control.solvers.methods import METHODS, make_method
-from optlearn._control.solvers.starts import choose_starts, neutral, random_starts
-from optlearn._control.solvers.step_count import enough_steps, too_coarse
-from optlearn._control.solvers.warm_start import warm_schedule
+from optlearn._control.solvers.starts import (
+    choose_starts,
+    enough_steps,
+    neutral,
+    random_starts,
+    too_coarse,
+    warm_schedule,
+)
 from optlearn._errors import SpecificationError, UnphysicalStateError, explained
 from optlearn._precision import float64
 from optlearn._progress import Progress, Report, silent

@@ -12,10 +12,10 @@ import numpy as np
 from optlearn._arrays import Settings
 from optlearn._simulate.controls import Controls
 from optlearn._simulate.views import Views
-from optlearn._theory.fields import Fields
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.reads import Reads, fields_read
+from optlearn._theory.sample import Fields
 
 Flags = tuple[tuple[bool, ...], ...]
 

@@ -10,9 +10,9 @@ from optlearn._simulate.controls import Controls
 from optlearn._simulate.plan import Plan
 from optlearn._simulate.views import view_weights
 from optlearn._theory.drift import loss_gradient
-from optlearn._theory.fields import Fields
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters
+from optlearn._theory.sample import Fields
 
 
 class Sample(NamedTuple):

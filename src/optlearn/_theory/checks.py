@@ -10,9 +10,9 @@ from optlearn._casadi.trace import evaluate
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import is_own, slips_explained
 from optlearn._errors import SpecificationError
-from optlearn._theory.fields import Fields
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
+from optlearn._theory.sample import Fields
 
 
 def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters:
@@ -82,7 +82,7 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
     for kind, function in (("loss", model.loss), ("metric", model.metric)):
         if is_own(type(model)):
             # On NumPy's arrays a field that does not exist is an error; JAX takes the nearest one silently.
-            with slips_explained(f"{name}.{kind}"):
+            with slips_explained(f"{name}.{kind}"), np.errstate(all="ignore"):
                 function(fields, start, latent, dict(u))
         shape = jax.eval_shape(function, fields, start, latent, dict(u)).shape
         if shape != ():

@@ -20,11 +20,11 @@ import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._theory.expectation import AbstractRule, GaussHermite, QuasiMonteCarlo
-from optlearn._theory.fields import Fields
 from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.reads import Reads, fields_read
+from optlearn._theory.sample import Fields
 
 # Nodes a dimension that keep the default tensor grid below about 10⁵ points.
 DEFAULT_NODES = {0: 1, 1: 64, 2: 40, 3: 28, 4: 16, 5: 10}

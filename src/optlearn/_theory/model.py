@@ -17,9 +17,8 @@ from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._theory.expectation import AbstractRule, AutoRule
-from optlearn._theory.fields import Fields
-from optlearn._theory.latents import Latents
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
+from optlearn._theory.sample import Fields, Latents
 
 Latent = Mapping[str, Array]
 

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from optlearn._casadi.trace import dependencies
-from optlearn._theory.fields import Fields
 from optlearn._theory.model import LearningModel
+from optlearn._theory.sample import Fields
 
 _CACHE: dict[Hashable, "Reads"] = {}
 

@@ -28,10 +28,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
-from optlearn._theory.fields import Fields
-from optlearn._theory.latents import Latents
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
+from optlearn._theory.sample import Fields, Latents
 from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
 from optlearn.models._two_tokens import Fineness, Pair, key_means, mean_loss, query_points

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
-from optlearn._theory.fields import Fields
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.sample import Fields
 from optlearn.models._activations import ACTIVATIONS, Activation
 from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
-from optlearn._theory.fields import Fields
-from optlearn._theory.latents import Latents
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.sample import Fields, Latents
 from optlearn.models._activations import ACTIVATIONS, Activation, entries
 from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine

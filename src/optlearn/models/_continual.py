@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
-from optlearn._theory.latents import Latents
 from optlearn._theory.order import OrderParameters
+from optlearn._theory.sample import Latents
 from optlearn.models._checks import Arguments
 from optlearn.models._committee import Committee, committee
 

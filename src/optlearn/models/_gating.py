@@ -15,13 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
-from optlearn._theory.fields import Fields
 from optlearn._theory.gaussian import partial_cholesky
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
-from optlearn.models._bivariate import below, both_below, density
+from optlearn._theory.sample import Fields
 from optlearn.models._checks import Arguments
-from optlearn.models._measures import cosine
+from optlearn.models._measures import below, both_below, cosine, density
 from optlearn.models._stretched import Step, sharpest, stretched_line
 
 # What the parameter ``gate`` may be.

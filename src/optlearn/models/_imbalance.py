@@ -14,13 +14,11 @@ import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._errors import SpecificationError
-from optlearn._theory.fields import Fields
-from optlearn._theory.latents import Latents
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
-from optlearn.models._bivariate import below, both_below, density
+from optlearn._theory.sample import Fields, Latents
 from optlearn.models._checks import Arguments
-from optlearn.models._measures import cosine
+from optlearn.models._measures import below, both_below, cosine, density
 
 # Under the square roots of norms and angles, whose derivatives are infinite at zero weights and at
 # perfect alignment. It moves an error by at most 3e-11.

@@ -123,7 +123,7 @@ def attention(
     rule = ol.AutoRule(
         check.number("accuracy", accuracy, 0.0, 0.1, open_below=True), check.count("points", points, 256)
     )
-    budgets: "tuple[ol.Budget, ...]" = ()
+    budgets: tuple[ol.Budget, ...] = ()
     if control != "temperature" and masked_share is not None:
         budgets = (ol.Budget("mask", mean=check.number("masked_share", masked_share, 0.0, 1.0)),)
     return ol.Problem(

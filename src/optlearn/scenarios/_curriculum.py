@@ -70,7 +70,7 @@ def curriculum(
     easy, hard = map(float, Delta)
     if not easy < hard:
         check.fail("Delta", tuple(Delta), "must be 2 numbers, easy below hard")
-    controls: "dict[str, Control]" = {"difficulty": ol.Discrete((easy, hard))}
+    controls: dict[str, Control] = {"difficulty": ol.Discrete((easy, hard))}
     if check.flag("joint", joint):
         if eta > highest:
             check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")

@@ -104,7 +104,7 @@ def gating(
         check.fail("threshold_range", threshold_range, "must be 2 numbers, one below 0 and one above")
     if K > 2 and start_overlap == 0:
         check.fail("start_overlap", start_overlap, f"must be above 0 with {K // 2} gates")
-    limits: "dict[str, Control]" = {
+    limits: dict[str, Control] = {
         "gain": ol.Continuous(0.0, highest, guess=sharp),
         "threshold": ol.Continuous(
             teacher_threshold + low, teacher_threshold + high, guess=float(teacher_threshold)
@@ -140,7 +140,7 @@ def _start(
 
 
 def _baselines(control: str) -> "Mapping[str, Baseline]":
-    found: "dict[str, Baseline]" = {
+    found: dict[str, Baseline] = {
         "teacher's gate": lambda problem, intervals: _constant(problem, _teachers(problem))
     }
     if control != "switch":

@@ -101,7 +101,7 @@ def imbalance(
     )
     if "learning_rate" in names and eta > highest:
         check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
-    possible: "dict[str, Control]" = {
+    possible: dict[str, Control] = {
         "sampling": ol.Continuous(0.0, 1.0, guess=share),
         "learning_rate": ol.Continuous(0.0, highest, guess=min(eta, highest)),
         "reweighting": ol.Continuous(0.0, 1.0, guess=share),

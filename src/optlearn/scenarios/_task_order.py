@@ -78,7 +78,7 @@ def task_order(
     overlaps = np.asarray(model.overlaps.T)
     start = shared.random_overlaps(check, model.students, overlaps, start_norm, start_overlap, seed)
     readout = size * np.random.default_rng(seed + 1).standard_normal((model.students, tasks))
-    controls: "dict[str, Control]" = {"task": ol.Discrete(range(tasks))}
+    controls: dict[str, Control] = {"task": ol.Discrete(range(tasks))}
     if check.flag("joint", joint):
         if eta > highest:
             check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
@@ -109,7 +109,7 @@ def _pretrained(
 
 def _baselines(new: range, joint: bool) -> "Mapping[str, Baseline]":
     """Usual orders at a constant rate; ``new`` are the tasks that have not been trained on before."""
-    orders: "dict[str, Baseline]" = {
+    orders: dict[str, Baseline] = {
         "blocked": lambda problem, intervals: _blocks(problem, new, problem.horizon),
         "alternating": lambda problem, intervals: _alternating(problem, intervals, new[0]),
         "random": lambda problem, intervals: _blocks(problem, new, 0.0),

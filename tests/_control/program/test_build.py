@@ -17,8 +17,8 @@ from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.problem import Objective, Problem
 from optlearn._control.program import build
 from optlearn._control.program.build import compile_problem
-from optlearn._control.program.interval import interval_functions
 from optlearn._control.program.rollout import Rollout
+from optlearn._control.program.steps import interval_functions
 from optlearn._control.solvers.base import Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._theory.model import LearningModel

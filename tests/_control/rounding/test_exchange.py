@@ -12,8 +12,8 @@ from optlearn._control.controls import Continuous, Discrete
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
+from optlearn._control.rounding.counts import shortest_phase, switches
 from optlearn._control.rounding.exchange import exchange, shift
-from optlearn._control.rounding.limits import shortest_phase, switches
 from optlearn._control.rounding.rounded import check_grid, round_controls, whole_schedule
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from optlearn._control.controls import Discrete
-from optlearn._control.rounding.limits import check_limits, limit_switches, repair, shortest_phase, switches
+from optlearn._control.rounding.counts import check_limits, limit_switches, repair, shortest_phase, switches
 from optlearn._errors import SpecificationError
 
 

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optlearn._control.rounding.limits import shortest_phase
-from optlearn._control.rounding.sum_up import sum_up, whole_numbers
+from optlearn._control.rounding.counts import shortest_phase, sum_up, whole_numbers
 
 
 def random_shares(intervals: int, n: int, seed: int, spread: float = 1.0) -> np.ndarray:

@@ -11,9 +11,8 @@ from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.problem import Objective, Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Run, Start
+from optlearn._control.solvers.base import _IPOPT, Outcome, Run, Start, from_ipopt
 from optlearn._control.solvers.direct import Direct
-from optlearn._control.solvers.outcome import _IPOPT, Outcome, from_ipopt
 
 # IPOPT's ApplicationReturnStatus, from its own header (IpReturnCodes.inc).
 STATUSES = {

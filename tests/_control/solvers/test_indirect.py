@@ -6,10 +6,9 @@ from hypothesis.extra import numpy as hnp
 
 from optlearn._control.hamiltonian.multipliers import multiplier_on_box
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Start
+from optlearn._control.solvers.base import Outcome, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.indirect import Indirect
-from optlearn._control.solvers.outcome import Outcome
 from optlearn._errors import SpecificationError
 
 # --- known answers ----------------------------------------------------------------------------------

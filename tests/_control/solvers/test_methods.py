@@ -2,9 +2,8 @@
 
 import pytest
 
-from optlearn._control.solvers.base import RunRecord
+from optlearn._control.solvers.base import Outcome, RunRecord
 from optlearn._control.solvers.methods import METHODS, make_method
-from optlearn._control.solvers.outcome import Outcome
 from optlearn._errors import SpecificationError
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn._control.solvers.warm_start import fits, warm_schedule
+from optlearn._control.solvers.starts import fits, warm_schedule
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Mixture
 

@@ -16,7 +16,10 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
-    """Explain errors and warnings: what is behind them, and what usually helps."""
+    """Explain errors and warnings: what is behind them, and what usually helps.
+
+    Example: optlearn help not-converged
+    """
     from rich.markdown import Markdown
 
     if topic is None:

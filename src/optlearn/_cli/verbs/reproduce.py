@@ -10,10 +10,10 @@ import typer
 from optlearn._cli import options
 from optlearn._cli.inputs import read_settings
 from optlearn._cli.output import bad_input, console, deliver, reporting
+from optlearn._progress import Progress
 from optlearn.paper import list_figures
 
 if TYPE_CHECKING:
-    from optlearn._progress import Progress
     from optlearn.paper.runner import FigureProgress, Result
 
 FAILED = 1
@@ -59,7 +59,7 @@ def command(
 
         tell(Progress("loaded"))
 
-        def progress(news: "Progress") -> None:
+        def progress(news: Progress) -> None:
             tell(news)  # where an interruption takes effect
             show(cast(runner.FigureProgress, news))
 

@@ -38,7 +38,7 @@ def command(
     if baselines and report is None:
         bad_input("--baselines: is shown in a report; give --report FILE.html")
     with reporting(quiet) as tell:
-        from optlearn._control.missing_problem import ProblemNotInFileError
+        from optlearn._control.identity import ProblemNotInFileError
         from optlearn._io.solutions import load
 
         tell(Progress("reading"))

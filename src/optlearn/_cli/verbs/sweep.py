@@ -11,11 +11,11 @@ import typer
 from optlearn._cli import options
 from optlearn._cli.inputs import given, literal, scenario_arguments
 from optlearn._cli.output import NOT_CONVERGED, bad_input, console, reporting, to_json
+from optlearn._progress import Progress
 
 if TYPE_CHECKING:
     import xarray
 
-    from optlearn._progress import Progress
     from optlearn.sweeps.point import PointDone
 
 FAILED = 1
@@ -91,7 +91,7 @@ def command(
         try:
             with _shown(total, as_json, quiet) as show:
 
-                def progress(point: "Progress") -> None:
+                def progress(point: Progress) -> None:
                     tell(Progress(""))  # where an interruption takes effect
                     show(cast("PointDone", point))
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from optlearn._control.program.runge_kutta import (
+from optlearn._control.program.steps import (
     CLASSICAL,
     EXACT,
     RungeKuttaExpansion,

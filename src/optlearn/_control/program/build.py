@@ -16,7 +16,7 @@ from optlearn._casadi.trace import UnsupportedPrimitive, trace
 from optlearn._control.problem import Problem
 from optlearn._control.program.base import Program
 from optlearn._control.program.casadi import CasadiProgram
-from optlearn._control.program.runge_kutta import CLASSICAL, EXACT
+from optlearn._control.program.steps import CLASSICAL, EXACT
 from optlearn._control.program.xla import XlaProgram, unpacked
 from optlearn._control.relaxation import Relaxation
 from optlearn._dynamics.flat import FlatSystem

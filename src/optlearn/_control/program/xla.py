@@ -14,9 +14,8 @@ import numpy as np
 
 from optlearn._arrays import Array
 from optlearn._control.program.base import Derivatives, Hamiltonians, Kernel, Program
-from optlearn._control.program.callbacks import Callback
-from optlearn._control.program.runge_kutta import CLASSICAL, Stages
-from optlearn._control.program.xla_kernels import Chain, Columns
+from optlearn._control.program.steps import CLASSICAL, Stages
+from optlearn._control.program.xla_kernels import Callback, Chain, Columns
 
 
 class XlaProgram(Program):

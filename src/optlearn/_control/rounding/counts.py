@@ -1,4 +1,4 @@
-"""How many intervals each value of a control gets, so that budgets are met exactly."""
+"""From shares to values: how many intervals each value gets, and which, within limits."""
 
 from fractions import Fraction
 
@@ -88,3 +88,112 @@ def nearest_counts(
 
 def _denominator(share: float) -> int:
     return Fraction(share).limit_denominator(10_000).denominator
+
+
+def check_limits(name: str, control: Control, counts: np.ndarray, dwell: int) -> None:
+    """Raise if intervals at each value, counts (n,), contradict limits on switches and dwell."""
+    needed = int(np.count_nonzero(counts > 0)) - 1
+    if control.max_switches is not None and needed > control.max_switches:
+        raise BudgetError(
+            f"infeasible: the budget of {name!r} needs {needed + 1} different values, but "
+            f"max_switches is {control.max_switches}"
+        )
+    if np.count_nonzero((counts > 0) & (counts < dwell)) > 1:
+        raise BudgetError(
+            f"infeasible: the budget of {name!r} gives less training time than "
+            f"min_dwell = {control.min_dwell:g} to more than one value"
+        )
+
+
+def limit_switches(chosen: np.ndarray, most: int) -> np.ndarray:
+    """Drop the shortest phases, one by one, until the value changes at most ``most`` times."""
+    chosen = chosen.copy()
+    while True:
+        edges = np.flatnonzero(np.diff(chosen)) + 1
+        if len(edges) <= most:
+            return chosen
+        starts, stops = np.concatenate([[0], edges]), np.concatenate([edges, [len(chosen)]])
+        shortest = int(np.argmin(stops - starts))
+        left, right = starts[shortest], stops[shortest]
+        neighbour = chosen[left - 1] if left > 0 else chosen[right]
+        chosen[left:right] = neighbour
+
+
+def repair(chosen: np.ndarray, counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """Move edges of phases, cheapest first by ``cost`` (I, n), until all counts are met."""
+    chosen = chosen.copy()
+    n = cost.shape[1]
+    for _ in range(len(chosen)):
+        have = np.bincount(chosen, minlength=n)
+        surplus = np.where(counts >= 0, have - counts, 0)
+        if not surplus.any():
+            break
+        options = []
+        for edge in np.flatnonzero(np.diff(chosen)):
+            for i, j in ((edge, edge + 1), (edge + 1, edge)):  # interval i takes the value of j
+                if surplus[chosen[i]] > 0 and surplus[chosen[j]] < 0:
+                    options.append((cost[i, chosen[j]] - cost[i, chosen[i]], i, chosen[j]))
+        if not options:
+            break
+        _, i, value = min(options)
+        chosen[i] = value
+    return chosen
+
+
+def switches(chosen: np.ndarray) -> int:
+    """How often the value changes."""
+    return int(np.count_nonzero(np.diff(chosen)))
+
+
+def shortest_phase(chosen: np.ndarray) -> int:
+    """Length of the shortest phase but the last, in intervals (the last one ends with training)."""
+    edges = np.flatnonzero(np.diff(chosen)) + 1
+    lengths = np.diff(np.concatenate([[0], edges]))
+    return int(lengths.min()) if len(lengths) else len(chosen)
+
+
+def sum_up(shares: np.ndarray, counts: np.ndarray, dwell: int = 1) -> np.ndarray:
+    """(I,) numbers of the values chosen so that their running totals follow the shares (I, n).
+
+    Each interval gets the value that lags furthest behind its cumulative share. A value with a
+    count stops when it has it, so counts are met exactly; a value once chosen is kept for ``dwell``
+    intervals as long as counts allow.
+    """
+    intervals, n = shares.shape
+    caps = np.where(counts >= 0, counts, intervals)
+    wanted = np.cumsum(shares, axis=0)
+    chosen = np.zeros(intervals, dtype=int)
+    used = np.zeros(n, dtype=int)
+    kept = 0
+    for i in range(intervals):
+        lag = wanted[i] - used
+        # Counts that need every interval that is left must not wait.
+        owed = np.where(counts >= 0, counts - used, 0)
+        possible = (used < caps) & ((owed > 0) | (owed.sum() < intervals - i))
+        best = int(np.argmax(np.where(possible, lag, -np.inf)))
+        previous = chosen[i - 1] if i else best
+        if best != previous and kept < dwell and possible[previous]:
+            best = int(previous)
+        kept = kept + 1 if best == previous else 1
+        chosen[i] = best
+        used[best] += 1
+    return chosen
+
+
+def whole_numbers(values: np.ndarray, bounds: tuple[float, float] = (-np.inf, np.inf)) -> np.ndarray:
+    """(I,) whole numbers whose running totals stay within ½ of those of ``values`` (I,).
+
+    Where that needs numbers beyond the whole ``bounds``, others make up for them, nearest first: the
+    sum is kept.
+    """
+    totals = np.round(np.cumsum(values) + 1e-9)
+    rounded = np.diff(np.concatenate([[0.0], totals]))
+    found = np.clip(rounded, *bounds)
+    while (missing := rounded.sum() - found.sum()) != 0:
+        step = np.sign(missing)
+        moved = found + step
+        possible = (moved >= bounds[0]) & (moved <= bounds[1])
+        if not possible.any():
+            break
+        found[np.argmin(np.where(possible, np.abs(moved - values), np.inf))] += step
+    return found

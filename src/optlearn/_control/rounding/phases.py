@@ -11,9 +11,8 @@ from itertools import pairwise, product
 import numpy as np
 
 from optlearn._control.program.rollout import Rollout
+from optlearn._control.rounding.counts import limit_switches, repair, sum_up
 from optlearn._control.rounding.exchange import GAIN, Admissible
-from optlearn._control.rounding.limits import limit_switches, repair
-from optlearn._control.rounding.sum_up import sum_up
 
 # Orders of values that are tried, and how many of the best are searched.
 ORDERS = 64

@@ -7,11 +7,17 @@ import numpy as np
 from optlearn._control.controls import Control
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.rounding.counts import nearest_counts, value_counts
+from optlearn._control.rounding.counts import (
+    check_limits,
+    nearest_counts,
+    shortest_phase,
+    sum_up,
+    switches,
+    value_counts,
+    whole_numbers,
+)
 from optlearn._control.rounding.exchange import exchange, shift
-from optlearn._control.rounding.limits import check_limits, shortest_phase, switches
 from optlearn._control.rounding.phases import first_schedules, search_phases
-from optlearn._control.rounding.sum_up import sum_up, whole_numbers
 from optlearn._control.solvers.base import Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral

@@ -12,9 +12,8 @@ import numpy as np
 
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Run, Solver, Start
+from optlearn._control.solvers.base import Run, Solver, Start, from_ipopt
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._control.solvers.outcome import from_ipopt
 from optlearn._control.solvers.shooting import shooting_program
 from optlearn._progress import Report, silent
 

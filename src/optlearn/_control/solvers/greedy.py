@@ -16,9 +16,8 @@ from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import Trial, bracket_multiplier
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Run, Solver, Start
+from optlearn._control.solvers.base import Outcome, Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._control.solvers.outcome import Outcome
 from optlearn._errors import SpecificationError
 from optlearn._progress import Report, silent
 

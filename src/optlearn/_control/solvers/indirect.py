@@ -23,9 +23,8 @@ import numpy as np
 from optlearn._control.hamiltonian.gap import free_gap, minimise_hamiltonian
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.program.rollout import Rollout, RolloutResult
-from optlearn._control.solvers.base import Run, Solver, Start
+from optlearn._control.solvers.base import Outcome, Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._control.solvers.outcome import Outcome
 from optlearn._control.solvers.quasi_newton import ARMIJO, QuasiNewton
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report, silent

@@ -14,7 +14,7 @@ import casadi
 import numpy as np
 
 from optlearn._control.program.build import CompiledProblem
-from optlearn._control.program.interval import interval_functions
+from optlearn._control.program.steps import interval_functions
 
 # Constants, free parameters and step length are the same for all intervals.
 _SHARED = [0, 3, 4]

@@ -1,14 +1,17 @@
-"""Where solvers start: a neutral guess, the problem's baselines, a warm start, random controls."""
+"""Where solvers start: a neutral guess, baselines, a warm start, random controls; and with how many steps."""
 
 import numpy as np
 
-from optlearn._control.evaluate import evaluate
+from optlearn._control.certificate import ROUND_OFF, limits
+from optlearn._control.evaluate import check_schedule, evaluate
+from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Start
+from optlearn._control.solution import Solution
+from optlearn._control.solvers.base import Run, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._schedule import Schedule
+from optlearn._schedule import Mixture, Schedule
 
 Seed = int | tuple[int, ...]
 
@@ -118,3 +121,88 @@ def _from_schedule(compiled: CompiledProblem, name: str, schedule: Schedule, int
 
 def _finite_first(item: tuple[float, int]) -> tuple[bool, float]:
     return not np.isfinite(item[0]), item[0]
+
+
+def fits(problem: Problem, schedule: Schedule) -> bool:
+    """Can the schedule start this problem: does it have all its controls?"""
+    return set(problem.controls) <= set(schedule.controls)
+
+
+def warm_schedule(problem: Problem, source: Solution | Schedule) -> Schedule:
+    """What to start from: stretched to the problem's horizon, with values that are admissible.
+
+    Of a solution it is the relaxed schedule, since solvers work on relaxed controls. Values take the nearest
+    admissible ones, of a mixture too; free parameters are clipped to their bounds, those that are missing
+    keep their guess.
+
+    Args:
+        problem: that is to be solved.
+        source: a solution or schedule of a problem with the same controls, whatever its horizon.
+
+    Raises:
+        SpecificationError: it lacks a control, or holds values that are not finite.
+    """
+    if isinstance(source, Solution):
+        schedule = source.schedule if source.relaxed is None else source.relaxed.schedule
+    else:
+        schedule = source
+    values: dict[str, np.ndarray] = {}
+    mixtures: dict[str, Mixture] = {}
+    for name, control in problem.controls.items():
+        if name not in schedule.controls:
+            continue  # check_schedule says so below
+        if not np.all(np.isfinite(schedule[name])):
+            raise SpecificationError(f"warm_start: {name!r} holds values that are not finite")
+        if name in schedule.mixtures:
+            mixture = schedule.mixtures[name]
+            mixtures[name] = Mixture(control.nearest(mixture.values), mixture.shares)
+        else:
+            values[name] = control.nearest(schedule[name])
+    parameters = {
+        name: float(np.clip(schedule.parameters.get(name, free.start), free.lower, free.upper))
+        for name, free in problem.free.items()
+    }
+    grid = schedule.grid * (problem.horizon / schedule.horizon)
+    grid[-1] = problem.horizon
+    found = Schedule(grid, values, mixtures, parameters)
+    check_schedule(problem, found)
+    return found
+
+
+MOST_STEPS = 512  # in an interval: stiff dynamics on long intervals are stable with so many
+MOST_COSTLY_STEPS = 16  # where one rate takes a millisecond
+
+
+def most_steps(compiled: CompiledProblem) -> int:
+    """Steps in an interval after which nothing finer is tried."""
+    return MOST_COSTLY_STEPS if compiled.program.costly else MOST_STEPS
+
+
+def enough_steps(compiled: CompiledProblem, intervals: int) -> int:
+    """Steps in an interval after which the objective changes by less than 1e-8, or 1e-5 of itself.
+
+    Or 1e-7 where expectations are wide quadratures, which are no more accurate than that. An objective that
+    is not finite may be an unstable step and not the dynamics: finer ones are tried. This is under the
+    neutral guess; the optimum may need more, see ``too_coarse``.
+    """
+    if compiled.program.exact:
+        return 1
+    guess = neutral(compiled, intervals)
+    small = 1e-7 if compiled.program.costly else 1e-8
+    coarse, steps = Rollout(compiled, intervals, 1).objective(guess.w, guess.theta), 1
+    while steps < most_steps(compiled):
+        fine = Rollout(compiled, intervals, 2 * steps).objective(guess.w, guess.theta)
+        if abs(fine - coarse) <= min(small * max(1.0, abs(fine)), 1e-5 * abs(fine) + ROUND_OFF):
+            return steps
+        coarse, steps = fine, 2 * steps
+    return steps
+
+
+def too_coarse(rollout: Rollout, best: Run) -> bool:
+    """Whether twice as many steps would change the objective by more than a certificate allows."""
+    if rollout.compiled.program.exact or rollout.steps >= most_steps(rollout.compiled):
+        return False
+    finer = Rollout(rollout.compiled, rollout.intervals, 2 * rollout.steps)
+    fine = finer.objective(best.w, best.theta)
+    change = abs(fine - best.objective)
+    return bool(np.isfinite(fine) and change > limits(best.objective)["integration_error"] / 2)

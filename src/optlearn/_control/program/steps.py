@@ -1,19 +1,23 @@
-"""A step of training: a classical Runge-Kutta step, or the exact one of a system that knows its solution.
+"""A step of training, and an interval of several: values and exact derivatives.
 
-Both are stages of slopes. The exact step has a single stage, whose slope is (end − x)/h.
+A step is a classical Runge-Kutta step, or the exact one of a system that knows its solution. Both are stages
+of slopes; the exact step has a single stage, whose slope is (end − x)/h.
 
-A step is linear in the slopes k_j = f(X_j, w, θ, h) of its stages, and each stage state X_j is
-linear in the slope before it. So with Z_j = ∂(X_j, w, θ)/∂y and μ_j the adjoint of k_j, the Hessian of
-λ·x_end + ν·cost in y is exactly Σ_j Z_jᵀ ∇²(μ_j·f + ν_j ℓ) Z_j. Only the rate itself is ever differentiated,
-once, so the derivative program stays small however many steps an interval has.
+A step is linear in the slopes k_j = f(X_j, w, θ, h) of its stages, and each stage state X_j is linear in
+the slope before it. So with Z_j = ∂(X_j, w, θ)/∂y and μ_j the adjoint of k_j, the Hessian of λ·x_end + ν·cost
+in y is exactly Σ_j Z_jᵀ ∇²(μ_j·f + ν_j ℓ) Z_j. Only the rate itself is ever differentiated, once, so the
+derivative program stays small however many steps an interval has.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import casadi
+
+if TYPE_CHECKING:
+    from optlearn._control.program.base import Program
 
 
 class Stages(NamedTuple):
@@ -130,3 +134,51 @@ class RungeKuttaExpansion(StepExpansion):
             before = before + later
             following = node
         return hessian, before
+
+
+@dataclass(frozen=True)
+class IntervalFunctions:
+    """Functions of one interval of several steps of length h, for y = (x, w, θ), q = n + m + k.
+
+    Attributes:
+        value: (c, x, w, θ, h) → state at the end, cost.
+        slope: (c, x, w, θ, h) → Jacobian (n, q) of the state at the end in y.
+        cost_slope: (c, x, w, θ, h) → gradient (q) of the cost in y.
+        curvature: (c, x, w, θ, h, λ, ν) → Hessian (q, q) of λ·end + ν·cost in y.
+    """
+
+    value: Any
+    slope: Any
+    cost_slope: Any
+    curvature: Any
+
+
+def interval_functions(program: "Program", steps: int) -> IntervalFunctions:
+    """The functions for intervals of so many steps."""
+    lengths = (program.constants, *program.sizes)
+    c, x, w, theta = (casadi.MX.sym(n, size) for n, size in zip("cxwt", lengths, strict=True))
+    h, weight = casadi.MX.sym("h"), casadi.MX.sym("weight")
+    n, rest = x.shape[0], w.shape[0] + theta.shape[0]
+    costate = casadi.MX.sym("costate", n)
+    below = casadi.horzcat(casadi.DM(rest, n), casadi.DM.eye(rest))
+    slope = casadi.MX(casadi.horzcat(casadi.DM.eye(n), casadi.DM(n, rest)))
+    end, cost, cost_slope = x, casadi.MX(0), casadi.MX(casadi.DM(1, n + rest))
+    passed = []
+    for _ in range(steps):
+        end, own_cost, slope, own_slope, kept = program.step_expansion.forward(
+            c, end, w, theta, h, slope, below
+        )
+        cost, cost_slope = cost + own_cost, cost_slope + own_slope
+        passed.append(kept)
+    hessian, adjoint = 0, costate
+    for kept in reversed(passed):
+        own, adjoint = program.step_expansion.backward(kept, adjoint, weight)
+        hessian = hessian + own
+    inputs = [c, x, w, theta, h]
+    made = (
+        casadi.Function("value", inputs, [end, cost]),
+        casadi.Function("slope", inputs, [slope]),
+        casadi.Function("cost_slope", inputs, [casadi.densify(cost_slope.T)]),
+        casadi.Function("curvature", [*inputs, costate, weight], [hessian]),
+    )
+    return IntervalFunctions(*(f.expand() for f in made) if program.better_flat(steps) else made)

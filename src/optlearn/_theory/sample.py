@@ -1,4 +1,4 @@
-"""The discrete random variables of one sample: cluster memberships, masks, tasks."""
+"""One sample: its local fields, and the discrete random variables that belong to it."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,6 +8,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array
+
+
+class Fields(eqx.Module):
+    """Pre-activations of one sample.
+
+    Attributes:
+        student: (L, K) ``λ = xᵀw/√N``, a row a slot.
+        teacher: (L, M) ``λ* = xᵀw*/√N``.
+        noise: scalar standard normal, the label noise z.
+    """
+
+    student: Array
+    teacher: Array
+    noise: Array
 
 
 class Latents(eqx.Module):
