@@ -50,15 +50,16 @@ def next_pilot(
         raise SpecificationError(f"bounds must be rates with 0 ≤ lowest < highest, got {bounds!r}")
     if total <= warmup:
         raise SpecificationError(f"steps must exceed the warm-up of {warmup}, got {total}")
-    schedules = [
-        _candidate(shape, form, max(peak * high, low), max(end * peak * high, low), warmup, total)
+    choices = [
+        (shape, form, max(peak * high, low), max(end * peak * high, low))
         for shape, form in CANDIDATES
         for peak in PEAKS
         for end in ENDS
     ]
-    members = fit.draws(DRAWS, seed)
-    finals = _final_losses(fit, schedules, members)
-    return schedules[most_telling(finals, fit.point_noise * float(finals.mean()))]
+    coarse = [_candidate(*choice, warmup, total, min(warmup, 20)) for choice in choices]
+    finals = _final_losses(fit, coarse, fit.draws(DRAWS, seed))
+    chosen = choices[most_telling(finals, fit.point_noise * float(finals.mean()))]
+    return _candidate(*chosen, warmup, total, warmup)
 
 
 def most_telling(finals: np.ndarray, noise: float) -> int:
@@ -91,8 +92,10 @@ def _final_losses(fit: "LawFit", schedules: list[Schedule], members: np.ndarray)
     return loss_after(members, Course.stack(runs))[:, :, -1]
 
 
-def _candidate(shape: str, form: float | None, peak: float, end: float, warmup: int, total: int) -> Schedule:
-    pieces = min(warmup, 20)
+def _candidate(
+    shape: str, form: float | None, peak: float, end: float, warmup: int, total: int, pieces: int
+) -> Schedule:
+    """The warm-up in so many pieces, then the shape."""
     rise = np.round(np.linspace(0, warmup, pieces + 1)) if pieces else np.zeros(1)
     rest = np.unique(np.round(np.linspace(warmup, total, min(INTERVALS, total - warmup) + 1)))
     share = ((rest[1:] + rest[:-1]) / 2 - warmup) / (total - warmup)
