@@ -1,3 +1,4 @@
+from . import laws as laws
 from . import models as models
 from . import paper as paper
 from . import plotting as plotting

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import keras
     import torch
 
+    from optlearn.practice.shapes import Simplified
+
 # Keys of a schedule in JSON that are not names of controls.
 RESERVED = ("grid", "controls", "mixtures", "parameters")
 
@@ -332,6 +334,55 @@ class Schedule:
         from optlearn.practice.tables import write_csv
 
         return write_csv(self, path, steps=steps, N=N)
+
+    def to_thresholds(
+        self,
+        control: str = "learning_rate",
+        *,
+        unit: Literal["steps", "tokens"] = "steps",
+        steps: int | None = None,
+        N: float | None = None,
+        tokens_per_step: float | None = None,
+        scale: float = 1.0,
+    ) -> str:
+        """One line of text, ``"0:768 12000:1536"``: from which step or token on which value holds.
+
+        Megatron-LM takes a batch size in this form (``--step-batch-size-schedule``).
+
+        Args:
+            control: name of the control.
+            unit: of the thresholds.
+            steps: optimisation steps of the whole training. Give this, or ``N``.
+            N: input dimension; training then takes N·α_F steps.
+            tokens_per_step: with ``unit="tokens"``.
+            scale: factor from the schedule's values to those written.
+        """
+        from optlearn.practice.thresholds import thresholds
+
+        return thresholds(
+            self, control, unit=unit, steps=steps, N=N, tokens_per_step=tokens_per_step, scale=scale
+        )
+
+    def nearest(
+        self,
+        shape: str,
+        control: str = "learning_rate",
+        *,
+        loss: "Callable[[Schedule], float] | None" = None,
+    ) -> "Simplified":
+        """The nearest schedule of a shape that training code has built in, and what it costs.
+
+        A rise to the peak at the beginning is kept.
+
+        Args:
+            shape: "linear", "cosine", "power" or "wsd" (constant, then a linear decay).
+            control: name of the control.
+            loss: schedule → loss; if given, the shape's numbers are those of the lowest loss rather than
+                those of the smallest distance, and what the simplification costs is measured.
+        """
+        from optlearn.practice.shapes import nearest_shape
+
+        return nearest_shape(self, shape, control, loss)
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """The schedule as JSON, also written to ``path`` if given; ``from_json`` reads it."""

@@ -84,7 +84,8 @@ def test_help_of_every_verb_has_an_example_and_fills_its_lines(verb):
 
 
 def test_every_file_of_a_verb_is_a_command():
-    assert set(VERBS) == {module.name for module in pkgutil.iter_modules(verbs.__path__)}
+    files = {module.name.replace("_", "-") for module in pkgutil.iter_modules(verbs.__path__)}
+    assert set(VERBS) == files
 
 
 def test_version():

@@ -30,6 +30,7 @@ VERBS = (
     "explore",
     "sweep",
     "fit",
+    "fit-curves",
     "show",
     "cite",
     "reproduce",
@@ -47,7 +48,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _verb in VERBS:
-    _command = import_module(f"optlearn._cli.verbs.{_verb}").command
+    _command = import_module(f"optlearn._cli.verbs.{_verb.replace('-', '_')}").command
     app.command(_verb, cls=Command, help=filled(_command.__doc__))(_command)
 
 

@@ -1,0 +1,319 @@
+"""Pilots, fit, optimum, trained: a byte-level GPT on Python's own source code, AdamW, many schedules at once.
+
+Run: python examples/loss_curves_gpt.py        (all steps with a toy network, on a CPU, two minutes)
+
+On a GPU, with the real one (3M parameters, 8,000 steps; `plan` and `table` need no GPU):
+
+    python examples/loss_curves_gpt.py pilots pilots.csv
+    python examples/loss_curves_gpt.py plan round1.json pilots.csv       (fit, robust optimum, next pilot)
+    python examples/loss_curves_gpt.py train round1.json round1.csv
+    python examples/loss_curves_gpt.py plan round2.json pilots.csv round1.csv
+    python examples/loss_curves_gpt.py train round2.json round2.csv
+    python examples/loss_curves_gpt.py baselines first.csv --part 1/2    (the family to be beaten)
+    python examples/loss_curves_gpt.py baselines second.csv --part 2/2
+    python examples/loss_curves_gpt.py table pilots.csv round1.csv round2.csv first.csv second.csv --fitted 2
+
+All runs of a command are trained at once, vectorised over schedules and seeds. A seed fixes the initial
+weights and the order of the data, the same for all schedules, so schedules are compared in pairs. A log has
+the columns run, step, lr, loss; the loss is that of held-out files, in nats a byte.
+"""
+
+import argparse
+import csv
+import functools
+import json
+import sysconfig
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Size:
+    """Network, training and logs."""
+
+    width: int = 256
+    layers: int = 4
+    heads: int = 4
+    context: int = 256
+    batch: int = 32
+    steps: int = 8000
+    warmup: int = 200
+    peak: float = 2e-3
+    log_every: int = 100
+    held_out: int = 512  # sequences in the logged loss
+
+
+QUICK = Size(32, 1, 2, 32, 4, 300, 20, 5e-3, 10, 256)
+
+# --- schedules, as shares of the peak over the share x of training after the warm-up ---------------
+
+PILOTS = {
+    "constant": lambda x: np.ones_like(x),
+    "cosine to 10 %": lambda x: 0.1 + 0.45 * (1 + np.cos(np.pi * x)),
+    "drop to 25 %": lambda x: np.where(x < 0.5, 1.0, 0.25),
+    "half, linear": lambda x: 0.5 * (1 - x),
+}
+
+
+def wsd(share, fall):
+    return lambda x: fall(np.clip((x - 1 + share) / share, 0.0, 1.0))
+
+
+def linear(y):
+    return 1 - y
+
+
+def root(y):
+    return 1 - np.sqrt(y)
+
+
+def exponential(y):
+    return 0.1**y * (1 - y) ** 0.1  # to a tenth, and to 0 in the last steps
+
+
+BASELINES = {
+    **{f"wsd linear {s} %": wsd(s / 100, linear) for s in (10, 20, 30, 45, 60, 75)},
+    **{f"wsd root {s} %": wsd(s / 100, root) for s in (20, 45, 60)},
+    **{f"wsd exponential {s} %": wsd(s / 100, exponential) for s in (20, 45)},
+    "linear": linear,
+    "cosine": lambda x: (1 + np.cos(np.pi * x)) / 2,
+    "linear, peak 70 %": lambda x: 0.7 * (1 - x),
+    "linear, peak 50 %": lambda x: 0.5 * (1 - x),
+    "wsd root 45 %, peak 70 %": lambda x: 0.7 * wsd(0.45, root)(x),
+}
+
+
+def rates_of(shape, size):
+    """(steps,) rates of a shape, after a linear warm-up."""
+    step = np.arange(size.steps) + 0.5
+    x = (step - size.warmup) / (size.steps - size.warmup)
+    return size.peak * np.where(x < 0, step / size.warmup, shape(np.maximum(x, 0.0)))
+
+
+def rates_in(path, size):
+    """{name: (steps,) rates} of a file {name: {"grid": steps, "learning_rate": values}}."""
+    found = {}
+    for name, schedule in json.loads(Path(path).read_text()).items():
+        index = np.searchsorted(schedule["grid"], np.arange(size.steps) + 0.5) - 1
+        found[name] = np.asarray(schedule["learning_rate"])[index]
+    return found
+
+
+# --- data ------------------------------------------------------------------------------------------
+
+
+def source_code():
+    """Bytes of Python's standard library: of most files to train on, of every 20th to test on."""
+    files = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
+    files = [file for file in files if "site-packages" not in file.parts]
+    test = files[::20]
+    return tuple(
+        np.frombuffer(b"".join(file.read_bytes() for file in part), np.uint8)
+        for part in ([file for file in files if file not in test], test)
+    )
+
+
+# --- network ---------------------------------------------------------------------------------------
+
+
+def initial(key, size):
+    """A pre-norm transformer, GPT-2's initialisation."""
+    d, n = size.width, size.layers
+    shapes = {
+        "embed": (256, d), "place": (size.context, d), "qkv": (n, d, 3 * d), "out": (n, d, d),
+        "up": (n, d, 4 * d), "down": (n, 4 * d, d), "head": (d, 256),
+    }  # fmt: skip
+    weights = {
+        name: 0.02 * jax.random.normal(k, shape)
+        for (name, shape), k in zip(shapes.items(), jax.random.split(key, len(shapes)), strict=True)
+    }
+    weights |= {name: weights[name] / (2 * n) ** 0.5 for name in ("out", "down")}
+    return {**weights, "norm1": jnp.ones((n, d)), "norm2": jnp.ones((n, d)), "norm": jnp.ones(d)}
+
+
+def rms(x, gain):
+    size = jnp.mean(x.astype(jnp.float32) ** 2, axis=-1, keepdims=True)
+    return (x * jax.lax.rsqrt(size + 1e-6)).astype(x.dtype) * gain
+
+
+def loss(weights, tokens, size):
+    """Mean cross-entropy of the next byte, in nats; tokens (sequences, context + 1)."""
+    w = jax.tree.map(lambda a: a.astype(jnp.bfloat16), weights)
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    x = w["embed"][inputs] + w["place"]
+    split = (*inputs.shape, size.heads, size.width // size.heads)
+
+    def layer(x, own):
+        q, k, v = (part.reshape(split) for part in jnp.split(rms(x, own["norm1"]) @ own["qkv"], 3, axis=-1))
+        x = x + jax.nn.dot_product_attention(q, k, v, is_causal=True).reshape(x.shape) @ own["out"]
+        return x + jax.nn.gelu(rms(x, own["norm2"]) @ own["up"]) @ own["down"], None
+
+    x, _ = jax.lax.scan(layer, x, {name: w[name] for name in ("norm1", "qkv", "out", "norm2", "up", "down")})
+    scores = (rms(x, w["norm"]) @ w["head"]).astype(jnp.float32)
+    chosen = jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
+    return jnp.mean(jax.nn.logsumexp(scores, axis=-1) - chosen)
+
+
+def adamw(weights, moments, gradient, rate, step):
+    """β = 0.9, 0.95; weight decay 0.1 of matrices; gradients clipped at norm 1."""
+    norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient)))
+    gradient = jax.tree.map(lambda g: g / jnp.maximum(norm, 1.0), gradient)
+    first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, moments[0], gradient)
+    second = jax.tree.map(lambda m, g: 0.95 * m + 0.05 * g**2, moments[1], gradient)
+
+    def moved(path, w, m, v):
+        decay = 0.0 if "norm" in path[0].key else 0.1
+        update = m / (1 - 0.9 ** (step + 1)) / (jnp.sqrt(v / (1 - 0.95 ** (step + 1))) + 1e-8)
+        return w - rate * (update + decay * w)
+
+    return jax.tree_util.tree_map_with_path(moved, weights, first, second), (first, second)
+
+
+def sequences(data, key, count, size):
+    starts = jax.random.randint(key, (count,), 0, len(data) - size.context - 1)
+    return data[starts[:, None] + jnp.arange(size.context + 1)].astype(jnp.int32)
+
+
+def train(schedules, seeds, size, log):
+    """Train all schedules (name → (steps,) rates) with all seeds at once, and write the log."""
+    names = [(name, seed) for seed in range(seeds) for name in schedules]
+    rates = jnp.asarray(np.stack([schedules[name] for name, _ in names]), jnp.float32)
+    seed = jnp.asarray([s for _, s in names])
+    train_data, test_data = (jnp.asarray(part) for part in source_code())
+    print(f"{len(names)} runs; {len(train_data):,} bytes to train on, {len(test_data):,} to test on")
+
+    def chunk(weights, moments, seed, rate, first):
+        def one(carry, rate_and_step):
+            weights, moments = carry
+            rate, step = rate_and_step
+            tokens = sequences(train_data, jax.random.fold_in(jax.random.key(seed), step), size.batch, size)
+            gradient = jax.grad(loss)(weights, tokens, size)
+            return adamw(weights, moments, gradient, rate, step), None
+
+        steps = first + jnp.arange(size.log_every)
+        return jax.lax.scan(one, (weights, moments), (rate, steps))[0]
+
+    def tested(weights):
+        keys = jax.random.split(jax.random.key(0), size.held_out // size.batch)
+        each = jax.lax.map(lambda key: loss(weights, sequences(test_data, key, size.batch, size), size), keys)
+        return each.mean()
+
+    advance = jax.jit(jax.vmap(chunk, in_axes=(0, 0, 0, 0, None)), donate_argnums=(0, 1))
+    test = jax.jit(jax.vmap(tested))
+    weights = jax.vmap(lambda s: initial(jax.random.key(1000 + s), size))(seed)
+    moments = (jax.tree.map(jnp.zeros_like, weights), jax.tree.map(jnp.zeros_like, weights))
+    rows, began = [], time.time()
+    for first in range(0, size.steps, size.log_every):
+        weights, moments = advance(weights, moments, seed, rates[:, first : first + size.log_every], first)
+        step = first + size.log_every
+        losses = np.asarray(test(weights))
+        for (name, s), lr, value in zip(names, np.asarray(rates[:, step - 1]), losses, strict=True):
+            rows.append((f"{name} / seed {s}", step, f"{lr:.8g}", f"{value:.6f}"))
+        if first == 0 or step % (10 * size.log_every) == 0:
+            seconds = time.time() - began
+            print(f"step {step}: {losses.min():.4f} to {losses.max():.4f}, {seconds:.0f} s", flush=True)
+    rows.sort(key=lambda row: (row[0], row[1]))
+    with Path(log).open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([("run", "step", "lr", "loss"), *rows])
+
+
+# --- what optlearn makes of the logs ---------------------------------------------------------------
+
+
+def plan(logs, path, size):
+    """Fit the logs, and write the robust optimum and the next pilot."""
+    import optlearn as ol
+
+    fit = ol.laws.fit(list(logs), first_step=size.steps // 10)
+    print(fit.summary())
+    bounds = (0.0, size.peak)
+    solution = ol.solve(fit.problem(size.steps, bounds), method="indirect")
+    best = fit.schedule(solution)
+    pilot = ol.laws.next_pilot(fit, size.steps, bounds)
+    print(solution.summary())
+    number = len(logs)
+    written = {f"optimum {number}": best, f"pilot {number}": pilot}
+    for name, schedule in written.items():
+        low, high = (ends[-1] for ends in fit.interval(schedule))
+        print(f"{name}: predicted {fit.predict(schedule)[-1]:.4f} ({low:.4f} to {high:.4f})")
+    Path(path).write_text(json.dumps({n: json.loads(s.to_json()) for n, s in written.items()}))
+
+
+def table(logs, fitted, size):
+    """Trained final losses; those of the fit to the first ``fitted`` logs beside them."""
+    import optlearn as ol
+
+    fit = ol.laws.fit([*logs[:fitted]], first_step=size.steps // 10)
+    finals, predicted = {}, {}
+    for curve in ol.laws.read_curves([*logs]):
+        name, _, seed = curve.name.rpartition(" / seed ")
+        finals.setdefault(name, {})[seed] = curve.loss[-1]
+        predicted[name] = fit.predict(curve)[-1]
+    best = min(finals, key=lambda name: np.mean(list(finals[name].values())))
+    print(f"{'schedule':<28} trained  predicted  above {best}")
+    for name in sorted(finals, key=lambda name: np.mean(list(finals[name].values()))):
+        values = finals[name]
+        gaps = np.array([values[s] - finals[best][s] for s in values if s in finals[best]])
+        error = gaps.std(ddof=1) / len(gaps) ** 0.5 if len(gaps) > 1 else np.nan
+        mean = np.mean(list(values.values()))
+        print(f"{name:<28} {mean:.4f}   {predicted[name]:.4f}     {gaps.mean():+.4f} ± {error:.4f}")
+    off = [abs(predicted[n] - np.mean(list(v.values()))) for n, v in finals.items()]
+    print(f"mean absolute error of the prediction: {np.mean(off):.4f}")
+
+
+def everything(size, folder):
+    """All steps in a row."""
+    logs = [folder / name for name in ("pilots.csv", "round1.csv", "baselines.csv")]
+    train({name: rates_of(shape, size) for name, shape in PILOTS.items()}, 1, size, logs[0])
+    plan(logs[:1], folder / "schedules.json", size)
+    train(rates_in(folder / "schedules.json", size), 1, size, logs[1])
+    some = ("wsd linear 20 %", "wsd root 45 %", "linear", "cosine")
+    train({name: rates_of(BASELINES[name], size) for name in some}, 1, size, logs[2])
+    table(logs, 2, size)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a toy network, for a CPU")
+    parser.add_argument("--steps", type=int, help="optimiser steps (default: 8,000)")
+    parser.add_argument("--seeds", type=int, default=2, help="of weights and data")
+    commands = parser.add_subparsers(dest="command")
+    commands.add_parser("pilots").add_argument("log", type=Path)
+    for name in ("plan", "train"):
+        added = commands.add_parser(name)
+        added.add_argument("schedules", type=Path)
+        added.add_argument("log", type=Path, nargs="+" if name == "plan" else None)
+    added = commands.add_parser("baselines")
+    added.add_argument("log", type=Path)
+    added.add_argument("--part", default="1/1", help="which part of the family, such as 1/2")
+    added = commands.add_parser("table")
+    added.add_argument("log", type=Path, nargs="+")
+    added.add_argument("--fitted", type=int, default=1, help="how many of the logs are fitted")
+    given = parser.parse_args()
+    size = QUICK if given.quick or given.command is None else Size()
+    if given.steps:
+        size = Size(**{**vars(size), "steps": given.steps})
+    of = functools.partial(rates_of, size=size)
+    if given.command is None:
+        everything(size, Path())
+    elif given.command == "pilots":
+        train({name: of(shape) for name, shape in PILOTS.items()}, given.seeds, size, given.log)
+    elif given.command == "baselines":
+        part, parts = map(int, given.part.split("/"))
+        chosen = [*BASELINES.items()][part - 1 :: parts]
+        train({name: of(shape) for name, shape in chosen}, given.seeds, size, given.log)
+    elif given.command == "train":
+        train(rates_in(given.schedules, size), given.seeds, size, given.log)
+    elif given.command == "plan":
+        plan(given.log, given.schedules, size)
+    else:
+        table(given.log, given.fitted, size)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Loss curves: what was logged, checked, and as intervals of constant rate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optlearn._errors import SpecificationError
+
+MOST_POINTS = 400  # of a curve in a fit; denser logs are averaged
+WARMUP_PIECES = 20
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One training run.
+
+    Attributes:
+        name: shown in tables.
+        step: (n,) steps done when the loss was logged, increasing.
+        rate: (n,) learning rates then.
+        loss: (n,) losses.
+        batch: (n,) batch sizes; None: the same in all runs.
+    """
+
+    name: str
+    step: np.ndarray
+    rate: np.ndarray
+    loss: np.ndarray
+    batch: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        step, rate, loss = self.step, self.rate, self.loss
+        who = f"curve {self.name!r}"
+        if len(step) < 3:
+            raise SpecificationError(f"{who} must have at least 3 points, got {len(step)}")
+        batch = () if self.batch is None else (("batch", self.batch),)
+        for what, column in (("step", step), ("rate", rate), ("loss", loss), *batch):
+            if not np.all(np.isfinite(column)):
+                row = int(np.flatnonzero(~np.isfinite(column))[0])
+                at = f"row {row + 1}" if what == "step" else f"step {step[row]:g}"
+                why = {
+                    "rate": "; a rate is needed at every logged step",
+                    "loss": "; if the run diverged, leave out what follows",
+                }
+                raise SpecificationError(f"{who}: {what} is {column[row]} at {at}{why.get(what, '')}")
+        back = np.flatnonzero(np.diff(step) <= 0)
+        if len(back):
+            i = int(back[0])
+            raise SpecificationError(
+                f"{who}: steps must increase, but {step[i]:g} is followed by {step[i + 1]:g}. If the run was "
+                "restarted from a checkpoint, leave out the rows that were done twice; if rows are out of "
+                "order, sort them by step"
+            )
+        if step[0] < 0 or np.any(rate < 0):
+            raise SpecificationError(f"{who}: steps and rates must be at least 0")
+        if np.any(loss <= 0):
+            row = int(np.flatnonzero(loss <= 0)[0])
+            raise SpecificationError(
+                f"{who}: losses must be above 0, got {loss[row]:g} at step {step[row]:g} (is it an accuracy "
+                "or a reward? The law is for a loss in nats or bits)"
+            )
+        if self.batch is not None and np.any(self.batch <= 0):
+            raise SpecificationError(f"{who}: batch sizes must be above 0")
+
+    @property
+    def steps(self) -> float:
+        """The last step."""
+        return float(self.step[-1])
+
+    @property
+    def rise(self) -> float:
+        """The last step of a logged warm-up; 0 if the rate does not rise at first."""
+        if self.rate[1] <= self.rate[0]:
+            return 0.0
+        return float(self.step[np.argmax(self.rate >= 0.99 * self.rate.max())])
+
+    def from_step(self, first: float) -> np.ndarray:
+        """(n,) which points are not before a step."""
+        return self.step >= first
+
+    def binned(self, first: float) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and losses from step ``first`` on, dense logs averaged over neighbours (in the logarithm)."""
+        kept = self.from_step(first)
+        if kept.sum() < 3:
+            raise SpecificationError(
+                f"curve {self.name!r} must have at least 3 points from step {first:g} on, got {kept.sum()}"
+            )
+        size = -(-int(kept.sum()) // MOST_POINTS)
+        groups = np.arange(kept.sum()) // size
+        count = np.bincount(groups)
+        return tuple(  # type: ignore[return-value]
+            back(np.bincount(groups, weights=go(column[kept])) / count)
+            for column, go, back in ((self.step, np.asarray, np.asarray), (self.loss, np.log, np.exp))
+        )
+
+    def edges_before(self, first: float, warmup: float) -> np.ndarray:
+        """Steps from 0 to ``first`` that resolve a warm-up, logged or not."""
+        unlogged = min(self.step[0], first)
+        rise = np.linspace(0.0, min(warmup, unlogged) or unlogged, WARMUP_PIECES + 1)
+        edges = np.unique(np.concatenate([rise, [unlogged], self.step[self.step < first], [first]]))
+        return edges if first > 0 else np.zeros(2)
+
+    def intervals(self, edges: np.ndarray, warmup: float, usual_batch: float) -> tuple[np.ndarray, ...]:
+        """Lengths, mean rates and batches (in the usual one) between increasing steps ``edges``.
+
+        The rate is linear between logged points, so a jump between two of them counts as one halfway. Before
+        the first point there is a linear warm-up over ``warmup`` steps to the first rate, then that rate; or,
+        if the rate still rises at the first point, a linear warm-up up to there.
+        """
+        known_step, known_rate = self.step, self.rate
+        if known_step[0] > 0:
+            before = [0.0, warmup] if 0 < warmup < known_step[0] else [0.0]
+            rising = warmup > 0 or self.rate[1] > self.rate[0]
+            rise = [0.0 if rising else self.rate[0], self.rate[0]][: len(before)]
+            known_step, known_rate = np.append(before, known_step), np.append(rise, known_rate)
+        # The mean of the piecewise linear rate, by its integral.
+        nodes = np.union1d(known_step, edges)
+        at_nodes = np.interp(nodes, known_step, known_rate)
+        integral = np.append(0.0, np.cumsum(np.diff(nodes) * (at_nodes[1:] + at_nodes[:-1]) / 2))
+        lengths = np.diff(edges)
+        total = np.diff(np.interp(edges, nodes, integral))
+        rates = np.divide(total, lengths, out=np.interp(edges[1:], nodes, at_nodes), where=lengths > 0)
+        batches = np.ones_like(rates)
+        if self.batch is not None:
+            batches = np.interp((edges[1:] + edges[:-1]) / 2, self.step, self.batch) / usual_batch
+        return lengths, rates, batches
+
+
+def check_together(curves: Sequence[Curve]) -> None:
+    """Raise if the curves cannot be of one network and one loss."""
+    names = [curve.name for curve in curves]
+    if len(set(names)) < len(names):
+        raise SpecificationError(f"curves must have different names, got {', '.join(names)}")
+    with_batch = [curve.batch is not None for curve in curves]
+    if any(with_batch) and not all(with_batch):
+        raise SpecificationError(
+            f"batch must be logged in all curves or in none; {names[with_batch.index(False)]!r} has none"
+        )
+    ends = np.array([np.median(curve.loss[-max(len(curve.loss) // 10, 1) :]) for curve in curves])
+    low, high = int(ends.argmin()), int(ends.argmax())
+    if ends[high] > 1.4 * ends[low]:
+        # Bits are nats × 1.44; perplexities are larger still.
+        raise SpecificationError(
+            f"curves must be losses of one network in one unit, but {names[low]!r} ends at {ends[low]:.4g} "
+            f"and {names[high]!r} at {ends[high]:.4g} (bits are nats × 1.44, a perplexity is the exponential)"
+        )

@@ -1,0 +1,398 @@
+"""Fit the law to loss curves; what the fit can then tell."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import norm
+
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn.laws._curves import Curve
+from optlearn.laws._law import NAMES, PARAMETERS, Course, fixed_parameters, loss_after
+from optlearn.laws._least_squares import OUTLIER, Data, Fitter, Optimum, Scale
+from optlearn.laws._readers import read_curves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from optlearn._control.problem import Problem
+    from optlearn._control.solution import Solution
+
+METRICS = ("R2", "MAE", "RMSE", "PredE", "WorstE")
+MISFIT = 0.01  # of the loss, beyond noise, from which on a warning is due
+DRAWS = 64
+CHAIN = 80  # steps of a chain
+
+
+class LawWarning(UserWarning):
+    """The law does not describe the logs, or is asked about what they say nothing of."""
+
+
+def fit(
+    curves: Any,
+    *,
+    warmup: float = 0,
+    peak: float | None = None,
+    law: str = "general",
+    fixed: Mapping[str, float] | None = None,
+    first_step: float | None = None,
+    starts: int = 3,
+    seed: int = 0,
+) -> "LawFit":
+    """Fit a law to loss curves of one network.
+
+    Args:
+        curves: a folder, a list of files, or a mapping from names to files, pandas frames or mappings of
+            columns (step, lr, loss; and batch, if it varies). CSV, exports of Weights & Biases, TensorBoard
+            events.
+        warmup: steps of a linear warm-up from 0, where the logs begin after it.
+        peak: learning rate that counts as 1 (default: the highest).
+        law: "general"; or "multi-power", "sgd", "momentum": known laws, as special cases.
+        fixed: parameters to keep, by name.
+        first_step: losses before it are left out (default: those in the warm-up, or in the first 5 % of the
+            shortest run, which follow no law).
+        starts: first guesses to optimise.
+        seed: of the random starts.
+    """
+    read = read_curves(curves)
+    if len(read) < 2:
+        raise SpecificationError(
+            f"curves must be at least 2 with different rates, got 1 ({read[0].name!r}): with a single one, "
+            "what the rate does (noise, speed, shape, and the powers) cannot be told from what time does. "
+            "Log a second run, such as one whose rate drops halfway"
+        )
+    if not (np.isfinite(warmup) and warmup >= 0):
+        raise SpecificationError(f"warmup must be a number of steps, 0 or more, got {warmup!r}")
+    if starts < 1:
+        raise SpecificationError(f"starts must be at least 1, got {starts!r}")
+    highest = max(float(curve.rate.max()) for curve in read)
+    if highest <= 0:
+        raise SpecificationError("curves: rates must not all be 0")
+    if peak is not None and not (np.isfinite(peak) and peak > 0):
+        raise SpecificationError(f"peak must be a rate above 0, got {peak!r}")
+    if first_step is None:
+        first_step = max(warmup, *(curve.rise for curve in read), 0.05 * min(curve.steps for curve in read))
+    after = np.concatenate([curve.rate[curve.from_step(first_step)] for curve in read])
+    if len(after) and np.ptp(after) < 0.01 * highest:
+        raise SpecificationError(
+            f"curves must differ in their rates, but all are {highest:g} from step {first_step:g} on: noise, "
+            "speed, shape and the powers cannot be identified"
+        )
+    logged_from = max((float(c.step[0]) for c in read if c.rate[1] <= c.rate[0]), default=0.0)
+    if not warmup and logged_from > 0.02 * max(curve.steps for curve in read):
+        warnings.warn(
+            f"the logs begin at step {logged_from:g}; before it the first rate is taken to have held. If "
+            "there was a warm-up, give its steps, warmup=…",
+            LawWarning,
+            stacklevel=2,
+        )
+    scale = Scale(
+        peak=float(peak or highest),
+        steps=max(curve.steps for curve in read),
+        batch=1.0
+        if read[0].batch is None
+        else float(np.median(np.concatenate([c.batch for c in read if c.batch is not None]))),
+    )
+    fitter = Fitter(Data(read, scale, float(warmup), float(first_step)), fixed_parameters(law, fixed))
+    first = LawFit(fitter, fitter.from_starts(starts, seed), law)
+    fitter = fitter.informed(first.effective_noise)
+    found = LawFit(fitter, fitter.from_start(first.optimum.parameters), law)
+    for message in found.doubts:
+        warnings.warn(message, LawWarning, stacklevel=2)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class LawFit:
+    """A law that was fitted; made by ``fit``."""
+
+    fitter: Fitter
+    optimum: Optimum
+    law: str
+    _drawn: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, init=False, repr=False)
+
+    # --- parameters and how well they are known ----------------------------------------------------
+
+    @property
+    def data(self) -> Data:
+        """The curves."""
+        return self.fitter.data
+
+    @property
+    def warmup(self) -> int:
+        """Steps of the warm-up of the curves, logged or not; what is planned has one of that length too."""
+        return round(self.data.warmup or np.median([curve.rise for curve in self.data.curves]))
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """By name; rates in units of the peak, time in units of the longest run."""
+        return dict(zip(NAMES, self.optimum.parameters.tolist(), strict=True))
+
+    @cached_property
+    def _curve_residuals(self) -> list[np.ndarray]:
+        whole = self.data.residuals(self.optimum.parameters[None])[0]
+        return np.split(whole, np.cumsum([len(loss) for loss in self.data.losses])[:-1])
+
+    @cached_property
+    def point_noise(self) -> float:
+        """Standard deviation of the logarithm of a logged loss, from differences of neighbours."""
+        return float(np.sqrt(np.mean([np.mean(np.diff(r) ** 2) / 2 for r in self._curve_residuals])))
+
+    @cached_property
+    def misfit(self) -> dict[str, float]:
+        """Root mean square residual of each curve beyond its noise, as a share of the loss."""
+        return {
+            curve.name: float(np.sqrt(max(np.mean(r**2) - np.mean(np.diff(r) ** 2) / 2, 0.0)))
+            for curve, r in zip(self.data.curves, self._curve_residuals, strict=True)
+        }
+
+    @cached_property
+    def effective_noise(self) -> float:
+        """Root of what one standard deviation costs: neighbours are correlated, and spikes count less.
+
+        The variance of the sum of clipped residuals over the mean weight of a point; for independent Gaussian
+        residuals without outliers it is their standard deviation.
+        """
+        clipped = [np.clip(r, -OUTLIER, OUTLIER) for r in self._curve_residuals]
+        weight = _weights(np.concatenate(self._curve_residuals)).mean()
+        return float(np.sqrt(np.mean([_long_run_variance(r) for r in clipped]) / weight))
+
+    @cached_property
+    def covariance(self) -> np.ndarray:
+        """(free, free) covariance of the fitted numbers (logarithms where a parameter is above 0)."""
+        fitter, z = self.fitter, self.fitter.encode(self.optimum.parameters)
+        points = sum(len(loss) for loss in self.data.losses)
+        jacobian = fitter.jacobian(z)[:points]
+        weights = _weights(np.concatenate(self._curve_residuals))
+        information = (jacobian.T * weights) @ jacobian / self.effective_noise**2
+        return np.linalg.pinv(information + np.diag(fitter.prior_information(z)), hermitian=True)
+
+    @cached_property
+    def standard_errors(self) -> dict[str, float]:
+        """Of the parameters, by name; 0 for those that were fixed."""
+        errors = dict(zip(self.fitter.free, np.sqrt(np.diag(self.covariance)), strict=True))
+        return {
+            name: float(errors.get(name, 0.0) * (value if PARAMETERS[name].log else 1.0))
+            for name, value in self.parameters.items()
+        }
+
+    def draws(self, count: int = DRAWS, seed: int = 0) -> np.ndarray:
+        """(count, 10) plausible parameters, the best first.
+
+        By Metropolis chains from the best fit, since the law is not linear in its parameters; a step of all
+        chains is one pass through the curves.
+        """
+        if (count, seed) not in self._drawn:
+            self._drawn[count, seed] = self._draw(count, seed)
+        return self._drawn[count, seed]
+
+    def _draw(self, count: int, seed: int) -> np.ndarray:
+        fitter, rng = self.fitter, np.random.default_rng(seed)
+        best = fitter.encode(self.optimum.parameters)
+        values, vectors = np.linalg.eigh(self.covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0))
+        z = np.repeat(best[None], count - 1, axis=0)
+        cost, scale = np.full(count - 1, self.optimum.cost), 1.0 / np.sqrt(len(best))
+        for _ in range(CHAIN if count > 1 else 0):
+            moved = z + scale * rng.standard_normal(z.shape) @ root.T
+            inside = np.all((moved >= fitter.lower) & (moved <= fitter.upper), axis=1)
+            new = np.where(inside, fitter.cost(np.clip(moved, fitter.lower, fitter.upper)), np.inf)
+            taken = rng.random(len(z)) < np.exp(np.minimum((cost - new) / self.effective_noise**2, 0.0))
+            z, cost = np.where(taken[:, None], moved, z), np.where(taken, new, cost)
+            scale *= np.exp(0.3 * (taken.mean() - 0.3))  # a share of 0.3 taken explores fastest
+        return np.concatenate([self.optimum.parameters[None], fitter.decode(z)])
+
+    def bootstrap(self, count: int = 20, seed: int = 0) -> np.ndarray:
+        """(count, 10) parameters of fits to curves drawn with replacement."""
+        rng, many = np.random.default_rng(seed), len(self.data.curves)
+        found: list[np.ndarray] = []
+        while len(found) < count:
+            indices = rng.integers(many, size=many).tolist()
+            if len(set(indices)) > 1:  # a single curve says nothing of what the rate does
+                fitter = self.fitter.on(self.data.resampled(indices))
+                found.append(fitter.from_start(self.optimum.parameters).parameters)
+        return np.stack(found)
+
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """Sentences, with numbers, on where the law does not describe the curves."""
+        found = []
+        worst = max(self.misfit, key=lambda name: self.misfit[name])
+        if self.misfit[worst] > MISFIT:
+            found.append(
+                f"the law misses curve {worst!r} by {100 * self.misfit[worst]:.2g} % of the loss beyond its "
+                f"noise of {100 * self.point_noise:.2g} %: an optimum may make use of that error"
+            )
+        z = self.fitter.encode(self.optimum.parameters)
+        width = 1e-3 * np.minimum(1.0, self.fitter.upper - self.fitter.lower)
+        at_bound = (z < self.fitter.lower + width) | (z > self.fitter.upper - width)
+        names = [name for name, at in zip(self.fitter.free, at_bound, strict=True) if at]
+        if names:
+            values = ", ".join(f"{name} = {self.parameters[name]:.3g}" for name in names)
+            found.append(f"parameters at their bounds: {values}; more varied curves would pin them down")
+        return tuple(found)
+
+    # --- predictions -------------------------------------------------------------------------------
+
+    def predict(self, lr: Any) -> np.ndarray:
+        """Loss under rates that were not tried.
+
+        Args:
+            lr: (steps,) the learning rate of every step from the very first, for the loss after every step; a
+                schedule in steps, for the loss at the end of each interval; or a curve (columns step and lr),
+                for the loss at its steps.
+        """
+        return self._losses(lr, self.optimum.parameters[None])[0]
+
+    def interval(self, lr: Any, level: float = 0.9, draws: int = DRAWS) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper end of the central interval of the predicted loss; ``lr`` as in ``predict``.
+
+        It holds what is not known of the parameters, and by how much the law misses the curves that it knows.
+        """
+        if not 0 < level < 1:
+            raise SpecificationError(f"level must lie between 0 and 1, got {level!r}")
+        losses = self._losses(lr, self.draws(draws))
+        low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
+        missed = norm.ppf((1 + level) / 2) * max(self.misfit.values()) * middle
+        return middle - np.hypot(middle - low, missed), middle + np.hypot(high - middle, missed)
+
+    def _losses(self, lr: Any, parameters: np.ndarray) -> np.ndarray:
+        """(K, points) for parameters (K, 10)."""
+        scale = self.data.scale
+        if isinstance(lr, Schedule):
+            rates = lr["learning_rate"]
+            lengths = np.diff(lr.grid)
+            batches = lr["batch"] if "batch" in lr.controls else np.full(len(rates), scale.batch)
+        elif isinstance(lr, Curve):
+            edges = np.append(lr.edges_before(lr.step[0], self.data.warmup), lr.step[1:])
+            course = Course.stack([self.data.intervals(lr, edges)])
+            return loss_after(parameters, course)[:, 0, -len(lr.step) :]
+        elif isinstance(lr, Mapping) or hasattr(lr, "columns"):
+            columns = {name: np.asarray(lr[name]) for name in (lr.columns if hasattr(lr, "columns") else lr)}
+            columns.setdefault("loss", np.ones(len(next(iter(columns.values())))))
+            return self._losses(read_curves({"lr": columns})[0], parameters)
+        else:
+            rates = np.asarray(lr, dtype=float)
+            if rates.ndim != 1 or not len(rates) or not np.all(np.isfinite(rates) & (rates >= 0)):
+                raise SpecificationError("lr must be one rate for every step, finite and at least 0")
+            lengths, batches = np.ones(len(rates)), np.full(len(rates), scale.batch)
+        course = Course.stack([(lengths / scale.steps, rates / scale.peak, batches / scale.batch)])
+        return loss_after(parameters, course)[:, 0]
+
+    def errors(self, curves: Any) -> dict[str, float]:
+        """R2, MAE, RMSE, PredE (mean relative error) and WorstE (the largest), means over ``curves``."""
+        each = self.errors_by_curve(curves).values()
+        return {metric: float(np.mean([errors[metric] for errors in each])) for metric in METRICS}
+
+    def errors_by_curve(self, curves: Any) -> dict[str, dict[str, float]]:
+        """The same for every curve."""
+        return {
+            curve.name: _metrics(curve.loss[kept], self.predict(curve)[kept])
+            for curve in read_curves(curves)
+            if (kept := curve.from_step(self.data.first)).any()
+        }
+
+    def leave_one_out(self) -> dict[str, dict[str, float]]:
+        """Errors of every curve, predicted by a fit to all others."""
+        if len(self.data.curves) < 3:
+            raise SpecificationError(f"leave_one_out needs at least 3 curves, got {len(self.data.curves)}")
+        found: dict[str, dict[str, float]] = {}
+        for curve in self.data.curves:
+            fitter = self.fitter.on(self.data.without(curve.name))
+            fitted = LawFit(fitter, fitter.from_start(self.optimum.parameters), self.law)
+            found |= fitted.errors_by_curve(curve)
+        return found
+
+    # --- control -----------------------------------------------------------------------------------
+
+    def problem(
+        self,
+        steps: int | None = None,
+        bounds: tuple[float, float] | None = None,
+        robust: bool | int = True,
+        **options: Any,
+    ) -> "Problem":
+        """The search for the best schedule, for ``ol.solve``; see ``law_problem`` for all options."""
+        from optlearn.laws._control import law_problem
+
+        return law_problem(self, steps, bounds, robust, **options)
+
+    def schedule(self, solution: "Solution | Schedule", history: Any = None) -> Schedule:
+        """A solution in steps and true rates, from the very first step on; see ``true_schedule``."""
+        from optlearn.laws._control import true_schedule
+
+        return true_schedule(self, solution, history)
+
+    # --- words and pictures ------------------------------------------------------------------------
+
+    def summary(self) -> str:
+        """Parameters with their standard errors, and how well the curves are described."""
+        scale, errors = self.data.scale, self.standard_errors
+        lines = [
+            f"{self.law} law of {len(self.data.curves)} curves, up to {scale.steps:g} steps, "
+            f"peak rate {scale.peak:g}",
+            f"  noise of a point {100 * self.point_noise:.2g} %, misfit beyond it at most "
+            f"{100 * max(self.misfit.values()):.2g} %",
+        ]
+        z = self.fitter.encode(self.optimum.parameters)
+        little = dict(zip(self.fitter.free, self.fitter.uninformed(z, self.covariance), strict=True))
+        for name, value in self.parameters.items():
+            note = " (fixed)" if name in self.fitter.fixed else f" ± {errors[name]:.2g}"
+            if little.get(name):
+                note += " (known beforehand; the curves add little)"
+            lines.append(f"  {name:<17}{value:10.4g}{note}")
+        return "\n".join([*lines, *(f"  ! {doubt}" for doubt in self.doubts)])
+
+    def plot(self, schedule: Schedule | None = None) -> "Figure":
+        """Curves, fit and residuals; and, of a schedule in steps, its rates and predicted loss."""
+        from optlearn.laws._picture import picture
+
+        return picture(self, schedule)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        scale = self.data.scale
+        return {
+            "law": self.law,
+            "parameters": self.parameters,
+            "standard_errors": self.standard_errors,
+            "peak": scale.peak,
+            "steps": scale.steps,
+            "warmup": self.warmup,
+            "point_noise": self.point_noise,
+            "misfit": self.misfit,
+            "doubts": list(self.doubts),
+        }
+
+
+def _metrics(loss: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    off = predicted - loss
+    values = (
+        1 - (off**2).sum() / max(((loss - loss.mean()) ** 2).sum(), 1e-300),
+        np.abs(off).mean(),
+        np.sqrt((off**2).mean()),
+        np.abs(off / loss).mean(),
+        np.abs(off / loss).max(),
+    )
+    return dict(zip(METRICS, map(float, values), strict=True))
+
+
+def _weights(residuals: np.ndarray) -> np.ndarray:
+    """How much each counts: 1, or less if it is an outlier."""
+    return OUTLIER / np.maximum(np.abs(residuals), OUTLIER)
+
+
+def _long_run_variance(residuals: np.ndarray) -> float:
+    """Variance of a mean times the number of points: the sum of autocovariances, up to the first below 0."""
+    n = len(residuals)
+    total = float(np.mean(residuals**2))
+    for lag in range(1, n):
+        term = float(np.sum(residuals[lag:] * residuals[:-lag]) / n)
+        if term <= 0:
+            break
+        total += 2 * term
+    return total

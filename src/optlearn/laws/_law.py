@@ -1,0 +1,177 @@
+"""The law: how the loss of a network follows its learning rate.
+
+Progress is the integral of a power of the rate, and the noise of SGD is the sum of modes that relax to a
+floor set by the rate, each at its own pace::
+
+    dS/dt   = η^κ                                   progress
+    dv_r/dt = r η^q (η^p / b − v_r)                 modes; r from a Gamma law
+    L       = L₀ + A (S + S₀)^−α + B Σ_r w_r v_r    loss
+
+Rates η are counted in units of the peak, batches b in units of the usual one, time in units of the longest
+run, so that all numbers are of order one. Over an interval of constant settings it is solved exactly.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+import numpy as np
+
+from optlearn._errors import SpecificationError
+
+NODES = 16  # relaxation rates
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of the law.
+
+    Attributes:
+        lower, upper: bounds.
+        start: where fits begin.
+        log: fitted as its logarithm.
+        spread: what is known beforehand: ``start`` give or take this (in the logarithm if ``log``).
+    """
+
+    lower: float
+    upper: float
+    start: float
+    log: bool = False
+    spread: float = np.inf
+
+    def encode(self, value: np.ndarray | float) -> np.ndarray:
+        """The number that is fitted."""
+        return np.log(value) if self.log else np.asarray(value, dtype=float)
+
+    def decode(self, number: np.ndarray | float) -> np.ndarray:
+        """The parameter of a fitted number."""
+        return np.exp(number) if self.log else np.asarray(number, dtype=float)
+
+
+# Curves of one peak rate and a few shapes say little about the exponents of the rate; what they are expected
+# to be was found by cross-validation over splits of public curves of language models (docs/laws.md).
+PARAMETERS: Mapping[str, Parameter] = MappingProxyType(
+    {
+        "floor": Parameter(0.0, np.inf, 1.0),  # L₀
+        "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
+        "exponent": Parameter(0.02, 3.0, 0.5, log=True),  # α
+        "head_start": Parameter(1e-7, 1.0, 1e-4, log=True, spread=3.0),  # S₀
+        "progress_power": Parameter(0.1, 1.6, 0.95, spread=0.05),  # κ
+        "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
+        "speed": Parameter(1.0, 1e5, 100.0, log=True, spread=2.0),  # mean of r
+        "shape": Parameter(0.05, 50.0, 0.7, log=True, spread=1.0),  # of the Gamma law of r
+        "noise_power": Parameter(0.2, 2.0, 0.9, spread=0.1),  # p
+        # Below 0 everything would relax at once under tiny rates, and an optimum would make use of that.
+        "relaxation_power": Parameter(0.05, 2.0, 0.5, spread=0.2),  # q
+    }
+)
+NAMES = tuple(PARAMETERS)
+
+# Known laws are special cases, by exponents that are fixed.
+LAWS: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "general": {},
+        "multi-power": {"progress_power": 1.0, "noise_power": 1.0},
+        "sgd": {"progress_power": 1.0, "noise_power": 1.0, "relaxation_power": 1.0},
+        "momentum": {"progress_power": 1.0, "noise_power": 1.0, "relaxation_power": 0.05, "shape": 50.0},
+    }
+)
+
+
+def fixed_parameters(law: str, fixed: Mapping[str, float] | None) -> dict[str, float]:
+    """Parameters that a fit must not change."""
+    if law not in LAWS:
+        raise SpecificationError(f"law must be one of {', '.join(LAWS)}, got {law!r}")
+    values = {**LAWS[law], **(fixed or {})}
+    for name, value in values.items():
+        if name not in PARAMETERS:
+            raise SpecificationError(f"fixed must name parameters ({', '.join(NAMES)}), got {name!r}")
+        known = PARAMETERS[name]
+        if not known.lower <= value <= known.upper:
+            raise SpecificationError(
+                f"fixed[{name!r}] must lie between {known.lower:g} and {known.upper:g}, got {value!r}"
+            )
+    return values
+
+
+@lru_cache(maxsize=4096)
+def _gamma_rule(shape: float) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss nodes and weights of the Gamma law of mean 1, from its Jacobi matrix."""
+    k = np.arange(NODES)
+    off = np.sqrt(k[1:] * (k[1:] + shape - 1))
+    nodes, vectors = np.linalg.eigh(np.diag(2 * k + shape) + np.diag(off, 1) + np.diag(off, -1))
+    return nodes / shape, vectors[0] ** 2
+
+
+def relaxation_rates(parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(K, NODES) rates r and their weights, for parameters (K, 10)."""
+    speed, shape = parameters[:, NAMES.index("speed")], parameters[:, NAMES.index("shape")]
+    rules = [_gamma_rule(float(s)) for s in shape]
+    return speed[:, None] * np.stack([nodes for nodes, _ in rules]), np.stack([w for _, w in rules])
+
+
+@dataclass(frozen=True)
+class Course:
+    """Intervals of constant settings, several runs side by side.
+
+    Attributes:
+        lengths: (runs, intervals) in units of time; 0 pads shorter runs.
+        rates: (runs, intervals) in units of the peak.
+        batches: (runs, intervals) in units of the usual batch.
+    """
+
+    lengths: np.ndarray
+    rates: np.ndarray
+    batches: np.ndarray
+
+    @classmethod
+    def stack(cls, runs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> "Course":
+        """Side by side, padded to the longest."""
+        size = max(len(lengths) for lengths, _, _ in runs)
+
+        def padded(column: int, fill: float) -> np.ndarray:
+            return np.stack(
+                [np.pad(run[column], (0, size - len(run[column])), constant_values=fill) for run in runs]
+            )
+
+        return cls(padded(0, 0.0), padded(1, 1.0), padded(2, 1.0))
+
+
+def loss_after(parameters: np.ndarray, course: Course, start: np.ndarray | None = None) -> np.ndarray:
+    """(K, runs, intervals) loss at the end of every interval, for parameters (K, 10).
+
+    Args:
+        parameters: K sets of parameters.
+        course: what was done.
+        start: (K, 1 + NODES) state before, progress and modes; None: untrained.
+    """
+    return _run(parameters, course, start)[0]
+
+
+def state_after(parameters: np.ndarray, course: Course) -> np.ndarray:
+    """(K, 1 + NODES) progress and modes after the only run of ``course``."""
+    return _run(parameters, course, None)[1][:, 0]
+
+
+def _run(parameters: np.ndarray, course: Course, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    value = {name: parameters[:, i, None, None] for i, name in enumerate(NAMES)}
+    rates, weights = (a[:, None, :] for a in relaxation_rates(parameters))
+    eta, length = course.rates[None], course.lengths[None]
+    progress = np.cumsum(eta ** value["progress_power"] * length, axis=2)
+    clock = eta ** value["relaxation_power"] * length
+    goal = eta ** value["noise_power"] / course.batches
+    modes = np.zeros((len(parameters), len(course.rates), NODES))
+    if start is not None:
+        progress, modes = progress + start[:, None, :1], modes + start[:, None, 1:]
+    noise = np.empty_like(progress)
+    for i in range(noise.shape[2]):
+        floor = goal[:, :, i, None]
+        modes = floor + (modes - floor) * np.exp(-rates * clock[:, :, i, None])
+        noise[:, :, i] = (modes * weights).sum(axis=2)
+    loss = (
+        value["floor"]
+        + value["amplitude"] * (progress + value["head_start"]) ** -value["exponent"]
+        + value["noise"] * noise
+    )
+    return loss, np.concatenate([progress[:, :, -1:], modes], axis=2)

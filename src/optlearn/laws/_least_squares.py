@@ -1,0 +1,219 @@
+"""Parameters of the law from residuals: robust least squares, from several starts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import least_squares, nnls
+
+from optlearn.laws._curves import Curve
+from optlearn.laws._law import NAMES, PARAMETERS, Course, loss_after
+
+# Logarithms of losses that differ by more than this count linearly, not squared: spikes are no evidence.
+OUTLIER = 1e-3
+# What is known of a parameter beforehand is a residual too: this for each `spread` that it is off, until the
+# noise of the curves is known. Large ones count linearly, so exponents stay where they usually are unless the
+# curves insist.
+PRIOR = 1e-2
+STEP = 1e-6  # of finite differences
+EVALUATIONS = 150
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Units of the fit: rates in the peak, steps in the longest run, batches in the usual one."""
+
+    peak: float
+    steps: float
+    batch: float
+
+
+@dataclass(frozen=True)
+class Data:
+    """Curves as the fit sees them.
+
+    Attributes:
+        curves: as they were read.
+        scale: units.
+        warmup: steps of the linear warm-up, where it was not logged.
+        first: step from which on losses count.
+    """
+
+    curves: Sequence[Curve]
+    scale: Scale
+    warmup: float
+    first: float
+
+    def without(self, name: str) -> "Data":
+        """All curves but one, in the same units."""
+        return Data([c for c in self.curves if c.name != name], self.scale, self.warmup, self.first)
+
+    def resampled(self, indices: Sequence[int]) -> "Data":
+        """Some of the curves, maybe more than once, in the same units."""
+        return Data([self.curves[i] for i in indices], self.scale, self.warmup, self.first)
+
+    @cached_property
+    def _points(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [curve.binned(self.first) for curve in self.curves]
+
+    @cached_property
+    def course(self) -> Course:
+        """All runs, with an interval for every point, after those of the warm-up."""
+        runs = []
+        for curve, (steps, _) in zip(self.curves, self._points, strict=True):
+            edges = np.append(curve.edges_before(steps[0], self.warmup), steps[1:])
+            runs.append(self.intervals(curve, edges))
+        return Course.stack(runs)
+
+    def intervals(self, curve: Curve, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Lengths, rates and batches of a run, in units of the fit."""
+        lengths, rates, batches = curve.intervals(edges, self.warmup, self.scale.batch)
+        return lengths / self.scale.steps, rates / self.scale.peak, batches
+
+    @cached_property
+    def _places(self) -> list[slice]:
+        """Where the points of each curve are among the intervals of its run."""
+        places = []
+        for curve, (steps, _) in zip(self.curves, self._points, strict=True):
+            before = len(curve.edges_before(steps[0], self.warmup)) - 2
+            places.append(slice(before, before + len(steps)))
+        return places
+
+    @cached_property
+    def losses(self) -> list[np.ndarray]:
+        """Losses of each curve."""
+        return [loss for _, loss in self._points]
+
+    def residuals(self, parameters: np.ndarray) -> np.ndarray:
+        """(K, points) logarithms of predicted over measured losses, for parameters (K, 10)."""
+        predicted = loss_after(parameters, self.course)
+        # A guess may be absurd; its logarithm must still be a number.
+        return np.concatenate(
+            [
+                np.log(np.maximum(predicted[:, i, place], 1e-3 * loss) / loss)
+                for i, (place, loss) in enumerate(zip(self._places, self.losses, strict=True))
+            ],
+            axis=1,
+        )
+
+    def linear_start(self, parameters: np.ndarray) -> np.ndarray:
+        """The same with the floor, amplitude and noise that fit best, given the others."""
+        linear = [NAMES.index(name) for name in ("floor", "amplitude", "noise")]
+        columns = []
+        for i in linear:
+            alone = parameters.copy()
+            alone[linear] = 0.0
+            alone[i] = 1.0
+            predicted = loss_after(alone[None], self.course)[0]
+            columns.append(np.concatenate([predicted[j, place] for j, place in enumerate(self._places)]))
+        losses = np.concatenate(self.losses)
+        found, _ = nnls(np.stack(columns, axis=1) / losses[:, None], np.ones_like(losses))
+        start = parameters.copy()
+        start[linear] = np.maximum(found, [0.0, 1e-3, 1e-3])
+        return start
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where a fit ended: parameters (10,) and the robust cost there."""
+
+    parameters: np.ndarray
+    cost: float
+
+
+class Fitter:
+    """Robust least squares in the free parameters, as numbers z in which they are fitted."""
+
+    def __init__(self, data: Data, fixed: Mapping[str, float], prior: float = PRIOR) -> None:
+        self.data, self.fixed, self.prior = data, fixed, prior
+        self.free = [name for name in NAMES if name not in fixed]
+        known = [PARAMETERS[name] for name in self.free]
+        self.lower = np.array([p.encode(max(p.lower, 1e-300) if p.log else p.lower) for p in known])
+        self.upper = np.array([p.encode(p.upper) for p in known])
+        self._middle = np.array([p.encode(p.start) for p in known])
+        self.precision = np.array([1 / p.spread for p in known])
+
+    def on(self, data: Data) -> "Fitter":
+        """The same for other curves."""
+        return Fitter(data, self.fixed, self.prior)
+
+    def informed(self, noise: float) -> "Fitter":
+        """The same with the weight of what is known beforehand that suits the noise of independent points.
+
+        A residual of size r costs r²/2 if it is small and r·OUTLIER if it is not; off by one `spread` must
+        cost as much as one standard deviation, noise². It never weighs more than before: a law that misses
+        the curves looks like noise, and must not be held where it misses them.
+        """
+        return Fitter(self.data, self.fixed, min(max(noise, noise**2 / OUTLIER), self.prior))
+
+    def encode(self, parameters: np.ndarray) -> np.ndarray:
+        """The fitted numbers z of parameters (10,)."""
+        return np.array([PARAMETERS[n].encode(parameters[NAMES.index(n)]) for n in self.free])
+
+    def decode(self, z: np.ndarray) -> np.ndarray:
+        """(…, 10) parameters of z (…, free)."""
+        return np.stack(
+            [
+                PARAMETERS[name].decode(z[..., self.free.index(name)])
+                if name in self.free
+                else np.full(z.shape[:-1], self.fixed[name])
+                for name in NAMES
+            ],
+            axis=-1,
+        )
+
+    def residuals(self, z: np.ndarray) -> np.ndarray:
+        """(K, points + free) of z (K, free): the curves, then what was known beforehand."""
+        known = self.prior * (z - self._middle) * self.precision
+        return np.concatenate([self.data.residuals(self.decode(z)), known], axis=1)
+
+    def prior_information(self, z: np.ndarray) -> np.ndarray:
+        """(free,) inverse variances by what is known beforehand, less where the curves have insisted."""
+        return self.precision**2 / np.maximum(1.0, np.abs(z - self._middle) * self.precision)
+
+    def uninformed(self, z: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+        """(free,) whether a parameter is where it was expected, and hardly better known than before."""
+        moved = np.abs(z - self._middle) * self.precision
+        return (moved < 1) & (np.sqrt(np.diag(covariance)) * self.precision > 0.8)
+
+    def jacobian(self, z: np.ndarray) -> np.ndarray:
+        """(points + free, free) by differences, all in one pass through the runs."""
+        inward = np.where(z + STEP <= self.upper, STEP, -STEP)
+        moved = self.residuals(np.concatenate([z[None], z + np.diag(inward)]))
+        return ((moved[1:] - moved[0]) / inward[:, None]).T
+
+    def cost(self, z: np.ndarray) -> np.ndarray:
+        """(K,) the robust cost of z (K, free)."""
+        size = np.abs(self.residuals(z))
+        return np.where(size <= OUTLIER, size**2 / 2, OUTLIER * (size - OUTLIER / 2)).sum(axis=1)
+
+    def from_start(self, parameters: np.ndarray) -> Optimum:
+        """The nearest optimum."""
+        inside = 1e-6 * np.minimum(1.0, self.upper - self.lower)
+        found = least_squares(
+            lambda z: self.residuals(z[None])[0],
+            np.clip(self.encode(parameters), self.lower + inside, self.upper - inside),
+            self.jacobian,
+            bounds=(self.lower, self.upper),
+            loss="huber",
+            f_scale=OUTLIER,
+            x_scale="jac",
+            max_nfev=EVALUATIONS,
+        )
+        return Optimum(self.decode(found.x), float(found.cost))
+
+    def from_starts(self, count: int, seed: int) -> Optimum:
+        """The best optimum from the most promising of random starts."""
+        rng = np.random.default_rng(seed)
+        middle = self.decode(self._middle)
+        guesses = [middle]
+        for _ in range(8 * count - 1):
+            guess = middle.copy()
+            for name, width in (("exponent", 0.6), ("speed", 1.0), ("shape", 0.5)):
+                if name in self.free:
+                    guess[NAMES.index(name)] *= np.exp(width * rng.standard_normal())
+            guesses.append(guess)
+        starts = [self.data.linear_start(guess) for guess in guesses]
+        starts.sort(key=lambda start: float(self.cost(self.encode(start)[None])[0]))
+        return min((self.from_start(start) for start in starts[:count]), key=lambda found: found.cost)

@@ -1,0 +1,110 @@
+"""Simple shapes that training code has built in, and the one nearest to a schedule."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from scipy.optimize import minimize
+
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+
+LEAST_DECAY, MOST_POWER = 1e-3, 10.0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How far a rate has come from its peak (1) to its end (0), over a share of training from 0 to 1.
+
+    Attributes:
+        fall: (share, form) → (…) from 1 to 0; ``form`` is the shape's own number, if it has one.
+        form: name, usual value and bounds of that number.
+    """
+
+    fall: Callable[[np.ndarray, float], np.ndarray]
+    form: tuple[str, float, tuple[float, float]] | None = None
+
+
+SHAPES: Mapping[str, Shape] = MappingProxyType(
+    {
+        "linear": Shape(lambda x, _: 1 - x),
+        "cosine": Shape(lambda x, _: (1 + np.cos(np.pi * x)) / 2),
+        "power": Shape(lambda x, n: (1 - x) ** n, ("power", 1.5, (0.05, MOST_POWER))),
+        # Warm-up, stable, decay: linear over the last share.
+        "wsd": Shape(lambda x, d: np.minimum(1.0, (1 - x) / d), ("decay_share", 0.3, (LEAST_DECAY, 1.0))),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Simplified:
+    """A schedule of a simple shape in place of another.
+
+    Attributes:
+        schedule: on the grid of the one that it replaces.
+        shape: name of the shape.
+        settings: its numbers: ``peak``, ``end``, and ``power`` or ``decay_share`` (of what follows the peak).
+        distance: root mean square difference of the control, as a share of its peak.
+        cost: by how much the loss is higher; None if no loss was given.
+    """
+
+    schedule: Schedule
+    shape: str
+    settings: Mapping[str, float]
+    distance: float
+    cost: float | None
+
+
+def fall(shape: str, share: np.ndarray, form: float | None = None) -> np.ndarray:
+    """How a shape falls, from 1 at share 0 to 0 at share 1 of training."""
+    if shape not in SHAPES:
+        raise SpecificationError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}")
+    own = SHAPES[shape].form
+    usual = own[1] if own is not None else 0.0
+    return SHAPES[shape].fall(np.asarray(share, dtype=float), usual if form is None else form)
+
+
+def nearest_shape(
+    schedule: Schedule, shape: str, control: str, loss: Callable[[Schedule], float] | None
+) -> Simplified:
+    """See ``Schedule.nearest``."""
+    fall(shape, np.zeros(1))
+    values, grid = np.asarray(schedule[control]), schedule.grid
+    peak = float(values.max())
+    first = int(np.flatnonzero(values >= peak * (1 - 1e-6))[0])  # a warm-up before it is kept
+    middles = ((grid[1:] + grid[:-1]) / 2)[first:]
+    share = (middles - grid[first]) / (grid[-1] - grid[first])
+    weights = np.diff(grid)[first:] / (grid[-1] - grid[first])
+    own = SHAPES[shape].form
+
+    def of(numbers: np.ndarray) -> np.ndarray:
+        top, end = peak * np.abs(numbers[:2])
+        form = np.clip(numbers[2], *own[2]) if own is not None else None
+        return end + (top - end) * fall(shape, share, form)
+
+    def whole(numbers: np.ndarray) -> Schedule:
+        return Schedule.piecewise(grid, {**schedule.values, control: np.append(values[:first], of(numbers))})
+
+    def distance(numbers: np.ndarray) -> float:
+        return float(np.sqrt(weights @ (of(numbers) - values[first:]) ** 2) / max(peak, 1e-300))
+
+    forms = [own[1], own[1] / 3, min(3 * own[1], own[2][1])] if own is not None else [0.0]
+    starts = [np.array([1.0, 0.05, form][: 2 if own is None else 3]) for form in forms]
+    searches = [minimize(distance, s, method="Nelder-Mead", options={"maxiter": 600}) for s in starts]
+    found = min(searches, key=lambda search: search.fun).x
+    cost = None
+    if loss is not None:
+        # No higher than the peak that was allowed.
+        by_loss = minimize(
+            lambda numbers: loss(whole(np.minimum(np.abs(numbers), [1.0, 1.0, np.inf][: len(numbers)]))),
+            found,
+            method="Nelder-Mead",
+            options={"maxiter": 60, "xatol": 1e-3, "fatol": 1e-7},
+        )
+        found = np.minimum(np.abs(by_loss.x), [1.0, 1.0, np.inf][: len(found)])
+        cost = float(loss(whole(found)) - loss(schedule))
+    settings = {"peak": peak * abs(found[0]), "end": peak * abs(found[1])}
+    if own is not None:
+        settings[own[0]] = float(np.clip(found[2], *own[2]))
+    return Simplified(whole(found), shape, {k: float(v) for k, v in settings.items()}, distance(found), cost)

@@ -1,0 +1,163 @@
+"""Curves from what users have, and what is said of those that cannot be right."""
+
+import struct
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from optlearn._errors import SpecificationError
+from optlearn.laws import Curve, read_curves
+
+STEP, RATE, LOSS = [10.0, 20.0, 30.0], [1e-3, 5e-4, 1e-4], [3.0, 2.5, 2.25]
+
+
+def is_the_run(curve, name=None):
+    np.testing.assert_allclose(curve.step, STEP)
+    np.testing.assert_allclose(curve.rate, RATE, rtol=1e-6)
+    np.testing.assert_allclose(curve.loss, LOSS)
+    assert name is None or curve.name == name
+
+
+def write(path, header, columns):
+    lines = [header, *(",".join(str(x) for x in row) for row in zip(*columns, strict=True))]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["step,lr,loss", "Step,learning_rate,train/loss", "_step,train/lr,loss",
+     "iteration,Learning Rate,lm loss", "trainer/global_step,lr-AdamW/lr,train_loss"],
+)  # fmt: skip
+def test_spellings_of_columns(tmp_path, header):
+    (curve,) = read_curves(write(tmp_path / "run.csv", header, (STEP, RATE, LOSS)))
+    is_the_run(curve, "run")
+
+
+def test_a_folder_a_list_a_frame_a_mapping(tmp_path):
+    write(tmp_path / "a.csv", "step,lr,loss", (STEP, RATE, LOSS))
+    write(tmp_path / "b.csv", "loss,batch,lr,step", (LOSS, [8, 8, 8], RATE, STEP))
+    (tmp_path / "notes.txt").write_text("no curve")
+    files = [tmp_path / "a.csv"]
+    is_the_run(read_curves(files)[0], "a")
+    frame = pd.DataFrame({"step": STEP, "lr": RATE, "loss": LOSS})
+    for given in ({"x": frame}, {"x": {"step": STEP, "lr": RATE, "loss": LOSS}}, {"x": str(files[0])}):
+        is_the_run(read_curves(given)[0], "x")
+    with pytest.raises(
+        SpecificationError, match="batch must be logged in all curves or in none; 'a' has none"
+    ):
+        read_curves(tmp_path)
+    (tmp_path / "b.csv").unlink()
+    assert [curve.name for curve in read_curves(tmp_path)] == ["a"]
+
+
+def test_an_export_of_weights_and_biases(tmp_path):
+    names = ("train/loss", "train/loss__MIN", "lr")
+    columns = ["Step", *(f"calm-sun-1 - {n}" for n in names), "wild-sea-2 - train/loss", "wild-sea-2 - lr"]
+    header = ",".join(f'"{column}"' for column in columns)
+    # A run that logged at other steps leaves blanks.
+    rows = [
+        *([s, x, x, r, "", ""] for s, x, r in zip(STEP, LOSS, RATE, strict=True)),
+        *([s + 5, "", "", "", x, r] for s, x, r in zip(STEP, LOSS, RATE, strict=True)),
+    ]
+    curves = read_curves(write(tmp_path / "export.csv", header, zip(*rows, strict=True)))
+    assert [curve.name for curve in curves] == ["calm-sun-1", "wild-sea-2"]
+    is_the_run(curves[0])
+    np.testing.assert_allclose(curves[1].step, np.array(STEP) + 5)
+
+
+def test_a_column_that_names_the_run(tmp_path):
+    names = ["a"] * 3 + ["b"] * 3
+    file = write(tmp_path / "all.csv", "run,step,lr,loss", (names, STEP * 2, RATE * 2, LOSS * 2))
+    curves = read_curves(file)
+    assert [curve.name for curve in curves] == ["a", "b"]
+    is_the_run(curves[1])
+
+
+def field(number, content):
+    """A field of a protocol-buffer message; lengths and keys here are below 128."""
+    if isinstance(content, int):
+        return bytes([number << 3, content])
+    if isinstance(content, float):
+        return bytes([number << 3 | 5]) + struct.pack("<f", content)
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def scalar(tag, value, form):
+    if form == "simple":
+        return field(1, field(1, tag.encode()) + field(2, value))
+    content = {
+        "float": field(1, 1) + field(5, struct.pack("<f", value)),
+        "double": field(1, 2) + field(4, struct.pack("<d", value)),
+    }[form]
+    return field(1, field(1, tag.encode()) + field(8, content))
+
+
+def records(*messages):
+    return b"".join(struct.pack("<QI", len(m), 0) + m + bytes(4) for m in messages)
+
+
+@pytest.mark.parametrize("form", ["simple", "float", "double"])
+def test_event_files_of_tensorboard(tmp_path, form):
+    folder = tmp_path / "first-run"
+    folder.mkdir()
+    events = [field(3, b"brain.Event:2")]
+    for step, rate, loss in zip(STEP, RATE, LOSS, strict=True):
+        events.append(field(2, int(step)) + field(5, scalar("train/lr", rate, form)))
+        events.append(field(2, int(step)) + field(5, scalar("train/loss", loss, form)))
+    events.append(
+        field(2, 30) + field(5, field(1, field(1, b"text") + field(8, field(1, 7) + field(8, b"x"))))
+    )
+    whole = records(*events)
+    (folder / "events.out.tfevents.1.host").write_bytes(whole + whole[:20])  # killed while it wrote
+    (curve,) = read_curves(tmp_path)
+    is_the_run(curve, "first-run")
+    (folder / "events.out.tfevents.1.host").write_bytes(records(events[0]))
+    with pytest.raises(SpecificationError, match="must hold scalars of a loss, got no scalars"):
+        read_curves(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": [3.0, np.nan, 2.0]}, r"curve 'x': loss is nan at step 20; if the run diverged"),
+        ({"lr": [1e-3, np.nan, 1e-4]}, r"curve 'x': rate is nan at step 20; a rate is needed at every"),
+        ({"step": [10, 30, 20]}, r"steps must increase, but 30 is followed by 20. If the run was restarted"),
+        ({"step": [10, 10, 20]}, r"steps must increase, but 10 is followed by 10"),
+        ({"loss": [0.2, 0.0, -0.1]}, r"losses must be above 0, got 0 at step 20 \(is it an accuracy"),
+        ({"lr": [1e-3, -1e-3, 0]}, "steps and rates must be at least 0"),
+        ({"loss": ["a", "b", "c"]}, "curve 'x': loss must be numbers"),
+        ({"lr": None}, "curve 'x' must have a column lr or learning_rate or learning rate, got step, loss"),
+        ({"loss": None}, "curve 'x' must have a column loss, got step, lr"),
+    ],
+)
+def test_curves_that_cannot_be_right(change, message):
+    columns = {"step": STEP, "lr": RATE, "loss": LOSS} | change
+    with pytest.raises(SpecificationError, match=message):
+        read_curves({"x": {name: values for name, values in columns.items() if values is not None}})
+
+
+def test_what_is_no_curve(tmp_path):
+    for given, message in (
+        (tmp_path / "none", "there is no file or folder"),
+        (tmp_path, "holds neither .csv files nor TensorBoard events"),
+        (3, "must be a folder, or map names to files or tables, got int"),
+        ({}, "at least one loss curve"),
+        ({"x": 3}, "curve 'x' must be a file or a table, got int"),
+        ({"x": {"step": STEP[:2], "lr": RATE[:2], "loss": LOSS[:2]}}, "at least 3 points, got 2"),
+    ):
+        with pytest.raises(SpecificationError, match=message):
+            read_curves(given)
+    (tmp_path / "short.csv").write_text("step,lr,loss\n1,2\n")
+    with pytest.raises(SpecificationError, match="line 2 must have 3 fields, got 2"):
+        read_curves(tmp_path)
+
+
+def test_dense_logs_are_averaged():
+    steps = np.arange(1.0, 2001.0)
+    dense = Curve("dense", steps, np.ones(2000), np.exp(np.tile([0.0, 0.2], 1000)))
+    at, loss = dense.binned(0)
+    assert len(at) == 400
+    assert at[0] == 3.0
+    np.testing.assert_allclose(np.log(loss), [0.08, 0.12] * 200)
