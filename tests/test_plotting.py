@@ -192,7 +192,7 @@ class TestReport:
         assert f"{solution.objective:.8g}" in text
         assert all(row.name in text for row in comparison.rows)
         for words in (
-            "How much could still be won?",
+            "What may still be won?",
             "Are budgets met?",
             "Where it comes from",
             "jax version",
