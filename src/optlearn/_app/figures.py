@@ -146,8 +146,8 @@ class Chart:
         if logarithmic == self.logarithmic:
             return
         self.logarithmic = logarithmic
-        # A new range: the browser does not forget that the old one was logarithmic.
-        self.figure.update(y_range=DataRange1d(), y_scale=LogScale() if logarithmic else LinearScale())
+        self.figure.y_scale = LogScale() if logarithmic else LinearScale()
+        self.figure.y_range = DataRange1d()  # the browser does not forget that the old one was logarithmic
         ticker, formatter = (
             (LogTicker(), LogTickFormatter()) if logarithmic else (BasicTicker(), BasicTickFormatter())
         )

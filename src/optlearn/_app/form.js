@@ -56,7 +56,10 @@ export function render({model, el}) {
     typed.addEventListener("change", () => send(field.name, typed.value))
     typed.addEventListener("keydown", event => { if (event.key === "Enter") send(field.name, typed.value) })
     parts[field.name] = {
-      set(value) { typed.value = slider.value = value ?? "" },
+      set(value) {
+        typed.value = slider.value = value ?? ""
+        slider.classList.toggle("unset", value === null)
+      },
       fail(text) { error.textContent = text; typed.setAttribute("aria-invalid", text ? "true" : "false") },
     }
     return element("div", {className: "field number"}, title(field), typed, slider, error)
@@ -101,6 +104,7 @@ export function render({model, el}) {
     }
     if (more.children.length > 1) form.append(more)
     if (buttons.children.length) form.append(buttons)
+    for (const [name, part] of Object.entries(parts)) if (name in model.values) part.set(model.values[name])
     update()
   }
 

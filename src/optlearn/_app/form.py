@@ -111,7 +111,7 @@ def field(parameter: Argument) -> dict[str, Any]:
     }
     if isinstance(parameter, Number):
         limits = {"low": parameter.low, "high": parameter.high, "step": parameter.step}
-        empty = "automatic" if parameter.default is None else "none" if parameter.optional else ""
+        empty = "auto" if parameter.default is None else "none" if parameter.optional else ""
         return {"kind": "number", **common, **limits, "empty": empty}
     if isinstance(parameter, Choice):
         return {"kind": "choice", **common, "options": [[word, word] for word in parameter.known]}

@@ -112,7 +112,7 @@ class Page:
             self._rescale,
             fields=[choice(name, "Vertical axis", {scale: scale for scale in SCALES})],
             values={name: AUTOMATIC},
-            layout="compact",
+            layout="beside",
         )
 
     def template(self) -> pn.Template:
@@ -242,7 +242,7 @@ class Page:
             return  # it was on its way when something else was asked for
         asked = (request.scenario, dict(request.arguments))
         if isinstance(event, Progress):
-            self._busy(request, f"Solving {self.scenario}: {event.text} …")
+            self._busy(request, f"Solving {self.scenario}: {event} …")
         elif isinstance(event, Found):
             self.found, self._solved = event, asked
             self._show_found()

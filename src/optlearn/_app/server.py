@@ -75,7 +75,7 @@ def run(
 def _open(solver: Worker, simulator: Worker) -> pn.Template:
     """A visitor's page."""
     use_local_files(pn.state.curdoc)
-    asked = {name: words[0].decode() for name, words in pn.state.session_args.items()}
+    asked = {name: words[0].decode(errors="replace") for name, words in pn.state.session_args.items()}
     scenario = asked.pop("scenario", SCENARIO)
     mailbox = Mailbox(pn.state.curdoc, IOLoop.current())
     page = Page(solver, simulator, scenario, asked, mailbox.deliver)

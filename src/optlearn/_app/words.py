@@ -13,7 +13,6 @@ from optlearn._schedule import Schedule
 from optlearn.scenarios import list_scenarios
 
 FEW = 6  # phases that are told one by one
-NOTHING = 1e-4  # percent
 
 
 def about(scenario: str, strangers: Sequence[str]) -> str:
@@ -40,11 +39,16 @@ def _verdict(found: Found, compared: Compared | None) -> str:
     if best is None or best.objective is None:
         return f"{about}."
     name = f"<b>{escape(best.name)}</b> ({best.objective:.6g}), the best of the usual schedules"
-    if f"{best.objective:.6g}" == f"{found.objective:.6g}":
+    if _same(best.objective, found.objective):
         return f"{about}, the same as that of {name}."
     if best.objective < found.objective:
         return f"{about}, {found.objective - best.objective:.1e} above {name}{_why_above(found)}."
     return f"{about}, {reduction(best.objective, found.objective):.2g} % below {name}."
+
+
+def _same(one: float, other: float) -> bool:
+    """Can they not be told apart on the page?"""
+    return f"{one:.6g}" == f"{other:.6g}"
 
 
 def _why_above(found: Found) -> str:
@@ -107,9 +111,9 @@ def table(found: Found, usual: Sequence[Usual], looks: Mapping[str, int]) -> str
 
 
 def _excess(error: float, best: float) -> str:
-    percent = 100 * (error - best) / abs(best) if best else np.inf
-    if abs(percent) < NOTHING:
+    if _same(error, best):
         return "0 %"
+    percent = 100 * (error - best) / abs(best) if best else np.inf
     return f"{percent:+.0f} %" if abs(percent) >= 100 else f"{percent:+.2g} %"
 
 

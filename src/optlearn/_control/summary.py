@@ -108,11 +108,9 @@ def _what_it_is(solution: "Solution") -> str:
     """Where the number comes from, in a sentence."""
     c = solution.certificate
     if c.relaxation_gap is None:
-        return "It is what the schedule misses of Pontryagin's minimum principle, along the trajectory."
+        return "By so much the schedule misses the minimum of Pontryagin's principle, along the trajectory."
     best = "is no better" if c.relaxation_gap <= 0 else f"is {c.relaxation_gap:.1e} better"
-    return (
-        f"The best mixed schedule {best}, and itself misses {c.hamiltonian_gap:.1e} of Pontryagin's minimum."
-    )
+    return f"The best mixed schedule {best}, and misses Pontryagin's minimum by {c.hamiltonian_gap:.1e}."
 
 
 def _starts(starts: "Starts") -> str:
