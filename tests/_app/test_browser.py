@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 PATIENT = 120_000  # milliseconds; on an idle machine nothing here takes more than a few seconds
+playwright.expect.set_options(timeout=PATIENT)
 SLIDERS = {
     "dropout": "Label noise σ_n, slider",
     "denoising": "Noise at test time Δ_F, slider",
@@ -94,7 +95,7 @@ class Visit:
 
     def settle(self, words=re.compile("converged|Not solved")):
         """Wait until nothing is being solved."""
-        playwright.expect(self.status).to_have_text(words, timeout=PATIENT)
+        playwright.expect(self.status).to_have_text(words)
         playwright.expect(self.status).to_have_attribute("aria-busy", "false")
 
     def chart(self):
