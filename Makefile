@@ -27,7 +27,7 @@ test-slow: .venv/.test  ## the tests marked slow
 test-browser: .venv/.test  ## the explorer's tests, in a Chromium from Debian's packages
 	@command -v chromium >/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium; }
 	$(PIP) -e ".[app,test]"
-	$(BIN)/python -m pytest -q -rs --durations=10 tests/app
+	$(BIN)/python -m pytest -q -rs --durations=10 tests/_app
 
 bench: .venv/.test  ## measure costs
 	$(BIN)/python -m benchmarks

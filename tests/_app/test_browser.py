@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 PATIENT = 120_000  # milliseconds; on an idle machine nothing here takes more than a few seconds
+playwright.expect.set_options(timeout=PATIENT)
 SLIDERS = {
     "dropout": "Label noise σ_n, slider",
     "denoising": "Noise at test time Δ_F, slider",
@@ -30,21 +32,30 @@ SLIDERS = {
 }
 
 
-@pytest.fixture
-def url():
-    """The explorer as a user starts it; at the end Ctrl-C, after which it ends in order."""
-    command = [sys.executable, "-m", "optlearn._cli", "explore", "dropout", "--no-browser", "--json"]
+@contextmanager
+def serving(*options):
+    """The explorer as a user starts it: its address; at the end Ctrl-C, after which it ends in order."""
+    explore = [sys.executable, "-m", "optlearn._cli", "explore", "dropout", "--no-browser", "--json"]
+    command = [*explore, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         stop = threading.Timer(180, server.kill)  # so that a server that does not start is a failure
         stop.start()
         line = server.stdout.readline()
         stop.cancel()
         assert line, server.stderr.read()
-        yield json.loads(line)["url"]
-        server.send_signal(signal.SIGINT)
-        _, told = server.communicate(timeout=30)
+        try:
+            yield json.loads(line)["url"]
+        finally:
+            server.send_signal(signal.SIGINT)
+            _, told = server.communicate(timeout=30)
     assert server.returncode == 0, told
     assert "Traceback" not in told
+
+
+@pytest.fixture
+def url():
+    with serving() as address:
+        yield address
 
 
 @pytest.fixture
@@ -84,7 +95,7 @@ class Visit:
 
     def settle(self, words=re.compile("converged|Not solved")):
         """Wait until nothing is being solved."""
-        playwright.expect(self.status).to_have_text(words, timeout=PATIENT)
+        playwright.expect(self.status).to_have_text(words)
         playwright.expect(self.status).to_have_attribute("aria-busy", "false")
 
     def chart(self):
@@ -159,13 +170,37 @@ def what_is_shown_is_in_the_address_and_survives_a_reload(visit):
     assert visit.page.get_by_label(SLIDERS["curriculum"]).input_value() == shown
 
 
+def axes_can_be_switched_back_and_forth(visit):
+    axis = visit.page.get_by_label("Vertical axis").last
+    chart = visit.page.get_by_role("img", name="Chart of the error over training")
+    linear = chart.screenshot()
+    axis.select_option("logarithmic")
+    visit.page.wait_for_timeout(500)
+    logarithmic = chart.screenshot()
+    axis.select_option("linear")
+    visit.page.wait_for_timeout(500)
+    assert logarithmic != linear
+    assert chart.screenshot() == linear
+
+
+def a_simulation_can_be_stopped(visit):
+    stop = visit.page.locator("#stop")
+    playwright.expect(stop).to_be_disabled()
+    visit.page.get_by_label("Input dimension N").select_option("10000")
+    visit.page.get_by_role("button", name="Run the simulation").click()
+    playwright.expect(stop).to_be_enabled()
+    stop.click()
+    playwright.expect(visit.page.locator("#status").last).to_have_text("Stopped.")
+    playwright.expect(stop).to_be_disabled()
+
+
 def costates_and_tables_can_be_read(visit):
     visit.page.get_by_label("Show", exact=True).select_option("costates")
     rows = visit.page.get_by_role("row").all_text_contents()
     assert {"optimum", "best two-switch", "random mix", "curriculum", "anti-curriculum"} <= {
         re.split(r"\d|–", row)[0] for row in rows
     }
-    playwright.expect(visit.page.get_by_text("How much could still be won?")).to_be_visible()
+    playwright.expect(visit.page.get_by_text("What may still be won?")).to_be_visible()
 
 
 def code_for_both_frameworks_and_a_table_can_be_downloaded(visit):
@@ -192,7 +227,7 @@ def every_control_has_a_name_and_can_be_reached_by_keyboard(visit):
         )
         visit.page.keyboard.press("Tab")
     wanted = {"scenario", "weight_decay", SLIDERS["curriculum"], "SUMMARY", "full", "reset", "json", "csv"}
-    wanted |= {"torch", "optax", "curves", "quantity", "N", "seeds", "again", "run"}
+    wanted |= {"torch", "optax", "curves", "quantity", "N", "seeds", "again", "run", "schedule", "error"}
     assert wanted <= reached
 
 
@@ -224,6 +259,8 @@ OF_EVERY_SCENARIO = (
 IN_THE_END = (
     a_newer_value_supersedes_a_long_solve,
     what_is_shown_is_in_the_address_and_survives_a_reload,
+    axes_can_be_switched_back_and_forth,
+    a_simulation_can_be_stopped,
     costates_and_tables_can_be_read,
     code_for_both_frameworks_and_a_table_can_be_downloaded,
     every_control_has_a_name_and_can_be_reached_by_keyboard,
@@ -243,3 +280,41 @@ def test_the_explorer_in_a_real_browser(browser, url, subtests):
     for claim in IN_THE_END:
         with subtests.test(claim.__name__):
             claim(visit)
+
+
+def test_a_server_that_is_gone_is_seen_and_one_that_is_back_is_found(browser):
+    with serving() as url:
+        visit, other = Visit(browser, url), Visit(browser, url)
+        visit.press(SLIDERS["dropout"], "ArrowRight")
+        port = re.search(r":(\d+)/", url)[1]
+    for page in (visit.page, other.page):
+        banner = page.get_by_role("alert").filter(has_text="Connection lost: the numbers below")
+        playwright.expect(banner).to_be_visible()
+        playwright.expect(banner).to_contain_text(f"optlearn explore --port {port}")
+        playwright.expect(page.locator("#status").first).to_have_text(re.compile("^Connection lost"))
+        playwright.expect(page.get_by_text(re.compile("^Solved"))).to_have_count(0)
+    visit.page.get_by_label(SLIDERS["dropout"]).press("ArrowRight")  # kept, although nobody hears it
+    playwright.expect(visit.page).to_have_url(re.compile("sigma_n=0.32"))
+    with serving("--port", port):
+        for one, value in ((visit, "0.32"), (other, "0.3")):
+            playwright.expect(one.page.locator("#lost")).to_be_hidden()
+            one.settle()
+            assert one.page.get_by_label(SLIDERS["dropout"]).input_value() == value
+        objective = ol.evaluate(
+            ol.scenarios.dropout(sigma_n=0.32), ol.Schedule.from_json(visit.download("JSON")[1])
+        ).objective
+        assert f"{objective:.6g}" == visit.error
+
+
+def test_a_scenario_that_does_not_exist_is_told(browser):
+    with serving() as url:
+        page = browser.new_page()
+        page.set_default_timeout(PATIENT)
+        page.goto(re.sub(r"\?.*", "?scenario=nope&eta=2", url))
+        playwright.expect(page.locator("#status").first).to_have_text(
+            "There is no scenario 'nope': choose one from the list."
+        )
+        page.get_by_label("Scenario", exact=True).select_option("dropout")
+        playwright.expect(page.locator("#status").first).to_have_text(
+            re.compile("converged"), timeout=PATIENT
+        )

@@ -13,14 +13,16 @@ import optlearn as ol
 pytest.importorskip("panel", reason="the explorer needs optlearn[app]")
 
 from bokeh.document import Document
-from bokeh.models import ImportedStyleSheet
+from bokeh.models import ImportedStyleSheet, LinearScale, LogScale
 
 from optlearn._app import downloads, words
-from optlearn._app.messages import Compared, Done, Failed, Found, Simulate, Solve
+from optlearn._app.figures import Chart, Line
+from optlearn._app.messages import Compared, Done, Failed, Found, Simulate, Solve, Usual
 from optlearn._app.page import Page
 from optlearn._app.parameters import defaults, parameters
 from optlearn._app.server import Mailbox, use_local_files
 from optlearn._progress import Progress
+from optlearn._schedule import Schedule
 
 
 class Recorder:
@@ -194,10 +196,100 @@ def test_the_simulation_is_that_of_the_schedule_that_is_shown(solved, workers, f
     assert workers[1].asked[-1][0].arguments["sigma_n"] == 0.4
 
 
-def test_progress_names_what_is_being_solved(page, workers):
-    workers[0].tell(Progress("direct, from the best of them"))
-    assert page.status.text == "Solving dropout: direct, from the best of them …"
+def test_progress_names_what_is_being_solved_and_how_far_it_is(page, workers):
+    workers[0].tell(Progress("direct, from the best of them", iteration=3))
+    assert page.status.text == "Solving dropout: direct, from the best of them, iteration 3 …"
     assert page.status.busy
+
+
+def test_a_scenario_that_does_not_exist_is_told_and_nothing_else_is_shown(workers, answers):
+    page = Page(*workers, "nope", {"eta": "3"})
+    assert page.status.text == "There is no scenario 'nope': choose one from the list."
+    assert page.status.tone == "bad"
+    assert workers[0].asked == []
+    assert page.scenario_form.values == {"scenario": ""}
+    assert set(page.action_form.values.values()) == {"disabled"}
+    page._choose("scenario", "dropout")
+    workers[0].tell(*answers[0], Done())
+    assert page.status.tone == "good"
+    assert page.action_form.values == {"full": "", "reset": "", "stop": "disabled"}
+
+
+def test_what_the_address_asks_for_in_vain_is_told(workers):
+    page = Page(*workers, "dropout", {"eta": "1", "<b>nope": "1"})
+    assert "The address names &lt;b&gt;nope, which dropout does not have." in page.about.object
+
+
+def test_a_stopped_switch_of_scenario_shows_nothing_of_the_one_before(solved, workers, answers):
+    solved._choose("scenario", "curriculum")
+    assert solved.found is None
+    assert solved.download_form.values["json"] == "disabled"
+    solved._act("stop", "")
+    assert solved.status.text == "Stopped. Nothing is solved yet."
+    assert solved.schedule_charts == {}
+    for chart in (solved.error, solved.order, solved.simulation.chart):
+        assert [line.name for line in chart.lines] == [""]
+    for text in (solved.headline, solved.table, solved.schedule_words, solved.certificate):
+        assert text.object == ""
+    workers[0].tell(*answers[0])  # on its way when it was stopped
+    assert solved.found is None
+    solved._download("json", "")  # does nothing
+
+
+def test_stop_ends_a_simulation(solved, workers):
+    assert solved.action_form.values["stop"] == "disabled"
+    for stop in (lambda: solved._act("stop", ""), lambda: solved.simulation._set("halt", "")):
+        solved.simulation._set("run", "")
+        assert solved.action_form.values["stop"] == solved.simulation.form.values["halt"] == ""
+        cancelled, late = workers[1].cancelled, workers[1].asked[-1][1]
+        stop()
+        assert workers[1].cancelled == cancelled + 1
+        late(Progress("simulating"))
+        assert solved.simulation.status.text == "Stopped."
+        assert not solved.simulation.status.busy
+        assert solved.action_form.values["stop"] == solved.simulation.form.values["halt"] == "disabled"
+        assert solved.status.tone == "good"  # what is solved is still solved
+
+
+def test_axes_are_logarithmic_where_that_shows_more_and_where_it_is_asked_for(solved):
+    assert not solved.error.logarithmic  # it falls by a factor of five
+    solved._rescale("error", "logarithmic")
+    assert solved.error.logarithmic
+    assert isinstance(solved.error.figure.y_scale, LogScale)
+    assert solved.simulation.chart.logarithmic
+    solved._rescale("error", "linear")
+    assert isinstance(solved.error.figure.y_scale, LinearScale)
+    falling = Line("error", np.array([0.0, 1.0]), np.array([1.0, 1e-3]))
+    chart = Chart("error")
+    chart.show([falling])
+    assert chart.logarithmic
+    chart.show([falling, Line("zero", np.array([0.0, 1.0]), np.array([1.0, 0.0]))])
+    assert not chart.logarithmic
+
+
+def test_an_axis_that_cannot_be_logarithmic_says_why(solved, found, workers):
+    off = np.zeros_like(found.schedule["activation"])
+    solved._rescale("schedule", "logarithmic")
+    assert solved.schedule_axis.errors == {}
+    solved._solve()
+    workers[0].tell(replace(found, schedule=Schedule(found.schedule.grid, {"activation": off})))
+    assert solved.schedule_axis.errors == {"schedule": "Some values are 0 or below: the axis stays linear."}
+
+
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [
+        (0.03, "the same as that of <b>usual</b> (0.03), the best of the usual schedules."),
+        (0.03 + 1e-12, "the same as that of"),
+        (0.04, "25 % below <b>usual</b>"),
+        (0.02, "1.0e-02 above <b>usual</b>"),
+    ],
+)
+def test_the_headline_compares_with_the_best_of_the_usual(found, best, said):
+    mine = replace(found, objective=0.03)
+    text = words.headline(mine, Compared((Usual("usual", best, None),)))
+    assert said in text
+    assert "-0.0e" not in text
 
 
 def test_dark_pages_have_colours_of_their_own(solved):

@@ -30,6 +30,7 @@ def test_every_scenario_has_controls_that_begin_at_its_own_defaults(scenario):
         assert value == signature[name].default
     for p in found:
         assert p.label
+        assert not set("[]_") & set(p.label)
         assert p.help, f"{p.name} is not in the docstring"
         assert p.read(str(p.default).lower() if isinstance(p, Flag) else str(p.default)) == p.default
 
@@ -51,6 +52,39 @@ def test_what_the_page_cannot_set_is_refused_with_the_reason():
         typed("dropout", {"T": [[1]]})
     with pytest.raises(SpecificationError, match="etta: dropout has no such control; it has sigma_n, eta"):
         typed("dropout", {"etta": 1})
+
+
+@pytest.mark.parametrize(
+    ("scenario", "given"),
+    [
+        ("gating", {"control": "switch"}),
+        ("imbalance", {"objective": "mean", "variance": (1.0, 0.75)}),
+        ("attention", {"tokens": 3, "alpha_F": 12.0}),
+        ("attention", {"control": "token_mask", "masked_share": None}),
+    ],
+)
+def test_what_the_scenario_takes_the_page_takes(scenario, given):
+    read = {p.name: p for p in parameters(scenario)}
+    values = {name: read[name].read(text) for name, text in typed(scenario, given).items()}
+    made = arguments(scenario, {**defaults(scenario), **values})
+    assert {name: made[name] for name in given} == given
+    assert getattr(scenarios, scenario)(**made).horizon > 0
+
+
+def test_what_may_be_left_to_the_scenario_may_be_left_empty():
+    tokens = named("attention", "tokens")
+    assert tokens.default is None
+    assert tokens.read(" ") is None
+    assert tokens.read("3") == 3
+    with pytest.raises(SpecificationError, match="tokens = 9: must be a whole number from 2 to 4, or empty"):
+        tokens.read("9")
+
+
+def test_entries_without_words_of_their_own_are_counted():
+    def made_up(weights=(1.0, 2.0)):
+        """Something."""
+
+    assert [p.label for p in arguments_of(made_up, {}, (), {})] == ["Weights, first", "Weights, second"]
 
 
 def test_a_count_must_be_whole():

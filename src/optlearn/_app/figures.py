@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 import panel as pn
-from bokeh.models import ColumnDataSource, HoverTool
+from bokeh.models import (
+    BasicTicker,
+    BasicTickFormatter,
+    ColumnDataSource,
+    DataRange1d,
+    HoverTool,
+    LinearScale,
+    LogScale,
+    LogTicker,
+    LogTickFormatter,
+)
 from bokeh.plotting import figure
 
 from optlearn._schedule import Schedule
@@ -24,6 +34,8 @@ DASHES = ("solid", "7 4", "2 3", "9 3 2 3", "4 2")
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 HEIGHT = 250
 FADED = 0.25
+AUTOMATIC, LINEAR, LOGARITHMIC = SCALES = ("automatic", "linear", "logarithmic")
+DECADES = 1.5  # that values span at least where an automatic axis is logarithmic
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,8 @@ class Chart:
     def __init__(self, label: str, height: int = HEIGHT) -> None:
         self._lines: Sequence[Line] = ()
         self._dark = False
+        self.scale = AUTOMATIC  # of the vertical axis, from the next ``show`` on
+        self.logarithmic = False  # what it is
         self._source = ColumnDataSource()
         self._band = ColumnDataSource({"x": [], "low": [], "high": []})
         self.figure = figure(
@@ -86,7 +100,7 @@ class Chart:
         self.figure.x_range.range_padding = 0.01
         self.pane = pn.pane.Bokeh(self.figure, sizing_mode="stretch_width")
         self._paint()
-        self.show([Line("", np.array([0.0, 1.0]), np.array([0.0, 1.0]), alpha=0.0)])  # ranges need some data
+        self.clear()
 
     @property
     def label(self) -> str:
@@ -101,6 +115,10 @@ class Chart:
     def lines(self) -> Sequence[Line]:
         """What is drawn."""
         return self._lines
+
+    def clear(self) -> None:
+        """Draw nothing."""
+        self.show([Line("", np.array([0.0, 1.0]), np.array([0.0, 1.0]), alpha=0.0)])  # ranges need some data
 
     def show(
         self, lines: Sequence[Line], band: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -117,8 +135,24 @@ class Chart:
             "width": [line.width for line in lines],
             "alpha": [line.alpha for line in lines],
         }
-        x, low, high = ([], [], []) if band is None else band
+        x, low, high = (np.zeros(0),) * 3 if band is None else band
         self._band.data = {"x": x, "low": low, "high": high}
+        self._choose_scale(np.concatenate([*(line.y for line in lines), low]))
+
+    def _choose_scale(self, values: np.ndarray) -> None:
+        lowest, highest = np.nanmin(values), np.nanmax(values)
+        wide = lowest > 0 and (self.scale == LOGARITHMIC or highest > 10**DECADES * lowest)
+        logarithmic = bool(wide and self.scale != LINEAR)
+        if logarithmic == self.logarithmic:
+            return
+        self.logarithmic = logarithmic
+        self.figure.y_scale = LogScale() if logarithmic else LinearScale()
+        self.figure.y_range = DataRange1d()  # the browser does not forget that the old one was logarithmic
+        ticker, formatter = (
+            (LogTicker(), LogTickFormatter()) if logarithmic else (BasicTicker(), BasicTickFormatter())
+        )
+        self.figure.yaxis.update(ticker=ticker, formatter=formatter)
+        self.figure.ygrid.ticker = ticker
 
     def darken(self, dark: bool) -> None:
         """Colours for a dark or a light page."""

@@ -10,7 +10,19 @@ export function render({model, el}) {
   form.addEventListener("submit", event => event.preventDefault())
   let parts = {}
 
-  const send = (name, text) => model.send_msg({name, text: String(text)})
+  function send(name, text) {
+    const lost = document.documentElement.dataset.connection === "lost"
+    if (lost && model.in_address) remember(name, String(text))
+    else model.send_msg({name, text: String(text)})
+  }
+
+  // Without a server: what is moved now is asked for when the page is loaded anew.
+  function remember(name, text) {
+    const address = new URL(window.location)
+    if (name === "scenario") address.search = ""
+    address.searchParams.set(name, text)
+    history.replaceState(null, "", address)
+  }
 
   function element(tag, properties = {}, ...children) {
     const made = document.createElement(tag)
@@ -30,7 +42,7 @@ export function render({model, el}) {
 
   function number(field) {
     const typed = element("input", {id: field.name, type: "text", inputMode: "decimal", autocomplete: "off",
-      "aria-describedby": `${field.name}-error`})
+      placeholder: field.empty, "aria-describedby": `${field.name}-error`})
     const name = field.symbol ? `${field.label} ${field.symbol}` : field.label
     const slider = element("input", {type: "range", min: field.low, max: field.high, step: field.step,
       title: `${field.low} to ${field.high}`, "aria-label": `${name}, slider`})
@@ -44,7 +56,10 @@ export function render({model, el}) {
     typed.addEventListener("change", () => send(field.name, typed.value))
     typed.addEventListener("keydown", event => { if (event.key === "Enter") send(field.name, typed.value) })
     parts[field.name] = {
-      set(value) { typed.value = slider.value = value },
+      set(value) {
+        typed.value = slider.value = value ?? ""
+        slider.classList.toggle("unset", value === null)
+      },
       fail(text) { error.textContent = text; typed.setAttribute("aria-invalid", text ? "true" : "false") },
     }
     return element("div", {className: "field number"}, title(field), typed, slider, error)
@@ -89,6 +104,7 @@ export function render({model, el}) {
     }
     if (more.children.length > 1) form.append(more)
     if (buttons.children.length) form.append(buttons)
+    for (const [name, part] of Object.entries(parts)) if (name in model.values) part.set(model.values[name])
     update()
   }
 
@@ -101,6 +117,8 @@ export function render({model, el}) {
           parseFloat(busy.value) === model.values[name])) part.set(model.values[name])
       part.fail(error)
     }
+    const more = form.querySelector("details")
+    if (more?.querySelector(".mistake:not(:empty)")) more.open = true // a mistake must be seen
   }
 
   model.on("fields", build)

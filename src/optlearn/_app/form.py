@@ -25,6 +25,7 @@ class Form(JSComponent):
     errors = param.Dict({}, doc="Name → what is wrong with it.")
 
     layout = param.String("", doc="Class of the form, for the style sheet.")
+    in_address = param.Boolean(False, doc="Are the values kept in the page's address?")
 
     _esm = (files("optlearn._app") / "form.js").read_text(encoding="utf-8")
 
@@ -41,7 +42,10 @@ class Form(JSComponent):
 
 
 class Status(JSComponent):
-    """A line that screen readers follow; ``busy`` shows that something is being computed."""
+    """A line that screen readers follow; ``busy`` shows that something is being computed.
+
+    Without a server nothing is, and nothing that was said before is certain (see connection.js).
+    """
 
     text = param.String("")
     busy = param.Boolean(False)
@@ -53,17 +57,33 @@ export function render({model}) {
   line.id = "status"
   line.setAttribute("role", "status")
   const show = () => {
-    line.textContent = model.text
-    line.className = model.busy ? "busy" : model.tone
-    line.setAttribute("aria-busy", model.busy)
+    const lost = document.documentElement.dataset.connection === "lost"
+    line.textContent = lost ? "Connection lost: what is shown may be out of date." : model.text
+    line.className = lost ? "bad" : model.busy ? "busy" : model.tone
+    line.setAttribute("aria-busy", model.busy && !lost)
   }
   for (const name of ["text", "busy", "tone"]) model.on(name, show)
+  window.addEventListener("connection", show)
   show()
   return line
 }"""
 
     def __init__(self, **params: Any) -> None:
         super().__init__(stylesheets=[STYLE], sizing_mode="stretch_width", **params)
+
+
+class Address(JSComponent):
+    """What stands behind the ``?`` in the browser's address; "": as it was opened."""
+
+    search = param.String("")
+
+    _esm = """
+export function render({model}) {
+  const show = () => { if (model.search) history.replaceState(null, "", model.search) }
+  model.on("search", show)
+  show()
+  return document.createElement("span")
+}"""
 
 
 class Scheme(JSComponent):
@@ -91,7 +111,8 @@ def field(parameter: Argument) -> dict[str, Any]:
     }
     if isinstance(parameter, Number):
         limits = {"low": parameter.low, "high": parameter.high, "step": parameter.step}
-        return {"kind": "number", **common, **limits}
+        empty = "auto" if parameter.default is None else "none" if parameter.optional else ""
+        return {"kind": "number", **common, **limits, "empty": empty}
     if isinstance(parameter, Choice):
         return {"kind": "choice", **common, "options": [[word, word] for word in parameter.known]}
     assert isinstance(parameter, Flag)

@@ -8,8 +8,8 @@ import panel as pn
 
 from optlearn._app import words
 from optlearn._app.downloads import FILES
-from optlearn._app.figures import FADED, Chart, Line, course, stairs
-from optlearn._app.form import Form, Scheme, Status, button, choice, field, html
+from optlearn._app.figures import AUTOMATIC, FADED, LOGARITHMIC, SCALES, Chart, Line, course, stairs
+from optlearn._app.form import Address, Form, Scheme, Status, button, choice, field, html
 from optlearn._app.messages import Compared, Done, Failed, Found, Solve
 from optlearn._app.parameters import arguments, defaults, parameters
 from optlearn._app.simulation import SimulationPanel
@@ -22,6 +22,7 @@ from optlearn.scenarios._arguments import Value
 
 OPTIMAL, MIXED = "optimal", "mixed, sample by sample"
 WIDE, TALL = 1.25, 320
+NOT_POSITIVE = "Some values are 0 or below: the axis stays linear."
 CURVES = {"trajectory": "Order parameters", "costates": "Costates: what a small change is worth"}
 
 
@@ -31,7 +32,7 @@ class Page:
     Args:
         solver: the process that solves.
         simulator: the process that simulates.
-        scenario: shown at first.
+        scenario: shown at first; if there is none of that name, the page says so and waits for another.
         texts: name of a parameter → what to begin with, as it would be typed.
         deliver: calls a function in the page's own thread.
     """
@@ -45,39 +46,48 @@ class Page:
         deliver: Callable[[Callable[[], None]], None] = lambda call: call(),
     ) -> None:
         self._solver, self._deliver = solver, deliver
-        self.simulation = SimulationPanel(simulator, deliver)
-        self.scenario = scenario
+        self.simulation = SimulationPanel(simulator, deliver, lambda: self._show_buttons())
+        self.scenario = ""
         self.values: dict[str, Value] = {}
         self.found: Found | None = None
         self.compared: Compared | None = None
         # Scenario and arguments that ``found`` and ``compared`` belong to.
         self._solved: tuple[str, dict[str, Any]] = (scenario, {})
         self._compared = self._solved
+        self._request: Solve | None = None  # that is being worked on
         self.changed: Callable[[str, dict[str, Value]], None] = lambda scenario, values: None
         self._build()
-        self._enter(scenario, texts or {})
+        if scenario in list_scenarios():
+            self._enter(scenario, texts or {})
+        else:
+            self._idle(f"There is no scenario {scenario!r}: choose one from the list.", "bad")
 
     # --- parts ---------------------------------------------------------------------------------------
 
     def _build(self) -> None:
         names = {name: name.replace("_", " ") for name in list_scenarios()}
-        self.scenario_form = Form(self._choose, fields=[choice("scenario", "Scenario", names)])
+        self.scenario_form = Form(
+            self._choose,
+            fields=[choice("scenario", "Scenario", names)],
+            values={"scenario": ""},
+            in_address=True,
+        )
         self.about = html("")
-        self.parameter_form = Form(self._move)
+        self.parameter_form = Form(self._move, in_address=True)
         self.action_form = Form(
             self._act,
             fields=[
                 button("full", "Solve at full accuracy", "The scenario's own grid, three starts", main=True),
                 button("reset", "Reset", "Back to the paper's values"),
-                button("stop", "Stop", "Give up what is being solved"),
+                button("stop", "Stop", "Give up what is being solved or simulated"),
             ],
-            values={"stop": "disabled"},
             layout="below",
         )
         self.status, self.headline = Status(), html("")
         self.schedule = pn.Column(sizing_mode="stretch_width")
         self.schedule_charts: dict[str, Chart] = {}
         self.schedule_words = html("")
+        self.schedule_axis, self.error_axis = self._axis("schedule"), self._axis("error")
         self.error, self.table = Chart("error"), html("")
         self.order, self.order_legend = Chart("order parameters", TALL), html("")
         self.order_form = Form(
@@ -94,23 +104,34 @@ class Page:
                 button("torch", "PyTorch code"), button("optax", "optax code"),
             ],
         )  # fmt: skip
-        self.scheme = Scheme()
+        self.address, self.scheme = Address(), Scheme()
         self.scheme.param.watch(lambda event: self._darken(event.new), "dark")
+
+    def _axis(self, name: str) -> Form:
+        return Form(
+            self._rescale,
+            fields=[choice(name, "Vertical axis", {scale: scale for scale in SCALES})],
+            values={name: AUTOMATIC},
+            layout="beside",
+        )
 
     def template(self) -> pn.Template:
         """The page as Panel serves it."""
         room = files("optlearn._app")
-        made = pn.Template((room / "page.html").read_text(encoding="utf-8"), location=True)
+        made = pn.Template((room / "page.html").read_text(encoding="utf-8"))
         made.add_variable("style", (room / "page.css").read_text(encoding="utf-8"))
+        made.add_variable("connection", (room / "connection.js").read_text(encoding="utf-8"))
         parts = {
             "scenario": self.scenario_form, "about": self.about, "parameters": self.parameter_form,
             "actions": self.action_form, "status": self.status, "headline": self.headline,
-            "schedule": self.schedule, "schedule_words": self.schedule_words, "error": self.error.pane,
+            "schedule_axis": self.schedule_axis, "schedule": self.schedule,
+            "schedule_words": self.schedule_words, "error_axis": self.error_axis, "error": self.error.pane,
             "table": self.table, "order_form": self.order_form, "order": self.order.pane,
             "order_legend": self.order_legend, "simulation_form": self.simulation.form,
             "simulation_status": self.simulation.status, "simulation": self.simulation.chart.pane,
             "simulation_words": self.simulation.words, "certificate": self.certificate,
             "downloads": self.download_form, "scheme": self.scheme,
+            "address": self.address,
         }  # fmt: skip
         for name, part in parts.items():
             made.add_panel(name, part)
@@ -128,7 +149,7 @@ class Page:
     def close(self) -> None:
         """The visitor has left."""
         self._solver.cancel(self)
-        self.simulation.cancel()
+        self.simulation.stop()
 
     # --- what the user does --------------------------------------------------------------------------
 
@@ -137,10 +158,11 @@ class Page:
 
     def _enter(self, scenario: str, texts: Mapping[str, str]) -> None:
         """Show a scenario, at its defaults but for what ``texts`` says."""
+        if scenario != self.scenario:
+            self._clear()
         self.scenario, self.values = scenario, defaults(scenario)
         self.scenario_form.values = {"scenario": scenario}
-        about = list_scenarios()[scenario]
-        self.about.object = f'<p class="words">{about[:1].upper()}{about[1:]}.</p>'
+        self.about.object = words.about(scenario, sorted(texts.keys() - self.values.keys()))
         known = {parameter.name: parameter for parameter in parameters(scenario)}
         errors = {}
         for name in known.keys() & texts.keys():
@@ -174,8 +196,28 @@ class Page:
         elif name == "reset":
             self._enter(self.scenario, {})
         else:
-            self._solver.cancel(self)
-            self._idle("Stopped; what is shown belongs to earlier values.", "warning")
+            self.simulation.stop()
+            if self._request is not None:
+                self._solver.cancel(self)
+                self._idle(f"Stopped.{self._kept}", "warning")
+
+    @property
+    def _kept(self) -> str:
+        """What the page shows after a solve that came to nothing."""
+        if self.found is None:
+            return " Nothing is solved yet."
+        return " What is shown belongs to earlier values."
+
+    def _rescale(self, name: str, text: str) -> None:
+        form = self.schedule_axis if name == "schedule" else self.error_axis
+        form.values = {name: text}
+        charts = list(self.schedule_charts.values()) if name == "schedule" else [self.error]
+        for chart in charts:
+            chart.scale = text
+            chart.show(chart.lines)
+        if name == "error":
+            self.simulation.rescale(text)
+        self._show_axes()
 
     def _download(self, name: str, text: str) -> None:
         if self.found is not None:
@@ -184,25 +226,24 @@ class Page:
     # --- solving -------------------------------------------------------------------------------------
 
     def _solve(self, full: bool = False) -> None:
-        asked = (self.scenario, arguments(self.scenario, self.values))
+        request = Solve(self.scenario, arguments(self.scenario, self.values), full)
         self.changed(self.scenario, self.values)
-        self.simulation.cancel()
-        self._busy(f"Solving {self.scenario} …")
+        self.simulation.stop()
+        self._busy(request, f"Solving {self.scenario} …")
 
         def heard(event: Any) -> None:
-            self._deliver(lambda: self._receive(asked, event))
+            self._deliver(lambda: self._receive(request, event))
 
-        self._solver.ask(self, Solve(*asked, full), heard)
+        self._solver.ask(self, request, heard)
 
-    def _receive(self, asked: tuple[str, dict[str, Any]], event: Any) -> None:
+    def _receive(self, request: Solve, event: Any) -> None:
         """An event of the newest solve, in the page's thread."""
-        if asked != (self.scenario, arguments(self.scenario, self.values)):
+        if request is not self._request:
             return  # it was on its way when something else was asked for
+        asked = (request.scenario, dict(request.arguments))
         if isinstance(event, Progress):
-            self._busy(f"Solving {self.scenario}: {event.text} …")
+            self._busy(request, f"Solving {self.scenario}: {event} …")
         elif isinstance(event, Found):
-            if asked[0] != self._solved[0]:
-                self.compared = None  # of another scenario
             self.found, self._solved = event, asked
             self._show_found()
         elif isinstance(event, Compared):
@@ -219,18 +260,50 @@ class Page:
         """Say what is wrong, at the control if it is one's fault; the last result stays."""
         at_fault = [name for name in self.values if f"({name.partition('[')[0]}=" in event.reason]
         self.parameter_form.errors = dict.fromkeys(at_fault, event.reason)
-        kept = "" if self.found is None else " What is shown belongs to earlier values."
-        self._idle(f"Not solved: {event.reason}.{kept}", "bad")
+        self._idle(f"Not solved: {event.reason}.{self._kept}", "bad")
 
-    def _busy(self, text: str) -> None:
+    def _busy(self, request: Solve, text: str) -> None:
+        self._request = request
         self.status.param.update(text=text, busy=True)
-        self.action_form.values = {"stop": ""}
+        self._show_buttons()
 
     def _idle(self, text: str, tone: str) -> None:
+        self._request = None
         self.status.param.update(text=text, busy=False, tone=tone)
-        self.action_form.values = {"stop": "disabled"}
+        self._show_buttons()
+
+    def _show_buttons(self) -> None:
+        """Which of them do something now."""
+        possible = {
+            "full": bool(self.scenario),
+            "reset": bool(self.scenario),
+            "stop": self._request is not None or self.simulation.running,
+        }
+        self.action_form.values = {name: "" if can else "disabled" for name, can in possible.items()}
+        self.download_form.values = dict.fromkeys(FILES, "disabled" if self.found is None else "")
 
     # --- results -------------------------------------------------------------------------------------
+
+    def _clear(self) -> None:
+        """Another scenario has been chosen: nothing of the one before stays."""
+        self.found = self.compared = None
+        self.schedule_charts, self.schedule.objects = {}, []
+        for chart in (self.error, self.order):
+            chart.clear()
+        for text in (self.headline, self.schedule_words, self.table, self.order_legend, self.certificate):
+            text.object = ""
+        self.simulation.clear()
+        self._show_axes()
+
+    def _show_axes(self) -> None:
+        """Say it where an axis cannot be what was asked for."""
+        for form, charts in (
+            (self.schedule_axis, self.schedule_charts.values()),
+            (self.error_axis, [self.error]),
+        ):
+            ((name, scale),) = form.values.items()
+            refused = scale == LOGARITHMIC and not all(chart.logarithmic for chart in charts)
+            form.errors = {name: NOT_POSITIVE} if refused else {}
 
     def _show_found(self) -> None:
         found = self.found
@@ -238,6 +311,7 @@ class Page:
         if list(self.schedule_charts) != list(found.schedule.controls):
             self.schedule_charts = {name: Chart(name.replace("_", " ")) for name in found.schedule.controls}
             for chart in self.schedule_charts.values():
+                chart.scale = self.schedule_axis.values["schedule"]
                 chart.darken(self.scheme.dark)
             self.schedule.objects = [chart.pane for chart in self.schedule_charts.values()]
         for name, chart in self.schedule_charts.items():
@@ -269,6 +343,7 @@ class Page:
         made = words.table(found, usual, looks)
         self.table.object = f'<div class="{"stale" if stale else ""}">{made}</div>'
         self.headline.object = words.headline(found, None if stale else compared)
+        self._show_axes()
 
     def _show_courses(self, name: str, text: str) -> None:
         self.order_form.values = {"curves": text}

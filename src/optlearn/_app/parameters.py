@@ -51,5 +51,5 @@ def typed(scenario: str, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def as_text(value: Any) -> str:
-    """A value as it would be typed."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """A value as it would be typed; None, which leaves a box empty, in a word."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)

@@ -10,13 +10,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
+from uuid import uuid4
 
 import panel as pn
 from panel.io import hold
 from panel.io.resources import LOCAL_DIST
 from tornado.ioloop import IOLoop
+from tornado.web import RequestHandler
 
 from optlearn._app import SCENARIO
+from optlearn._app.form import Address
+from optlearn._app.guard import keep_out_strangers
 from optlearn._app.page import Page
 from optlearn._app.parameters import as_text, defaults, typed
 from optlearn._app.worker import Worker
@@ -26,6 +30,7 @@ from optlearn.scenarios._arguments import Value
 
 ADDRESS = "127.0.0.1"
 TITLE = "optlearn explorer"
+ALIVE = "alive"  # path at which the page asks whether the server is there, and whether it is the same one
 KEPT = 300_000  # milliseconds for which a page may be out of reach, as on a machine that sleeps
 
 
@@ -50,12 +55,15 @@ def run(
         title={"/": TITLE},
         address=ADDRESS,
         port=port,
-        websocket_origin=[f"{ADDRESS}:{port}", f"localhost:{port}"],
+        websocket_origin="*",  # the guard has seen to that, and Bokeh's own list knows no IPv6
+        location=False,
+        extra_patterns=[(f"/{ALIVE}", _Alive, {"run": uuid4().hex})],
         start=False,
         show=False,
         verbose=False,
         unused_session_lifetime_milliseconds=KEPT,
     )
+    keep_out_strangers(server._tornado)
     server.start()
     url = f"http://{ADDRESS}:{port}/?{query}"
     started(url)
@@ -67,14 +75,11 @@ def run(
 def _open(solver: Worker, simulator: Worker) -> pn.Template:
     """A visitor's page."""
     use_local_files(pn.state.curdoc)
-    asked = {name: words[0].decode() for name, words in pn.state.session_args.items()}
+    asked = {name: words[0].decode(errors="replace") for name, words in pn.state.session_args.items()}
     scenario = asked.pop("scenario", SCENARIO)
-    if scenario not in list_scenarios():
-        scenario, asked = SCENARIO, {}
-
     mailbox = Mailbox(pn.state.curdoc, IOLoop.current())
     page = Page(solver, simulator, scenario, asked, mailbox.deliver)
-    page.changed = partial(_remember, pn.state.location)
+    page.changed = partial(_remember, page.address)
 
     def leave(context: Any) -> None:
         page.close()
@@ -135,12 +140,27 @@ class Mailbox:
                 self._waiting.popleft()()
 
 
-def _remember(location: Any, scenario: str, values: Mapping[str, Value]) -> None:
+def _remember(address: Address, scenario: str, values: Mapping[str, Value]) -> None:
     """Keep what is shown in the page's address, so that it survives a reload and can be noted."""
-    if location is not None:
-        first = defaults(scenario)
-        moved = {name: as_text(value) for name, value in values.items() if value != first[name]}
-        location.search = "?" + urlencode({"scenario": scenario, **moved})
+    first = defaults(scenario)
+    moved = {name: as_text(value) for name, value in values.items() if value != first[name]}
+    address.search = "?" + urlencode({"scenario": scenario, **moved})
+
+
+class _Alive(RequestHandler):
+    """Says which run of the server this is: after a restart the page has to be loaded anew.
+
+    Args:
+        run: its name.
+    """
+
+    def initialize(self, run: str) -> None:
+        self._run = run
+
+    def get(self) -> None:
+        """The name of the run."""
+        self.set_header("Cache-Control", "no-store")
+        self.finish(self._run)
 
 
 def _free_port(wanted: int) -> int:

@@ -20,15 +20,22 @@ class SimulationPanel:
     Args:
         simulator: that process.
         deliver: calls a function in the page's own thread.
+        toggled: called when a simulation begins or ends.
     """
 
-    def __init__(self, simulator: Worker, deliver: Callable[[Callable[[], None]], None]) -> None:
-        self._simulator, self._deliver = simulator, deliver
+    def __init__(
+        self,
+        simulator: Worker,
+        deliver: Callable[[Callable[[], None]], None],
+        toggled: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._simulator, self._deliver, self._toggled = simulator, deliver, toggled
+        self._request: Simulate | None = None  # that is being worked on
         self._shown: tuple[str, dict[str, Any], Found] | None = None
         self.result: Simulated | None = None
         self.choices = {"quantity": "error", "N": "1000", "seeds": "50", "again": "once"}
         self._names = ["error"]
-        self.form = Form(self._set, fields=self._fields(), values=dict(self.choices), layout="compact")
+        self.form = Form(self._set, fields=self._fields(), values=self._values(), layout="compact")
         self.status = Status(text="Not run yet.")
         self.chart, self.words = Chart("error"), html()
 
@@ -41,9 +48,17 @@ class SimulationPanel:
         if names != self._names:
             self._names = names
             self.form.fields = self._fields()
-        self.form.values = dict(self.choices)
+        self.form.values = self._values()
         self.status.param.update(text="Not run for this schedule yet.", busy=False, tone="")
         self._draw()
+
+    def clear(self) -> None:
+        """No schedule is shown any more."""
+        self._shown = self.result = None
+        self.chart.clear()
+        self.words.object = ""
+        self.status.param.update(text="Not run yet.", busy=False, tone="")
+        self.form.values = self._values()
 
     def _fields(self) -> list[dict[str, Any]]:
         return [
@@ -52,23 +67,48 @@ class SimulationPanel:
             choice("seeds", "Seeds", {n: n for n in SEEDS}),
             choice("again", "Run", AGAIN),
             button("run", "Run the simulation", main=True),
+            button("halt", "Stop", "Give up the simulation"),
         ]
+
+    def _values(self) -> dict[str, str]:
+        """What is chosen, and which buttons can be pressed."""
+        possible = {"run": self._shown is not None, "halt": self.running}
+        return {**self.choices, **{name: "" if can else "disabled" for name, can in possible.items()}}
+
+    @property
+    def running(self) -> bool:
+        """Is something being simulated?"""
+        return self._request is not None
 
     def settled(self) -> None:
         """The schedule will not change by itself any more."""
         if self.choices["again"] == "always":
             self._run()
 
-    def cancel(self) -> None:
-        """Nobody waits for a simulation any more."""
+    def stop(self) -> None:
+        """Give up the simulation, if there is one; what it has found so far stays."""
         self._simulator.cancel(self)
+        if self.running:
+            self._idle("Stopped.", "warning")
+
+    def _idle(self, text: str, tone: str) -> None:
+        self._toggle(None)
+        self.status.param.update(text=text, busy=False, tone=tone)
+
+    def _toggle(self, request: Simulate | None) -> None:
+        self._request = request
+        self.form.values = self._values()
+        self._toggled()
 
     def _set(self, name: str, text: str) -> None:
         if name == "run":
             self._run()
             return
+        if name == "halt":
+            self.stop()
+            return
         self.choices = {**self.choices, name: text}
-        self.form.values = dict(self.choices)
+        self.form.values = self._values()
         if name == "quantity":
             self._draw()
 
@@ -78,25 +118,33 @@ class SimulationPanel:
         scenario, arguments, found = self._shown
         N, seeds = int(self.choices["N"]), int(self.choices["seeds"])
 
+        request = Simulate(scenario, arguments, found.schedule, N, seeds)
+
         def heard(event: Any) -> None:
-            self._deliver(lambda: self._receive(found, event))
+            self._deliver(lambda: self._receive(request, event))
 
         self.status.param.update(text="Simulating …", busy=True)
-        self._simulator.ask(self, Simulate(scenario, arguments, found.schedule, N, seeds), heard)
+        self._toggle(request)
+        self._simulator.ask(self, request, heard)
 
-    def _receive(self, found: Found, event: Any) -> None:
+    def _receive(self, request: Simulate, event: Any) -> None:
         """An event of the newest simulation, in the page's thread."""
-        if self._shown is None or found is not self._shown[2]:
-            return  # it was on its way when the schedule changed
+        if request is not self._request:
+            return  # it was on its way when something else was asked for
         if isinstance(event, Progress):
             self.status.param.update(text=f"{event.text[:1].upper()}{event.text[1:]} …", busy=True)
         elif isinstance(event, Simulated):
             self.result = event
             self._draw()
         elif isinstance(event, Failed):
-            self.status.param.update(text=f"Not simulated: {event.reason}", busy=False, tone="bad")
+            self._idle(f"Not simulated: {event.reason}", "bad")
         else:
-            self.status.param.update(text="Simulated.", busy=False, tone="good")
+            self._idle("Simulated.", "good")
+
+    def rescale(self, scale: str) -> None:
+        """Choose the vertical axis."""
+        self.chart.scale = scale
+        self._draw()
 
     def _draw(self) -> None:
         """Theory, and over it mean and band of the simulation, if there is one of this schedule."""

@@ -10,8 +10,19 @@ from optlearn._app.messages import Compared, Found, Simulated, Usual
 from optlearn._control.compare import OPTIMUM
 from optlearn._improvement import reduction
 from optlearn._schedule import Schedule
+from optlearn.scenarios import list_scenarios
 
 FEW = 6  # phases that are told one by one
+
+
+def about(scenario: str, strangers: Sequence[str]) -> str:
+    """What a scenario optimises, and what the address says that it does not have."""
+    text = list_scenarios()[scenario]
+    told = f'<p class="words">{escape(text[:1].upper() + text[1:])}.</p>'
+    if not strangers:
+        return told
+    names = ", ".join(strangers)
+    return f"{told}<p class=mistake>The address names {escape(names)}, which {scenario} does not have.</p>"
 
 
 def headline(found: Found, compared: Compared | None) -> str:
@@ -27,11 +38,23 @@ def _verdict(found: Found, compared: Compared | None) -> str:
     best = next((one for one in compared.usual if one.objective is not None), None)
     if best is None or best.objective is None:
         return f"{about}."
-    gain = best.objective - found.objective
     name = f"<b>{escape(best.name)}</b> ({best.objective:.6g}), the best of the usual schedules"
-    if gain <= 0:
-        return f"{about}, {-gain:.1e} above {name}: it may switch between the points of this grid."
+    if _same(best.objective, found.objective):
+        return f"{about}, the same as that of {name}."
+    if best.objective < found.objective:
+        return f"{about}, {found.objective - best.objective:.1e} above {name}{_why_above(found)}."
     return f"{about}, {reduction(best.objective, found.objective):.2g} % below {name}."
+
+
+def _same(one: float, other: float) -> bool:
+    """Can they not be told apart on the page?"""
+    return f"{one:.6g}" == f"{other:.6g}"
+
+
+def _why_above(found: Found) -> str:
+    if found.mixed is not None:
+        return ", whose switches need not lie on this grid"
+    return "" if found.full else ": “Solve at full accuracy” tries more starts"
 
 
 def told(found: Found) -> tuple[str, str]:
@@ -88,6 +111,8 @@ def table(found: Found, usual: Sequence[Usual], looks: Mapping[str, int]) -> str
 
 
 def _excess(error: float, best: float) -> str:
+    if _same(error, best):
+        return "0 %"
     percent = 100 * (error - best) / abs(best) if best else np.inf
     return f"{percent:+.0f} %" if abs(percent) >= 100 else f"{percent:+.2g} %"
 

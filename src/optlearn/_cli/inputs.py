@@ -3,7 +3,7 @@
 import ast
 import inspect
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,9 +120,10 @@ def baseline_or_file(problem: "Problem", name: str, intervals: int | None) -> "S
     return read_schedule(path)
 
 
-def read_schedules(files: Sequence[str]) -> "dict[str, Schedule]":
-    """Name of each file, without its ending → its schedule."""
-    schedules = {Path(file).stem: read_schedule(Path(file)) for file in files}
+def read_schedules(files: Sequence[str], taken: Collection[str]) -> "dict[str, Schedule]":
+    """Name of each file, without its ending unless the name is taken → its schedule."""
+    paths = [Path(file) for file in files]
+    schedules = {path.name if path.stem in taken else path.stem: read_schedule(path) for path in paths}
     if len(schedules) < len(files):
         raise SpecificationError("--schedule: two files have the same name")
     return schedules

@@ -7,6 +7,7 @@ import numpy as np
 from optlearn._schedule import Schedule
 
 if TYPE_CHECKING:
+    from optlearn._control.certificate import Certificate, Starts
     from optlearn._control.solution import Solution
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -20,19 +21,25 @@ def summary(solution: "Solution") -> str:
         f"{solution.problem.name}: objective {solution.objective:.10g} ({solution.method}, "
         f"{solution.schedule.intervals} intervals, {solution.seconds:.1f} s)",
         f"  {'converged' if c.converged else 'NOT CONVERGED: ' + '; '.join(c.reasons)}",
-        f"  hamiltonian gap {c.hamiltonian_gap:.1e}, "
-        f"integration error {c.integration_error:.1e}, budget error {c.budget_error:.1e}",
+        f"  what may still be won: {may_still_be_won(solution)}",
+        f"  integration error {c.integration_error:.1e}, budget error {c.budget_error:.1e}",
         f"  starts: {c.starts.agreeing} of {c.starts.tried} within 1e-6 of the best",
     ]
     if solution.relaxed is not None:
-        lines.append(
-            f"  best mixed schedule {solution.relaxed.objective:.10g} (relaxation gap {c.relaxation_gap:.1e})"
-        )
+        lines.append(f"  best mixed schedule {solution.relaxed.objective:.10g}")
     if solution.whole_numbers is not None:
         lines.append(f"  best whole-number schedule {solution.whole_numbers.objective:.10g}")
     if solution.parameters:
         lines.append("  " + ", ".join(f"{n} = {v:.6g}" for n, v in solution.parameters.items()))
     return "\n".join(lines + course_lines(solution.schedule))
+
+
+def may_still_be_won(solution: "Solution") -> str:
+    """The one number of the certificate, with its meaning, as everything that shows a solution words it."""
+    won = solution.certificate.may_still_be_won
+    share = won / max(abs(solution.objective), 1e-300)
+    included = "" if solution.relaxed is None else ", mixed schedules included"
+    return f"{won:.1e} to first order, {share:.1e} of the objective{included}"
 
 
 def course_lines(schedule: Schedule) -> list[str]:
@@ -60,42 +67,63 @@ def sparkline(values: np.ndarray, width: int = WIDTH) -> str:
 
 def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
     """What the certificate says: (question, answer in a sentence with its number)."""
-    c, scale = solution.certificate, max(abs(solution.objective), 1e-300)
-    starts = "start" if c.starts.tried == 1 else "starts"
+    c = solution.certificate
     words = [
         (
             "Is it solved?",
-            "Yes: the solver converged and all gaps are small."
+            "Yes: the solver converged, and what may still be won is small."
             if c.converged
             else f"Not to the tolerance: {'; '.join(c.reasons)}.",
         ),
         (
-            "How much could still be won?",
-            f"To first order {c.hamiltonian_gap:.1e}, {c.hamiltonian_gap / scale:.1e} of the objective "
-            "(Pontryagin's minimum principle along the trajectory).",
+            "What may still be won?",
+            f"{may_still_be_won(solution)}. {_what_it_is(solution)}",
         ),
     ]
-    if c.relaxation_gap is not None:
+    if solution.relaxed is not None:
         words.append(
             (
-                "What do whole intervals cost?",
-                f"{c.relaxation_gap:.1e} more than the best schedule that may mix values sample by sample.",
+                "Pure or mixed?",
+                "The schedule is pure: one value for all samples of an interval. A mixed one draws the value "
+                "of every sample at random, with shares that may change; the best of these, "
+                f"{solution.relaxed.objective:.8g}, bounds all pure ones from below.",
             )
         )
     words += [
         (
             "Are the numbers right?",
             "The objective is re-integrated adaptively to full accuracy; the solver's own value differs by "
-            f"{abs(c.integration_error):.1e}.",
+            f"{abs(c.integration_error):.1e}. {_expectations(c)}",
         ),
         (
             "Are budgets met?",
             "Exactly." if c.budget_error == 0 else f"Up to {c.budget_error:.1e}.",
         ),
-        (
-            "Is it the best of many optima?",
-            f"{c.starts.tried} {starts} tried: {c.starts.agreeing} ended within 1e-6 of the best, the worst "
-            f"{c.starts.spread:.1e} above it. This is evidence, not a proof.",
-        ),
+        ("Is it the best of many optima?", _starts(c.starts)),
     ]
     return words
+
+
+def _what_it_is(solution: "Solution") -> str:
+    """Where the number comes from, in a sentence."""
+    c = solution.certificate
+    if c.relaxation_gap is None:
+        return "By so much the schedule misses the minimum of Pontryagin's principle, along the trajectory."
+    best = "is no better" if c.relaxation_gap <= 0 else f"is {c.relaxation_gap:.1e} better"
+    return f"The best mixed schedule {best}, and misses Pontryagin's minimum by {c.hamiltonian_gap:.1e}."
+
+
+def _expectations(certificate: "Certificate") -> str:
+    if certificate.quadrature_error is None:
+        return "Expectations are in closed form."
+    return f"Expectations are quadratures, off by about {certificate.quadrature_error:.1e}."
+
+
+def _starts(starts: "Starts") -> str:
+    if starts.tried == 1:
+        return "Not known: one start was tried, and another might end lower."
+    told = (
+        f"{starts.agreeing} of {starts.tried} starts ended within 1e-6 of the best, the worst "
+        f"{starts.spread:.1e} above it."
+    )
+    return f"{told} This is {'evidence, not a proof' if starts.agreeing > 1 else 'no evidence: try more'}."

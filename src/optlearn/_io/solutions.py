@@ -8,7 +8,7 @@ JSON. ``ncdump -h`` or xarray read such a file without optlearn.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         "seconds": solution.seconds,
         "problem": problem.name,
         "parameters": dict(solution.parameters),
-        "certificate": solution.certificate.to_dict(),
+        "certificate": asdict(solution.certificate),
         "options": dict(solution.options),
         "runs": [run.to_dict() for run in solution.runs],
         "made_by": None

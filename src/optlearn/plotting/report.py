@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from optlearn._control.compare import Comparison, compare
 from optlearn._control.evaluate import evaluate
 from optlearn._control.solution import Solution
-from optlearn._control.summary import certificate_words
+from optlearn._control.summary import certificate_words, may_still_be_won
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._io import provenance, write_file
 from optlearn._trajectory import Trajectory
@@ -130,7 +130,7 @@ def _facts(solution: Solution) -> dict[str, str]:
     facts = {
         "objective": f"{solution.objective:.8g}",
         "certificate": "converged" if certificate.converged else "NOT CONVERGED",
-        "still to be won": f"{certificate.hamiltonian_gap:.1e}",
+        "what may still be won": may_still_be_won(solution),
     }
     if solution.relaxed is not None:
         facts["best mixed schedule"] = f"{solution.relaxed.objective:.8g}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from optlearn._errors import SpecificationError
 
-Value = float | int | bool | str
+Value = float | int | bool | str | None
 Range = tuple[float, float, float]  # lowest, highest and step
 
 FIRST = 5  # main arguments of a scenario whose entry names none
@@ -40,11 +40,25 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "N": ("Input dimension", "N"),
     "start": ("Start", ""),
     "skip_rate": ("Learning rate of the skip", "η_b"),
-    "finite_size": ("Keep terms of order 1", ""),
+    "finite_size": ("Keep terms that the paper neglects", ""),
     "mean_batch": ("Mean batch", "B"),
     "max_batch": ("Largest batch", "B"),
     "control": ("What is controlled", ""),
+    "share": ("Minority's share of the data", ""),
+    "variance[0]": ("Variance, majority", ""),
+    "variance[1]": ("Variance, minority", ""),
+    "mean[0]": ("Distance from the origin, majority", ""),
+    "mean[1]": ("Distance from the origin, minority", ""),
+    "alignment[0]": ("Teacher along the centroids, majority", ""),
+    "alignment[1]": ("Teacher along the centroids, minority", ""),
+    "objective": ("Which error counts", ""),
+    "threshold_range[0]": ("Lowest threshold, less the teacher's", ""),
+    "threshold_range[1]": ("Highest threshold, less the teacher's", ""),
+    "tokens": ("Tokens of a sample", "L"),
+    "heads": ("Heads", ""),
 }
+# Entries of a sequence that has no words of its own.
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 
 
 @dataclass(frozen=True)
@@ -83,15 +97,21 @@ class Argument(ABC):
 
 @dataclass(frozen=True)
 class Number(Argument):
-    """A number from ``low`` to ``high``; ``step`` is that of its slider."""
+    """A number from ``low`` to ``high``; ``step`` is that of its slider.
+
+    With ``optional`` it may be left empty, which is None: the scenario then sees to it.
+    """
 
     low: float
     high: float
     step: float
     whole: bool
+    optional: bool = False
 
     def read(self, text: str) -> Value:
-        """A number in the range."""
+        """A number in the range, or nothing where that is allowed."""
+        if self.optional and text.strip().lower() in ("", "none"):
+            return None
         try:
             value = float(text.strip())
         except ValueError:
@@ -106,7 +126,7 @@ class Number(Argument):
     @property
     def allowed(self) -> str:
         """The range."""
-        return f"{self.low:g} to {self.high:g}"
+        return f"{self.low:g} to {self.high:g}{', or empty' if self.optional else ''}"
 
 
 @dataclass(frozen=True)
@@ -196,12 +216,18 @@ def _made(
         several = isinstance(default, Sequence) and not isinstance(default, str) and name not in code_only
         entries = {f"{name}[{i}]": entry for i, entry in enumerate(default)} if several else {name: default}
         for own, value in entries.items():
-            label, symbol = WORDS.get(own, (own.replace("_", " ").replace("[", " [").capitalize(), ""))
+            label, symbol = WORDS.get(own) or (_plain_label(own), "")
             common = (own, label, symbol, helps.get(name, ""), value, False)
             if name in code_only:
                 yield CodeOnly(*common, code_only[name])
             else:
                 yield _control(function.__name__, common, parameter.annotation, ranges.get(own))
+
+
+def _plain_label(name: str) -> str:
+    """``mean[1]`` → "Mean, second"."""
+    name, _, place = name.replace("_", " ").partition("[")
+    return f"{name.capitalize()}, {ORDINALS[int(place[:-1])]}" if place else name.capitalize()
 
 
 def _control(
@@ -210,10 +236,14 @@ def _control(
     name, default = common[0], common[4]
     if isinstance(default, bool):
         return Flag(*common)
+    kinds = typing.get_args(annotation) or (annotation,)
+    optional = type(None) in kinds
     if isinstance(default, int | float):
         # A whole number by its default is one, unless the signature says otherwise.
-        whole = isinstance(default, int) and annotation is not float
-        return Number(*common, *(limits or around(default, whole)), whole)
+        whole = isinstance(default, int) and float not in kinds
+        return Number(*common, *(limits or around(default, whole)), whole, optional)
+    if default is None and limits is not None:
+        return Number(*common, *limits, float not in kinds, optional)
     known = tuple(_words(annotation))
     if isinstance(default, str) and default in known:
         return Choice(*common, known)

@@ -41,6 +41,10 @@ _KINDS = {
 @scenario(
     citations=("cui2024high", "cui2024phase"),
     ranges={
+        "tokens": (2, 4, 1),
+        "heads": (1, 3, 1),
+        "alpha_F": (1, 60, 1),
+        "eta": (0.1, 8, 0.1),
         "T": (0.5, 4, 0.1),
         "sigma": (0.5, 2, 0.1),
         "start_overlap": (0, 0.2, 0.01),
@@ -50,7 +54,6 @@ _KINDS = {
         "accuracy": (0.001, 0.1, 0.001),
         "points": (256, 16384, 256),
     },
-    code_only=dict.fromkeys(("tokens", "heads", "alpha_F", "eta"), "a number, by default what control needs"),
     variants=({"control": "token_mask"}, {"control": "head_mask"}),
     # Its direct runs take minutes; ``test_attention`` compares sweeps with one, and with a general minimiser.
     example=Example({"temperature": [3.0, 0.8]}, 3, {"alpha_F": 4.0}, methods=("indirect",), slow=True),

@@ -62,6 +62,6 @@ def test_limits_that_contradict_the_counts() -> None:
 def test_phases() -> None:
     assert switches(np.array([0, 0, 1, 1, 0])) == 2
     assert switches(np.array([1, 1])) == 0
-    # The last phase ends with training: its length does not count.
-    assert shortest_phase(np.array([0, 0, 0, 1, 1, 0])) == 2
+    assert shortest_phase(np.array([0, 0, 0, 1, 1])) == 2
+    assert shortest_phase(np.array([0, 0, 0, 1, 1, 0])) == 1  # the last one counts too
     assert shortest_phase(np.array([0, 0, 0])) == 3

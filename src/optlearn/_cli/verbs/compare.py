@@ -36,8 +36,9 @@ def command(
     limits = given(starts=starts, max_iterations=max_iterations)
     with reporting(quiet) as tell:
         problem = make_problem(scenario, arguments, tell)
-        own = read_schedules(schedule or [])
-        from optlearn._control.compare import compare
+        from optlearn._control.compare import OPTIMUM, compare
+
+        own = read_schedules(schedule or [], {OPTIMUM, *problem.baselines})
 
         comparison = compare(
             problem, own, intervals=intervals, method=method.value, seed=seed, progress=tell, **limits

@@ -64,7 +64,7 @@ def _described(argument: Argument) -> dict[str, Any]:
     }
     if isinstance(argument, Number):
         found |= {"lowest": argument.low, "highest": argument.high, "step": argument.step}
-        found["whole"] = argument.whole
+        found |= {"whole": argument.whole, "optional": argument.optional}
     elif isinstance(argument, Choice):
         found["choices"] = argument.known
     elif isinstance(argument, CodeOnly):
