@@ -1,13 +1,14 @@
 """Schedules side by side: the optimum, the problem's baselines, and the user's own."""
 
 import html
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optlearn._control.evaluate import check_schedule, evaluate
+from optlearn._control.evaluate import check_schedule, evaluate_anyway
 from optlearn._control.identity import check_same, description
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
@@ -25,12 +26,20 @@ OPTIMUM = "optimum"
 def baselines(problem: Problem, intervals: int | None = None) -> dict[str, Schedule]:
     """The schedules that people would try: name → schedule.
 
+    One that cannot be made is left out, with a warning.
+
     Args:
         problem: the problem.
         intervals: control intervals for those that need a grid (default: the problem's).
     """
     count = problem.intervals if intervals is None else intervals
-    return {name: make(problem, count) for name, make in problem.baselines.items()}
+    found = {}
+    for name, make in problem.baselines.items():
+        try:
+            found[name] = make(problem, count)
+        except (SpecificationError, UnphysicalStateError) as error:
+            warnings.warn(f"the baseline {name!r} is left out: {error}", stacklevel=2)
+    return found
 
 
 @dataclass(frozen=True)
@@ -171,7 +180,7 @@ def compare(
 def _row(problem: Problem, name: str, schedule: Schedule, best: float) -> Row:
     notes = broken_limits(problem, schedule)
     try:
-        trajectory = evaluate(problem, schedule, record=2)
+        trajectory = evaluate_anyway(problem, schedule, record=2)
     except (UnphysicalStateError, SpecificationError) as error:
         return Row(name, None, None, None, None, not notes, "; ".join([*notes, str(error)]))
     objective = trajectory.objective

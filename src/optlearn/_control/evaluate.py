@@ -31,26 +31,30 @@ def evaluate(
 
     Args:
         problem: the problem.
-        schedule: values of all its controls up to its horizon. Budgets are not enforced.
+        schedule: admissible values of all its controls up to its horizon. Budgets are not enforced.
         parameters: values of model parameters, free ones included. A free parameter named neither
             here nor in ``schedule.parameters`` is optimised for this schedule.
         record: how many equally spaced training times to record.
     """
-    check_schedule(problem, schedule)
-    given = {**schedule.parameters, **(parameters or {})}
-    unknown = sorted(set(given) - set(problem.settings))
-    if unknown:
-        raise SpecificationError(
-            f"unknown parameter {unknown[0]!r}; the model has {', '.join(sorted(problem.settings))}"
-        )
-    fixed = {name: value for name, value in given.items() if name not in problem.free}
-    compiled = compile_problem(problem.with_parameters(**fixed))
-    free = best_free(compiled, schedule, {n: v for n, v in given.items() if n in problem.free})
+    check_values(problem, schedule)
+    return evaluate_anyway(problem, schedule, parameters, record=record)
+
+
+@float64
+def evaluate_anyway(
+    problem: Problem,
+    schedule: Schedule,
+    parameters: Mapping[str, float] | None = None,
+    *,
+    record: int = 201,
+) -> Trajectory:
+    """The same for any values of the controls, admissible or not."""
+    compiled, free = with_best_free(problem, schedule, parameters)
     trajectory = integrate(
         problem.model,
         schedule,
         start=problem.start,
-        parameters={**problem.parameters, **fixed, **free},
+        parameters={**compiled.problem.parameters, **free},
         record=record,
         rule=problem.rule,
         **_integrator(compiled),
@@ -70,6 +74,30 @@ def _integrator(compiled: CompiledProblem) -> dict[str, Any]:
     from optlearn._dynamics.on_steps import OnSteps
 
     return {"backend": OnSteps(), "rtol": max(1e-10, compiled.rtol)}
+
+
+def with_best_free(
+    problem: Problem, schedule: Schedule, parameters: Mapping[str, float] | None
+) -> tuple[CompiledProblem, dict[str, float]]:
+    """The problem with the given parameters, and its free ones: as given, or the best for the schedule."""
+    check_schedule(problem, schedule)
+    given = {**schedule.parameters, **(parameters or {})}
+    unknown = sorted(set(given) - set(problem.settings))
+    if unknown:
+        raise SpecificationError(
+            f"unknown parameter {unknown[0]!r}; the model has {', '.join(sorted(problem.settings))}"
+        )
+    fixed = {name: value for name, value in given.items() if name not in problem.free}
+    compiled = compile_problem(problem.with_parameters(**fixed))
+    return compiled, best_free(compiled, schedule, {n: v for n, v in given.items() if n in problem.free})
+
+
+def check_values(problem: Problem, schedule: Schedule) -> None:
+    """Raise unless the schedule has all controls, with admissible values."""
+    check_schedule(problem, schedule)
+    for name, control in problem.controls.items():
+        for broken in control.broken_bounds(name, schedule):
+            raise SpecificationError(f"the schedule is not admissible: {broken}")
 
 
 def check_schedule(problem: Problem, schedule: Schedule) -> None:

@@ -37,7 +37,9 @@ __all__ = ["METHODS", "continuation", "solve"]
 MORE_STARTS = 3
 
 
+# Trials with too large a rate or too long a step overflow; what is not finite is looked for and left.
 @float64
+@np.errstate(over="ignore", invalid="ignore")
 def solve(
     problem: Problem,
     intervals: int | None = None,

@@ -110,7 +110,7 @@ def _what_it_is(solution: "Solution") -> str:
     if c.relaxation_gap is None:
         return "By so much the schedule misses the minimum of Pontryagin's principle, along the trajectory."
     best = "is no better" if c.relaxation_gap <= 0 else f"is {c.relaxation_gap:.1e} better"
-    return f"The best mixed schedule {best}, and misses Pontryagin's minimum by {c.hamiltonian_gap:.1e}."
+    return f"The best mixed schedule {best}, and misses Pontryagin's minimum by {c.mixed_gap:.1e}."
 
 
 def _expectations(certificate: "Certificate") -> str:

@@ -49,7 +49,7 @@ def simulate(
     """Online SGD in input dimension N: ``round(α_F N)`` steps, each on fresh data.
 
     Args:
-        model: a LearningModel, or a problem (anything with ``model``, ``start`` and ``parameters``).
+        model: a LearningModel, or a problem of one.
         schedule: controls; step μ has those of α = μ/N. A mixed control is drawn at every step, by every
             seed on its own. A ``batch`` that is not a whole number is played by its two neighbours.
         start: order parameters at the beginning; a problem's own if not given.
@@ -58,7 +58,8 @@ def simulate(
         mode: "overlaps", the exact Markov chain of the order parameters (a step's cost does not depend on
             N), or "weights", SGD on N-dimensional vectors. The two have the same distribution.
         seed: of the random numbers; the same call gives the same numbers bit for bit.
-        parameters: settings that differ from the model's own.
+        parameters: settings that differ from the model's own. A problem's free parameters that are named
+            neither here nor in ``schedule.parameters`` are the best for the schedule, as in ``evaluate``.
         record: how many times to record, equally spaced with both ends, or the training times α, which
             are rounded to whole steps.
         progress: show a progress bar on stderr.
@@ -157,7 +158,7 @@ def prepare(
     parameters: Mapping[str, Array] | None,
 ) -> Prepared:
     """Check the arguments of a run and bring them into the form that a compiled loop reads."""
-    model, start, parameters = _unpack(model, start, parameters)
+    model, start, parameters = _unpack(model, schedule, start, parameters)
     if isinstance(model, LearningModel):
         model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
@@ -173,14 +174,23 @@ def prepare(
 
 
 def _unpack(
-    model: Any, start: OrderParameters | None, parameters: Mapping[str, Array] | None
+    model: Any, schedule: Schedule, start: OrderParameters | None, parameters: Mapping[str, Array] | None
 ) -> tuple[LearningModel, OrderParameters, Mapping[str, Array] | None]:
     """A model with start and parameters, from a model or a problem."""
     if not isinstance(model, LearningModel) and hasattr(model, "model"):
+        from optlearn._control.evaluate import check_values, with_best_free
+
         problem = model
         model = problem.model
+        if not isinstance(model, LearningModel):
+            raise SpecificationError(
+                f"{type(model).__name__} has no weights to simulate: simulate takes a LearningModel, or a "
+                "problem of one"
+            )
+        check_values(problem, schedule)
         start = problem.start if start is None else start
-        parameters = {**(problem.parameters or {}), **(parameters or {})}
+        compiled, free = with_best_free(problem, schedule, parameters)
+        parameters = {**compiled.problem.parameters, **free}
     if start is None:
         raise SpecificationError("start is missing: the order parameters at the beginning, model.state(…)")
     return model, start, parameters
