@@ -9,7 +9,7 @@ Inside the interpreter a value is either a plain NumPy array (no symbol has touc
 one call into CasADi where an array of scalar `SX` objects would cost one call (about 20 µs) per
 entry. Entries that only move (indexing, transposing, padding, ...) are never computed with: each
 such primitive is run in NumPy on the positions of the entries, and the column is indexed once.
-The rules for the primitives are in `optlearn._casadi.operations`.
+What the primitives mean is in `optlearn._casadi.operations`.
 
 What differs from JAX:
 
@@ -61,8 +61,8 @@ __all__ = [
     "trace",
 ]
 
-_FOR_ALL: dict[str, Rule] = {**moving.RULES, **indexing.RULES}
-_FOR_SYMBOLS: dict[str, Rule] = {**elementwise.RULES, **reductions.RULES, **linalg.RULES}
+_FOR_ALL: dict[str, Rule] = {**moving.OPERATIONS, **indexing.OPERATIONS}
+_FOR_SYMBOLS: dict[str, Rule] = {**elementwise.OPERATIONS, **reductions.OPERATIONS, **linalg.OPERATIONS}
 
 # What to do with an equation that raises UnsupportedPrimitive; None lets the error pass.
 _Fallback: TypeAlias = Callable[[Any, list[Value]], list[Value]] | None
@@ -80,8 +80,8 @@ def _evaluate(eqn: Any, values: list[Value], run: loops.Run) -> list[Value]:
         if len(numeric) == len(values):
             return in_jax(eqn, numeric)
         raise unsupported(eqn, "it works on complex numbers or random keys")
-    if name in loops.RULES:
-        return loops.RULES[name](run, eqn, *values)
+    if name in loops.OPERATIONS:
+        return loops.OPERATIONS[name](run, eqn, *values)
     if name in _FOR_ALL:
         return _FOR_ALL[name](eqn, *values)
     if len(numeric) == len(values):
@@ -90,7 +90,7 @@ def _evaluate(eqn: Any, values: list[Value], run: loops.Run) -> list[Value]:
         return [np.zeros(var.aval.shape, var.aval.dtype) for var in eqn.outvars]
     if name in _FOR_SYMBOLS:
         return _FOR_SYMBOLS[name](eqn, *values)
-    raise unsupported(eqn, "it has no rule here")
+    raise unsupported(eqn, "it has no form here")
 
 
 def _live_equations(jaxpr: Any) -> list[Any]:

@@ -120,13 +120,13 @@ def _convert(eqn: Any, x: Symbolic) -> list[Value]:
 
 def _round(eqn: Any, x: Symbolic) -> list[Value]:
     if eqn.params["rounding_method"] != jax.lax.RoundingMethod.TO_NEAREST_EVEN:
-        raise unsupported(eqn, "only rounding to even, as in jax.numpy.round, has a rule")
+        raise unsupported(eqn, "only rounding to even, as in jax.numpy.round, has a form")
     # C's remainder rounds the quotient half to even.
     return [Symbolic(x.entries - casadi.remainder(x.entries, 1.0), x.shape)]
 
 
 # With at least one operand symbolic.
-RULES: dict[str, Rule] = {
+OPERATIONS: dict[str, Rule] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     "integer_pow": _integer_pow,
     "convert_element_type": _convert,

@@ -138,7 +138,7 @@ def _scatter_combine(eqn: Any, operand: Value, indices: Value, updates: Value) -
 
 
 # For numbers and symbols alike.
-RULES: dict[str, Rule] = {
+OPERATIONS: dict[str, Rule] = {
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,

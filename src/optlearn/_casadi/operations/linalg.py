@@ -91,7 +91,7 @@ def _triangular_solve(eqn: Any, matrix: Value, right_side: Value) -> list[Value]
 
 
 # With at least one operand symbolic.
-RULES: dict[str, Rule] = {
+OPERATIONS: dict[str, Rule] = {
     "dot_general": _dot_general,
     "cholesky": _cholesky,
     "triangular_solve": _triangular_solve,

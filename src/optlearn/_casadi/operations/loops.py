@@ -1,4 +1,4 @@
-"""Inner functions, scans, loops and branches; each rule receives the interpreter as `run`."""
+"""Inner functions, scans, loops and branches; each operation receives the interpreter as `run`."""
 
 from __future__ import annotations
 
@@ -76,4 +76,4 @@ CALLS: dict[str, Rule] = dict.fromkeys(
     ("call", "checkpoint", "closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "remat2"),
     _call,
 )
-RULES: dict[str, Rule] = {"scan": _scan, "while": _while, "cond": _cond}
+OPERATIONS: dict[str, Rule] = {"scan": _scan, "while": _while, "cond": _cond}

@@ -22,14 +22,14 @@ from optlearn._casadi.operations.values import (
 )
 
 
-def move(eqn: Any, rule: Callable[..., list[Array]], operands: Sequence[Value]) -> list[Value]:
-    """Run `rule` on the positions of all operands' entries, then fetch the entries themselves.
+def move(eqn: Any, operation: Callable[..., list[Array]], operands: Sequence[Value]) -> list[Value]:
+    """Run `operation` on the positions of all operands' entries, then fetch the entries themselves.
 
     A position of -1 stands for a fill value (a gather out of bounds).
     """
     sizes = [prod(operand.shape) for operand in operands]
     starts = np.cumsum([0, *sizes])
-    moved = rule(
+    moved = operation(
         *(
             np.arange(start, start + size).reshape(operand.shape)
             for start, size, operand in zip(starts, sizes, operands, strict=False)
@@ -137,7 +137,7 @@ def _select_n(eqn: Any, which: Value, *cases: Value) -> list[Value]:
 
 
 # For numbers and symbols alike.
-RULES: dict[str, Rule] = {
+OPERATIONS: dict[str, Rule] = {
     **dict.fromkeys(_STRUCTURAL, _structural),
     **dict.fromkeys(_RESHAPES, _reshape),
     "select_n": _select_n,

@@ -15,10 +15,10 @@ from optlearn._casadi.operations.values import Array
 
 def on_numbers(eqn: Any, values: Sequence[Array]) -> list[Any]:
     """Evaluate one equation on real numbers; any primitive will do."""
-    rule = _RULES.get(eqn.primitive.name)
-    if rule is None:
+    operation = _OPERATIONS.get(eqn.primitive.name)
+    if operation is None:
         return in_jax(eqn, values)
-    results = rule(eqn, *values)
+    results = operation(eqn, *values)
     avals = [var.aval for var in eqn.outvars]
     return [np.asarray(r, aval.dtype) for r, aval in zip(results, avals, strict=True)]
 
@@ -80,7 +80,7 @@ def _sort(eqn: Any, *operands: Array) -> list[Any]:
     return [np.take_along_axis(operand, order, axis) for operand in operands]
 
 
-_RULES: dict[str, Callable[..., list[Any]]] = {
+_OPERATIONS: dict[str, Callable[..., list[Any]]] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(REDUCTIONS, _reduce),
     **dict.fromkeys(CUMULATIVE, _cumulate),

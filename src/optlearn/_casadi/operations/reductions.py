@@ -77,7 +77,7 @@ def _cumulate(eqn: Any, operand: Symbolic) -> list[Value]:
 
 
 # With a symbolic operand.
-RULES: dict[str, Rule] = {
+OPERATIONS: dict[str, Rule] = {
     **dict.fromkeys(REDUCTIONS, _reduce),
     **dict.fromkeys(CUMULATIVE, _cumulate),
 }

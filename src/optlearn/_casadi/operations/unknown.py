@@ -1,4 +1,4 @@
-"""Stand-ins for results without a rule, for the question which symbols a result depends on."""
+"""Stand-ins for results of unknown operations, for the question which symbols a result depends on."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Unknown:
             lines = np.flatnonzero(missing)
         smeared = np.bitwise_or.reduce(self._each(operand), axis=tuple(lines), keepdims=True)
         blurred = self._new(np.broadcast_to(smeared, operand.shape), dtype)
-        (result,) = indexing.RULES[eqn.primitive.name](eqn, blurred, *known)
+        (result,) = indexing.OPERATIONS[eqn.primitive.name](eqn, blurred, *known)
         origins = self._each(result) | self._all(indices)
         return self._new(np.asarray(origins, dtype=object), dtype)  # NumPy unwraps 0-d results
 
