@@ -6,7 +6,7 @@ from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout
 from optlearn._control.solvers.base import Start
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._errors import SpecificationError
+from optlearn._errors import RunawayError
 from optlearn._schedule import Schedule
 
 
@@ -31,7 +31,7 @@ def choose_starts(rollout: Rollout, count: int, seed: int, warm: Schedule | None
     chosen += [_random(compiled, rollout.intervals, generator, i) for i in missing]
     usable = [s for s in chosen if np.isfinite(rollout.objective(s.w, s.theta))]
     if not usable:
-        raise SpecificationError(
+        raise RunawayError(
             "the objective is not finite for any start "
             f"({', '.join(s.name for s in chosen)}): the dynamics leave the physical region. "
             "Tighten the bounds of the controls, or give a warm_start schedule that stays physical."
