@@ -110,8 +110,8 @@ def main():
     usual = {name: problem.baselines[name](problem, 40) for name in ("best constant rate", "cosine rate")}
     schedules = {"optimal rate": solution.schedule, **usual}
 
-    # The theory's own network: no number is tuned here, steps follow from N.
-    rates = [schedule.to_optax("learning_rate", N=N) for schedule in schedules.values()]
+    # The theory's own network, its weights in the theory's units: no number is tuned, steps follow from N.
+    rates = [schedule.to_optax("learning_rate", N=N, scale=1) for schedule in schedules.values()]
     steps = round(problem.horizon * N)
     errors = every_run(lambda rate, key: in_the_model(rate, key, N, steps), rates, np.arange(40))[:, 0]
     print(f"\nThe committee in N = {N} dimensions, {steps} steps, 40 runs: mean error, and theory for N → ∞")
@@ -126,9 +126,8 @@ def main():
     size = np.sqrt(np.mean((images[0].rows() - mean) ** 2))
     data = [((i.rows() - mean) / size, 1.0 - 2.0 * (i.labels % 2)) for i in images]
     (x, y), test = [(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.float32)) for x, y in data]
-    peak = float(np.max(solution.schedule["learning_rate"]))
     shapes = {
-        "optimal rate": solution.schedule.to_optax("learning_rate", steps=STEPS, scale=1 / peak),
+        "optimal rate": solution.schedule.to_optax("learning_rate", steps=STEPS, peak=1.0),
         "constant rate": optax.constant_schedule(1.0),
         "cosine rate": optax.cosine_decay_schedule(1.0, STEPS),
     }

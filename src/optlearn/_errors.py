@@ -28,6 +28,10 @@ class BudgetError(SpecificationError):
     topic = "budgets"
 
 
+class RunawayError(SpecificationError):
+    """The dynamics run away under every first guess, mostly since the learning rate is too large."""
+
+
 class UnphysicalStateError(ValueError):
     """No set of weight vectors has these order parameters.
 

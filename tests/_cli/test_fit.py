@@ -40,7 +40,8 @@ def data(clusters, tmp_path_factory):
 @pytest.fixture(scope="module")
 def fitted(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("fit") / "new"
-    return run("fit", data, "--set", "Delta_F=0.2", "--weights-key", "w", "--out", out, "--json", *QUICK), out
+    arguments = ("--set", "Delta_F=0.2", "--weights-key", "w", "--scale", "1", "--out", out, "--json", *QUICK)
+    return run("fit", data, *arguments), out
 
 
 class TestFit:
@@ -75,6 +76,30 @@ class TestFit:
         again = ol.evaluate(solution.problem, ol.Schedule.from_json(out / "schedule.json"), record=2)
         assert again.objective == pytest.approx(solution.objective, rel=1e-9)
 
+    @pytest.mark.parametrize("large", ["centroids", "spread"])
+    def test_large_samples_are_divided_and_the_factor_is_told(self, large, tmp_path):
+        """Images with pixels from 0 to 1, or standardised features, as they are would run away."""
+        rng = np.random.default_rng(2)
+        label = np.arange(600) % 2
+        size, spread = (6.0, 0.2) if large == "centroids" else (0.1, 1.0)
+        X = size * rng.standard_normal((2, 100))[label] / 10 + spread * rng.standard_normal((600, 100))
+        np.savez(tmp_path / "d.npz", X=X, y=label)
+        done = run("fit", tmp_path / "d.npz", "--json", *QUICK)
+        assert done.exit_code == 0, done.stderr
+        result = json.loads(done.stdout)
+        fitted = ol.fit.gaussian_mixture(X, label)
+        assert result["scale"] == pytest.approx(fitted.natural_scale)
+        assert result["scale"] == pytest.approx(6.0 if large == "centroids" else 2.0, rel=0.15)
+        np.testing.assert_allclose(np.array(result["fit"]["sigma"]) * result["scale"], fitted.sigma)
+        shown = run("fit", tmp_path / "d.npz", *QUICK)
+        assert f"Samples were divided by {result['scale']:.4g}" in shown.stdout
+        as_they_are = run("fit", tmp_path / "d.npz", "--scale", "1", *QUICK)
+        assert as_they_are.exit_code == 2
+        message = as_they_are.stderr.replace("\n", " ")
+        assert "runs away on these data, divided by 1: give a larger --scale" in message
+        assert "--set eta=…" in message
+        assert "warm_start" not in message
+
     def test_for_people_without_labels(self, data):
         done = run("fit", data, "--clusters", "2", "--scenario", "denoising_batch", "--nodes", "1", *QUICK)
         assert done.exit_code == 0, done.stderr
@@ -104,6 +129,7 @@ class TestFit:
             (["--scenario", "nonsense"], "no scenario 'nonsense'"),
             (["--set", "sigma=0.1"], "sigma must be left out, since the data say it, got 0.1"),
             (["--set", "etta=0.1"], "etta"),
+            (["--scale", "0"], "scale must be a finite number above 0, got 0.0"),
             (["--set", "Delta_F=2"], "denoising(Delta_F=2)"),
             (["--labels-key", "y", "--clusters", "2"], "must not both be given"),
         ],

@@ -34,7 +34,7 @@ def run(text, capsys):
         exec(compile(text, "script", "exec"), space)
     printed = capsys.readouterr().out
     assert len(re.findall(r"^step \d+ of \d+: training loss \d", printed, re.MULTILINE)) == 10, printed
-    before, after = re.search(r"test loss: ([\d.]+) before training, ([\d.]+) after", printed).groups()
+    before, after = re.search(r"test loss: ([\d.e+-]+) before training, ([\d.e+-]+) after", printed).groups()
     return space, float(before), float(after)
 
 

@@ -8,7 +8,7 @@ up to the scatter of a finite sample; if the spread lies in d directions it is a
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -54,6 +54,22 @@ class MixtureFit:
     def Omega(self) -> np.ndarray:
         """(C, C) overlaps of the centroids, μ_c·μ_c'/N."""
         return self.centroids @ self.centroids.T / self.N
+
+    @property
+    def natural_scale(self) -> float:
+        """What to divide the samples by, at least 1, so that they are no larger than the theory assumes.
+
+        In the theory |μ_c|²/N is of order 1: its mean over the samples is then at most 1. The root mean
+        square of σ_c is at most ½; training runs away at the scenarios' learning rates where it is 1.
+        """
+        centroids, spread = self.probabilities @ np.diag(self.Omega), self.probabilities @ self.sigma**2
+        return max(1.0, float(np.sqrt(centroids)), 2 * float(np.sqrt(spread)))
+
+    def rescaled(self, scale: float) -> "MixtureFit":
+        """The fit of the same samples divided by ``scale``."""
+        if not (np.isfinite(scale) and scale > 0):
+            raise SpecificationError(f"scale must be a finite number above 0, got {scale!r}")
+        return replace(self, centroids=self.centroids / scale, sigma=self.sigma / scale)
 
     def start(self, weights: Array) -> dict[str, np.ndarray]:
         """Order parameters of initial weights.
@@ -200,7 +216,7 @@ def gaussian_mixture(
 
     Args:
         X: (n, N) samples, or (n, …) such as images, which are flattened. They are used as they are:
-            the noise of the denoising scenario has variance 1 in these units.
+            the noise of the denoising scenario has variance 1 in these units. See ``rescaled``.
         labels: (n,) cluster of each sample; None to find ``clusters`` clusters by k-means.
         clusters: how many clusters to find. Only without labels.
         seed: of k-means and of the samples that a spectrum is computed from.

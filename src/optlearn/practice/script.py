@@ -195,6 +195,7 @@ def _torch(schedule: Schedule, part: Part, given: Mapping[str, Any]) -> list[str
     return [
         "torch.manual_seed(0)",
         "SAMPLES = STEPS * BATCH",
+        "",
         *_file("torch", part.file),
         "",
         WIRED,

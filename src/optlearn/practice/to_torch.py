@@ -175,4 +175,5 @@ class ScheduledDropout(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """Shown inside brackets."""
-        return f"activation={self.activation:.4g}, rescaling={self.rescaling}, steps={self.table.steps}"
+        rescaling = "none" if self.rescaling is None else f"{self.rescaling:.4g}"
+        return f"activation={self.activation:.4g}, rescaling={rescaling}, steps={self.table.steps}"

@@ -8,7 +8,7 @@ import typer
 from optlearn._cli import options
 from optlearn._cli.inputs import given, scenario_arguments
 from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
-from optlearn._errors import SpecificationError
+from optlearn._errors import RunawayError, SpecificationError
 from optlearn._progress import Progress
 
 if TYPE_CHECKING:
@@ -45,9 +45,13 @@ def command(
         int | None, options.whole("Find so many clusters by k-means instead of using labels.")
     ] = None,
     scale: Annotated[
-        float,
-        typer.Option(metavar="NUMBER", help="Divide the samples by this; noise has variance 1 after it."),
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Divide the samples by this; noise has variance 1 after it (default: what makes them no "
+            "larger than the theory assumes).",
+        ),
+    ] = None,
     nodes: Annotated[int, options.whole("Hidden nodes of the network, with random weights.")] = 2,
     settings: options.Settings = None,
     intervals: options.Intervals = None,
@@ -75,14 +79,28 @@ def command(
         tell(Progress("reading the data"))
         samples, labels, weights = _read(file, x_key, labels_key, weights_key, clusters)
         tell(Progress("fitting the clusters"))
-        found = gaussian_mixture(samples / scale, labels, clusters, seed)
+        found = gaussian_mixture(samples, labels, clusters, seed)
+        divisor = found.natural_scale if scale is None else scale
+        found = found.rescaled(divisor)
         try:
             problem = found.problem(scenario, weights, nodes=nodes, seed=seed, **arguments)
         except TypeError as error:
             raise SpecificationError(f"--set: {error}") from error
-        solution = solve(problem, intervals, seed=seed, progress=tell, **limits)
-    result = {"scenario": scenario, "arguments": arguments, "fit": found.to_dict(), **solution.to_dict()}
-    deliver(result, None, as_json, lambda: _show(found, solution, out))
+        try:
+            solution = solve(problem, intervals, seed=seed, progress=tell, **limits)
+        except RunawayError as error:
+            raise RunawayError(
+                f"training runs away on these data, divided by {divisor:.4g}: give a larger --scale, or a "
+                "smaller learning rate than the scenario's by --set eta=…"
+            ) from error
+    result = {
+        "scenario": scenario,
+        "arguments": arguments,
+        "scale": divisor,
+        "fit": found.to_dict(),
+        **solution.to_dict(),
+    }
+    deliver(result, None, as_json, lambda: _show(found, divisor, solution, out))
     if out is not None:
         _write(solution, out)
     raise typer.Exit(exit_code(solution))
@@ -129,7 +147,7 @@ def _write(solution: "Solution", out: Path) -> None:
         bad_input(f"--out {out}: {error.strerror or error}")
 
 
-def _show(found: "MixtureFit", solution: "Solution", out: Path | None) -> None:
+def _show(found: "MixtureFit", divisor: float, solution: "Solution", out: Path | None) -> None:
     from rich.table import Table
 
     screen = console()
@@ -146,6 +164,10 @@ def _show(found: "MixtureFit", solution: "Solution", out: Path | None) -> None:
             f"{found.isotropy.expected[c]:.0f}",
         )
     screen.print(table)
+    if divisor != 1:
+        screen.print(
+            f"Samples were divided by {divisor:.4g}; noise has variance 1 in these units.", style="dim"
+        )
     screen.print(solution)
     if out is not None:
         screen.print(f"{out}: {', '.join(FILES)}", style="dim")

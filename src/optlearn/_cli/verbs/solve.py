@@ -7,7 +7,7 @@ import typer
 
 from optlearn._cli import options
 from optlearn._cli.inputs import command_line, given, make_problem, scenario_arguments
-from optlearn._cli.output import console, deliver, exit_code, reporting
+from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
 
 if TYPE_CHECKING:
     from optlearn._control.solution import Solution
@@ -53,7 +53,10 @@ def command(
     hint = command_line("compare", scenario, settings, intervals=intervals)
     deliver(result, out, as_json, lambda: _show(solution, hint), solution.save)
     if export is not None:
-        solution.export(export)
+        try:
+            solution.export(export)
+        except OSError as error:
+            bad_input(f"--export {export}: {error.strerror or error}")
     raise typer.Exit(exit_code(solution))
 
 

@@ -10,7 +10,7 @@ from optlearn._control.program.rollout import Rollout
 from optlearn._control.solution import Solution
 from optlearn._control.solvers.base import Run, Start
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError
 from optlearn._schedule import Mixture, Schedule
 
 Seed = int | tuple[int, ...]
@@ -44,7 +44,7 @@ def choose_starts(
         f"the start {s.name!r} is left out: its objective is not finite" for s in chosen if s not in usable
     ]
     if not usable:
-        raise SpecificationError(
+        raise RunawayError(
             f"the objective is not finite for any start ({', '.join(s.name for s in chosen)}), also not with "
             f"{rollout.steps} steps in an interval: {_reason(compiled, chosen)}"
         )

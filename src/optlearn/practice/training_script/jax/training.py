@@ -20,6 +20,6 @@ for step in range(STEPS):
     weights, state, value = train_step(weights, state, step)
     recent.append(value)
     if (step + 1) % max(STEPS // 10, 1) == 0:
-        print(f"step {step + 1} of {STEPS}: training loss {sum(recent) / len(recent):.4f}")
+        print(f"step {step + 1} of {STEPS}: training loss {sum(recent) / len(recent):.4g}")
         recent.clear()
-print(f"test loss: {begun:.4f} before training, {test_loss():.4f} after")
+print(f"test loss: {begun:.4g} before training, {test_loss():.4g} after")

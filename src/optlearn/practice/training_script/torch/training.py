@@ -20,6 +20,6 @@ for step, batch in zip(range(1, STEPS + 1), loader, strict=False):
         follower.step()
     recent.append(now.item())
     if step % max(STEPS // 10, 1) == 0:
-        print(f"step {step} of {STEPS}: training loss {sum(recent) / len(recent):.4f}")
+        print(f"step {step} of {STEPS}: training loss {sum(recent) / len(recent):.4g}")
         recent.clear()
-print(f"test loss: {begun:.4f} before training, {test_loss():.4f} after")
+print(f"test loss: {begun:.4g} before training, {test_loss():.4g} after")
