@@ -10,7 +10,9 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-c
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-browser bench docs lint clean
+PYTEST = $(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
+
+.PHONY: help demo test test-slow test-browser coverage bench docs lint clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -19,15 +21,19 @@ demo: .venv/.base  ## compute and draw Figures 1 to 3 of the paper into out/, ch
 	$(BIN)/optlearn reproduce fig1 fig2 fig3 --out out --jobs $(WORKERS)
 
 test: lint  ## lint, type check and run the tests
-	$(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
+	$(PYTEST)
 
 test-slow: .venv/.test  ## the tests marked slow
-	$(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal -m slow
+	$(PYTEST) -m slow
+
+coverage: .venv/.test  ## branch coverage of src/ by the tests that are not slow
+	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m $(subst $(BIN)/python -m ,,$(PYTEST))
+	$(BIN)/coverage combine -q && $(BIN)/coverage report
 
 test-browser: .venv/.test  ## the explorer's tests, in a Chromium from Debian's packages
 	@command -v chromium >/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium; }
 	$(PIP) -e ".[app,test]"
-	$(BIN)/python -m pytest -q -rs --durations=10 tests/_app
+	$(BIN)/python -m pytest -q -rs --durations=10 -m browser tests/_app
 
 bench: .venv/.test  ## measure costs
 	$(BIN)/python -m benchmarks

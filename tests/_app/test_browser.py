@@ -19,9 +19,12 @@ playwright = pytest.importorskip(
 )
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium on this machine: `make test-browser` installs it"
-)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="there is no Chromium on this machine: `make test-browser` installs it"
+    ),
+]
 
 PATIENT = 120_000  # milliseconds; on an idle machine nothing here takes more than a few seconds
 playwright.expect.set_options(timeout=PATIENT)
