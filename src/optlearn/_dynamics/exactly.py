@@ -1,43 +1,36 @@
 """Run a flat system by its own exact advance over intervals of constant control."""
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array
-from optlearn._dynamics.flat import FlatSystem, as_jax, control_tables
+from optlearn._dynamics.executor import Course, Piece, PieceByPiece
+from optlearn._dynamics.flat import as_jax
 from optlearn._dynamics.on_xla import OnXla, compiled
 from optlearn._schedule import Schedule
 
 
-class Exactly(OnXla):
+class Exactly(PieceByPiece, OnXla):
     """Executor that asks the system where it is after a length of time; there are no steps."""
 
-    def solve(
-        self,
-        flat: FlatSystem,
-        settings: Mapping[str, Array],
-        start: np.ndarray,
-        schedule: Schedule,
-        times: np.ndarray,
-        tolerances: tuple[float, float],
-    ) -> np.ndarray:
-        """(T, n) states at increasing ``times``."""
-        del tolerances
-        # Where values are mixed, the ends of the intervals as they stand are part of the meaning.
-        merged = schedule if schedule.mixtures else schedule.merged()
-        shares, vectors, _ = control_tables(merged, flat.controls)
-        key = ("advance", flat.key, vectors.shape[1])
-        advance = compiled(key, lambda: jax.jit(flat.mixed_advance))
-        system, constants = as_jax((flat.system, dict(settings)))
-        states = np.full((len(times), len(start)), np.nan)
-        states[times <= 0.0], state = start, jnp.asarray(start)
-        for i in range(merged.intervals):
-            left, right = merged.grid[i], merged.grid[i + 1]
+    def intervals(self, schedule: Schedule) -> Schedule:
+        """As they stand where values are mixed: their ends are then part of the meaning."""
+        return schedule if schedule.mixtures else schedule.merged()
+
+    def piece(self, course: Course, vectors: np.ndarray, shares: np.ndarray) -> Piece:
+        """One advance to each time, and one to the end."""
+        flat = course.flat
+        advance = compiled(("advance", flat.key, vectors.shape[1]), lambda: jax.jit(flat.mixed_advance))
+        system, constants = as_jax((flat.system, dict(course.settings)))
+
+        def piece(
+            i: int, left: float, right: float, state: np.ndarray, times: np.ndarray
+        ) -> tuple[np.ndarray, np.ndarray | None]:
             u, share = jnp.asarray(vectors[i]), jnp.asarray(shares[i])
-            for j in np.flatnonzero((times > left) & (times <= right)):
-                states[j] = advance(system, constants, state, u, share, jnp.asarray(times[j] - left))
-            state = advance(system, constants, state, u, share, jnp.asarray(right - left))
-        return states
+            ends = [
+                np.asarray(advance(system, constants, jnp.asarray(state), u, share, jnp.asarray(time - left)))
+                for time in (*times, right)
+            ]
+            return np.array(ends[:-1]).reshape(len(times), len(state)), ends[-1]
+
+        return piece

@@ -7,12 +7,14 @@ GPUs). All step exactly onto the schedule's edges, where the drift jumps. A syst
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 
 from optlearn._arrays import Array
 from optlearn._dynamics.checks import check_problem, check_states
+from optlearn._dynamics.executor import Course, Executor
 from optlearn._dynamics.flat import FlatSystem
 from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
@@ -25,31 +27,6 @@ Backend = Literal["auto", "casadi", "xla"]
 # Scalar operations in one drift up to which tracing into CasADi beats an XLA compilation (measured:
 # docs/decisions/005-two-executors.md).
 CASADI_LIMIT = 30_000
-
-
-class Executor(Protocol):
-    """Runs a flat system."""
-
-    def solve(
-        self,
-        flat: FlatSystem,
-        settings: Mapping[str, Array],
-        start: np.ndarray,
-        schedule: Schedule,
-        times: np.ndarray,
-        tolerances: tuple[float, float],
-    ) -> np.ndarray:
-        """(T, n) states at increasing ``times``; rows after a failure are NaN."""
-        ...
-
-    def outputs(
-        self, flat: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Error and observables (T,) at states (T, n) under controls (T, c)."""
-        ...
-
-
-_Run = tuple[Executor, FlatSystem, tuple[float, float]]
 
 
 @float64
@@ -100,11 +77,12 @@ def integrate(
         tolerances = (rtol or resolved.rtol, atol)
         executor = choose_executor(flat, settings, backend)
 
-        def dense(at: np.ndarray, run: _Run = (executor, flat, tolerances)) -> np.ndarray:
-            executor, flat, tolerances = run
+        course = Course(flat, settings, initial, schedule, times, tolerances)
+
+        def dense(at: np.ndarray, executor: Executor = executor, course: Course = course) -> np.ndarray:
             order = np.argsort(at, kind="stable")
             states = np.empty((len(at), model.layout.size))
-            states[order] = executor.solve(flat, settings, initial, schedule, at[order], tolerances)
+            states[order] = executor.solve(replace(course, times=at[order]))
             return states
 
         states = dense(times)

@@ -4,53 +4,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy.integrate import DOP853
 
 from optlearn._arrays import Array
 from optlearn._casadi.trace import TracedFunction, trace
-from optlearn._dynamics.flat import FlatSystem, control_tables
-from optlearn._schedule import Schedule
-
-# Steps in one interval of constant control after which it is given up (about 20 s): dynamics so
-# fast beside the horizon are those of an absurd learning rate. Ordinary runs take 20 to 500.
-MAX_STEPS = 50_000
+from optlearn._dynamics.executor import Course, Piece, PieceByPiece, RightHandSide, adaptive
+from optlearn._dynamics.flat import FlatSystem
 
 # Traced functions by structure: a changed number reuses them.
 _CACHE: dict[Any, Any] = {}
 
 
-class OnCasadi:
+class OnCasadi(PieceByPiece):
     """Executor on CasADi's virtual machine."""
 
-    def solve(
-        self,
-        flat: FlatSystem,
-        settings: Mapping[str, Array],
-        start: np.ndarray,
-        schedule: Schedule,
-        times: np.ndarray,
-        tolerances: tuple[float, float],
-    ) -> np.ndarray:
-        """(T, n) states at increasing ``times``; rows after a failure are NaN."""
-        merged = schedule.merged()
-        shares, vectors, _ = control_tables(merged, flat.controls)
-        function = _function("drift", flat.mixed_drift, flat, settings, start, vectors[0], shares[0])
+    def piece(self, course: Course, vectors: np.ndarray, shares: np.ndarray) -> Piece:
+        """Adaptive steps on the traced drift."""
+        flat, settings = course.flat, course.settings
+        function = _function("drift", flat.mixed_drift, flat, settings, course.start, vectors[0], shares[0])
         constants = pack((flat.system, dict(settings)))
-        states = np.full((len(times), len(start)), np.nan)
-        state = start
-        states[times <= 0.0] = start
-        guard = flat.system.round_off_guard()
-        for i in range(merged.intervals):
-            left, right = merged.grid[i], merged.grid[i + 1]
-            inside = (times > left) & (times <= right)
-            rhs = _right_hand_side(function, constants, vectors[i].ravel(), shares[i])
-            with np.errstate(over="ignore", invalid="ignore"):  # a state that is not finite is seen
-                found, end = integrate_piece(rhs, left, right, state, times[inside], tolerances, guard)
-            states[inside] = found
-            if end is None:
-                break
-            state = end
-        return states
+        return adaptive(
+            course, lambda i: _right_hand_side(function, constants, vectors[i].ravel(), shares[i])
+        )
 
     def outputs(
         self, flat: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
@@ -129,7 +103,7 @@ def _function(
 
 def _right_hand_side(
     function: Any, constants: np.ndarray, u: np.ndarray, shares: np.ndarray
-) -> Callable[[float, np.ndarray], np.ndarray]:
+) -> RightHandSide:
     """dx/dα on NumPy arrays through CasADi's buffer interface: a few microseconds a call."""
     state, result = np.zeros(function.size1_in(1)), np.zeros(function.size1_out(0))
     buffer, evaluate = function.buffer()
@@ -146,35 +120,3 @@ def _right_hand_side(
     # CasADi borrows memory here: what it points to must live as long as the function does.
     rhs.borrowed = (buffer, held)  # type: ignore[attr-defined]
     return rhs
-
-
-def integrate_piece(
-    rhs: Callable[[float, np.ndarray], np.ndarray],
-    left: float,
-    right: float,
-    state: np.ndarray,
-    times: np.ndarray,
-    tolerances: tuple[float, float],
-    guard: Callable[[np.ndarray], np.ndarray] | None = None,
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """States at ``times`` in one interval of constant control, and at its end (None: it failed).
-
-    ``guard`` takes round-off out of the state after every step.
-    """
-    found = np.full((len(times), len(state)), np.nan)
-    solver = DOP853(rhs, left, state, right, rtol=tolerances[0], atol=tolerances[1])
-    reached = steps = 0
-    while solver.status == "running":
-        solver.step()
-        steps += 1
-        stuck = solver.status == "failed" or steps > MAX_STEPS
-        if stuck or not np.all(np.isfinite(solver.y)):
-            return found, None
-        count = int(np.searchsorted(times, solver.t, side="right"))
-        if count > reached:
-            found[reached:count] = solver.dense_output()(times[reached:count]).T
-            reached = count
-        if guard is not None and (settled := guard(solver.y)) is not solver.y:
-            solver.y, solver.f = settled, rhs(solver.t, settled)
-    found[times == right] = solver.y
-    return found, solver.y

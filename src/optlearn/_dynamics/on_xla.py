@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array
+from optlearn._dynamics.executor import Course, Executor
 from optlearn._dynamics.flat import FlatSystem, as_jax, control_tables
-from optlearn._schedule import Schedule
 
 # Compiled programs by structure: a changed number reuses them.
 _CACHE: dict[Any, Any] = {}
@@ -23,31 +23,23 @@ def compiled(key: Any, make: Callable[[], Any]) -> Any:
     return _CACHE[key]
 
 
-class OnXla:
+class OnXla(Executor):
     """Executor that compiles once for each structure; runs on any JAX device."""
 
-    def solve(
-        self,
-        flat: FlatSystem,
-        settings: Mapping[str, Array],
-        start: np.ndarray,
-        schedule: Schedule,
-        times: np.ndarray,
-        tolerances: tuple[float, float],
-    ) -> np.ndarray:
-        """(T, n) states at increasing ``times``; rows after a failure are NaN."""
-        merged = schedule.merged()
+    def solve(self, course: Course) -> np.ndarray:
+        """(T, n) states at the course's times; rows after a failure are NaN."""
+        flat, tolerances, merged = course.flat, course.tolerances, course.schedule.merged()
         shares, vectors, _ = control_tables(merged, flat.controls)
         # High order pays off at tight tolerances only.
         method = diffrax.Dopri8() if tolerances[0] < 1e-8 else diffrax.Tsit5()
         key = ("solve", flat.key, type(method))
         states = compiled(key, lambda: jax.jit(_solver(flat, method)))(
-            as_jax((flat.system, dict(settings))),
-            jnp.asarray(start),
+            as_jax((flat.system, dict(course.settings))),
+            jnp.asarray(course.start),
             jnp.asarray(merged.grid),
             jnp.asarray(vectors),
             jnp.asarray(shares),
-            jnp.asarray(times),
+            jnp.asarray(course.times),
             jnp.asarray(tolerances),
         )
         return np.asarray(states)

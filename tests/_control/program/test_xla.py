@@ -24,6 +24,7 @@ from optlearn._control.solvers.base import Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import greedy_controls
 from optlearn._control.solvers.indirect import Indirect
+from optlearn._dynamics.executor import Course
 from optlearn._dynamics.integrate import integrate
 from optlearn._dynamics.on_steps import OnSteps
 from optlearn._schedule import Schedule
@@ -194,7 +195,9 @@ def test_steps_on_a_compiled_drift_are_those_of_the_other_executor(problem):
 def test_a_state_that_is_not_finite_ends_the_steps(problem):
     model = problem.model
     absurd = Schedule.constant(5.0, {"learning_rate": 1e200})
-    states = OnSteps().solve(*_flat(model), np.full(5, 0.1), absurd, np.array([0.0, 5.0]), (1e-8, 1e-10))
+    states = OnSteps().solve(
+        Course(*_flat(model), np.full(5, 0.1), absurd, np.array([0.0, 5.0]), (1e-8, 1e-10))
+    )
     assert np.all(np.isfinite(states[0]))
     assert np.all(np.isnan(states[1]))
 
