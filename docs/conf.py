@@ -70,6 +70,7 @@ html_title = "optlearn"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["optlearn.css"]
+html_js_files = ["optlearn.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False

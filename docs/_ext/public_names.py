@@ -34,7 +34,9 @@ MODULES = (
     "optlearn.sweeps",
 )
 # Large packages that only some adapters import; the reference can be built without them.
-MISSING = [name for name in ("distributed", "keras", "optax", "panel", "torch") if find_spec(name) is None]
+OPTIONAL = ("distributed", "keras", "lightning", "optax", "panel", "torch", "transformers")
+MISSING = [name for name in OPTIONAL if find_spec(name) is None]
+WITH_MEMBERS = ("autoclass", "automodule")
 
 
 def exported(module: str) -> Iterator[tuple[str, Any]]:
@@ -46,19 +48,21 @@ def exported(module: str) -> Iterator[tuple[str, Any]]:
                 yield name, getattr(home, name)
 
 
-def full_name(module: str, name: str, value: Any) -> str:
-    """Under which name a value is documented; a room that can be called, as the function in it."""
-    own = f"{module}.{name}"
-    return f"{own}.{name}" if isinstance(value, ModuleType) and callable(value) else own
-
-
 def kind(value: Any) -> str | None:
     """The autodoc directive for a value; None for constants."""
     if isinstance(value, ModuleType):
-        return "autofunction" if callable(value) else "automodule"
+        return "automodule"
     if inspect.isclass(value):
         return "autoexception" if issubclass(value, BaseException) else "autoclass"
     return "autofunction" if callable(value) else None
+
+
+def members(value: Any) -> str:
+    """Which members to document: all of a class; what a module itself defines, not what it imports."""
+    if not isinstance(value, ModuleType):
+        return ""
+    own = (name for name, part in vars(value).items() if getattr(part, "__module__", "") == value.__name__)
+    return ", ".join(name for name in own if not name.startswith("_"))
 
 
 class PublicNames(SphinxDirective):
@@ -74,8 +78,8 @@ class PublicNames(SphinxDirective):
         for name in self.options.get("only", " ".join(known)).split():
             directive = kind(known[name])
             if directive is not None:
-                lines += [f".. {directive}:: {full_name(module, name, known[name])}"]
-                lines += ["   :members:", ""] if directive == "autoclass" else [""]
+                lines += [f".. {directive}:: {module}.{name}"]
+                lines += [f"   :members: {members(known[name])}"] * (directive in WITH_MEMBERS) + [""]
         return self.parse_text_to_nodes("\n".join(["```{eval-rst}", *lines, "```"]))
 
 
@@ -97,10 +101,10 @@ def check(app: Sphinx, env: BuildEnvironment) -> None:
     places: dict[int, set[str]] = {}  # a value may be exported twice; one place is enough
     for module in MODULES:
         for name, value in exported(module):
-            places.setdefault(id(value), set()).add(full_name(module, name, value))
+            places.setdefault(id(value), set()).add(f"{module}.{name}")
     for module in MODULES:
         for name, value in exported(module):
-            own = full_name(module, name, value)
+            own = f"{module}.{name}"
             found = {own} if kind(value) is None else places[id(value)] | {getattr(value, "__name__", own)}
             if not found & documented:
                 logger.warning("public name %s is on no page of the API reference", own, type="public_names")

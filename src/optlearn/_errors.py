@@ -8,6 +8,15 @@ def explained(topic: str) -> str:
     return f"More: optlearn help {topic}"
 
 
+def how_to_install(*extras: str) -> str:
+    """What to type for optional parts of the package, which is on no package index."""
+    names = ",".join(extras)
+    return (
+        f"pip install '.[{names}]' in a clone of optlearn, "
+        f"or pip install 'optlearn[{names}] @ file:///PATH/TO/THE.whl'"
+    )
+
+
 class DataFileError(OSError):
     """A file is not what it should be: cut short, altered, or of another kind. The message names it."""
 

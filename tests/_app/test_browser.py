@@ -13,7 +13,7 @@ import pytest
 
 import optlearn as ol
 
-pytest.importorskip("panel", reason="Panel is not installed: pip install 'optlearn[app]'")
+pytest.importorskip("panel", reason="the explorer needs the extra app")
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: `make test-browser` installs it"
 )

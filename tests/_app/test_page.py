@@ -10,7 +10,7 @@ import pytest
 
 import optlearn as ol
 
-pytest.importorskip("panel", reason="the explorer needs optlearn[app]")
+pytest.importorskip("panel", reason="the explorer needs the extra app")
 
 from bokeh.document import Document
 from bokeh.models import ImportedStyleSheet, LinearScale, LogScale

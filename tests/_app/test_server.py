@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-pytest.importorskip("panel", reason="the explorer needs optlearn[app]")
+pytest.importorskip("panel", reason="the explorer needs the extra app")
 
 from tornado.ioloop import IOLoop
 

@@ -27,7 +27,7 @@ def test_optax_sees_true_rates_at_true_steps(planned):
 
 
 def test_torch_resumes_and_changes_its_horizon(fitted, planned, tmp_path):
-    torch = pytest.importorskip("torch", reason="pip install 'optlearn[torch]'")
+    torch = pytest.importorskip("torch", reason="needs the extra torch")
 
     def optimizer():
         return torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)

@@ -6,7 +6,7 @@ import pytest
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 
-torch = pytest.importorskip("torch", reason="pip install 'optlearn[torch]'")
+torch = pytest.importorskip("torch", reason="needs the extra torch")
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from optlearn.practice import CurriculumSampler  # noqa: E402

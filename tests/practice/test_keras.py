@@ -29,7 +29,7 @@ print(json.dumps([model.get_weights()[0].ravel().tolist(), w.ravel().tolist(), r
 """
 
 
-@pytest.mark.skipif(find_spec("keras") is None, reason="pip install 'optlearn[keras]'")
+@pytest.mark.skipif(find_spec("keras") is None, reason="needs the extra keras")
 def test_fit_makes_the_steps_of_the_schedule(tmp_path):
     environment = {**os.environ, "KERAS_BACKEND": "jax", "KERAS_HOME": str(tmp_path)}
     done = subprocess.run(

@@ -6,7 +6,7 @@ import pytest
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 
-torch = pytest.importorskip("torch", reason="pip install 'optlearn[torch]'")
+torch = pytest.importorskip("torch", reason="needs the extra torch")
 from torch._dynamo.testing import CompileCounter  # noqa: E402
 
 from optlearn.practice import (  # noqa: E402

@@ -11,7 +11,7 @@ import pytest
 
 from optlearn._schedule import Schedule
 
-torch = pytest.importorskip("torch", reason="pip install 'optlearn[torch]'")
+torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 from optlearn.practice import AttributeScheduler, CurriculumSampler, ScheduledDropout  # noqa: E402
 
@@ -84,7 +84,7 @@ class TestCallingSequence:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("lightning") is None, reason="pip install 'optlearn[lightning]'")
+@pytest.mark.skipif(find_spec("lightning") is None, reason="needs the extra lightning")
 @pytest.mark.filterwarnings("ignore")  # of Lightning: about workers, and of what it imports
 @pytest.mark.parametrize("length", [{"steps": 30}, {"epochs": 2}], ids=["steps", "epochs"])
 @pytest.mark.parametrize("workers", [0, 2])
@@ -134,7 +134,7 @@ def test_a_lightning_run_is_resumed_as_if_it_had_not_stopped(length, workers, tm
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(find_spec("transformers") is None, reason="pip install 'optlearn[transformers]'")
+@pytest.mark.skipif(find_spec("transformers") is None, reason="needs the extra transformers")
 @pytest.mark.filterwarnings("ignore")  # of transformers, and of what it imports
 class TestHuggingFace:
     def run(self, folder, stop, steps=30, resume=False):

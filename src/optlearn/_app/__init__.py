@@ -1,6 +1,6 @@
 """The explorer: a page on this machine on which a scenario's parameters can be moved.
 
-``optlearn explore`` opens it. It needs the extra ``optlearn[app]`` (Panel), which is loaded when it is used.
+``optlearn explore`` opens it. It needs the extra ``app`` (Panel), which is loaded when it is used.
 """
 
 from collections.abc import Callable, Mapping

@@ -56,9 +56,7 @@ class Certificate:
     Attributes:
         hamiltonian_gap: ∫ [H(u) − min H] dα along the returned trajectory, budget multipliers
             included, and the same for the free parameters: a first-order estimate of what is still
-            to be won on this grid. With discrete controls it is that of the best mixed schedule, if that
-            is smaller: what pure values cost beyond it is known exactly, as the relaxation gap. Limits on
-            switches and dwell are not taken into account.
+            to be won on this grid. Limits on switches and dwell are not taken into account.
         relaxation_gap: objective minus that of the best mixed schedule; None without discrete
             controls.
         integration_error: the solver's own objective minus the re-integrated one.
@@ -67,8 +65,9 @@ class Certificate:
         starts: how many starts were tried and how well they agree.
         budget_error: largest violation of a budget.
         converged: the solver said so, and all gaps are small.
-        mixed_gap: with discrete controls, the Hamiltonian gap of the best mixed schedule, which is what must
-            be small; None without.
+        mixed_gap: with discrete controls, the Hamiltonian gap of the best mixed schedule; None without. The
+            smaller of the two must be small: what pure values cost beyond it is known exactly, as the
+            relaxation gap.
         reasons: why not, if not.
     """
 

@@ -59,7 +59,7 @@ class MixtureFit:
     def natural_scale(self) -> float:
         """What to divide the samples by, at least 1, so that they are no larger than the theory assumes.
 
-        In the theory |μ_c|²/N is of order 1: its mean over the samples is then at most 1. The root mean
+        In the theory ‖μ_c‖²/N is of order 1: its mean over the samples is then at most 1. The root mean
         square of σ_c is at most ½; training runs away at the scenarios' learning rates where it is 1.
         """
         centroids, spread = self.probabilities @ np.diag(self.Omega), self.probabilities @ self.sigma**2

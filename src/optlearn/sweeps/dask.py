@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 from queue import SimpleQueue
 from typing import Any
 
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, how_to_install
 from optlearn.sweeps.executors import Deaths, Tell
 from optlearn.sweeps.point import Chain, PointDone, walk
 
@@ -29,7 +29,7 @@ class Dask:
             import distributed
         except ImportError as error:
             raise SpecificationError(
-                "executor: Dask is not installed; install it with pip install 'optlearn[cluster]'"
+                f"executor: Dask is not installed: {how_to_install('cluster')}"
             ) from error
         self._distributed: Any = distributed
         self._target = target

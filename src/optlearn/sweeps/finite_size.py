@@ -199,7 +199,7 @@ def crossover(dataset: "xarray.Dataset", baseline: str) -> float:
 
 
 def fit_power_law(N: Any, values: np.ndarray, errors: np.ndarray) -> PowerLaw | None:
-    """Straight line through log |values|, weighted; None with fewer than two values."""
+    """Straight line through the logarithm of the values' sizes, weighted; None with fewer than two values."""
     N, values, errors = (np.asarray(a, dtype=float) for a in (N, values, errors))
     if len(values) < 2 or not (np.all(values > 0) or np.all(values < 0)):
         return None

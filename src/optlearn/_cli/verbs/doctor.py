@@ -15,6 +15,7 @@ import typer
 from optlearn import __version__
 from optlearn._cli import options
 from optlearn._cli.output import console, deliver
+from optlearn._errors import how_to_install
 
 NEEDED = (
     "jax",
@@ -32,6 +33,9 @@ NEEDED = (
 EXTRAS = {
     "torch": ("torch", "schedules in PyTorch"),
     "optax": ("optax", "schedules in optax"),
+    "keras": ("keras", "schedules in Keras"),
+    "lightning": ("lightning", "schedules in Lightning"),
+    "transformers": ("transformers", "schedules in Hugging Face's Trainer"),
     "cluster": ("distributed", "sweeps on a Dask cluster"),
     "app": ("panel", "the explorer"),
 }
@@ -171,11 +175,12 @@ def _cache() -> list[Finding]:
 
 def _extras() -> list[Finding]:
     there = [name for name, (module, _) in EXTRAS.items() if find_spec(module)]
-    absent = [f"{name} ({what})" for name, (module, what) in EXTRAS.items() if not find_spec(module)]
+    absent = {name: what for name, (module, what) in EXTRAS.items() if not find_spec(module)}
     findings = [Finding("extras", "ok", ", ".join(there))] if there else []
     if absent:
-        advice = "If wanted: pip install 'optlearn[NAME]'"
-        findings.append(Finding("extras", "note", f"not installed: {', '.join(absent)}", advice))
+        found = ", ".join(f"{name} ({what})" for name, what in absent.items())
+        advice = f"What you want of them: {how_to_install(*absent)}"
+        findings.append(Finding("extras", "note", f"not installed: {found}", advice))
     return findings
 
 

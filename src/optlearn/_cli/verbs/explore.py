@@ -8,7 +8,7 @@ import typer
 from optlearn._cli import options
 from optlearn._cli.inputs import scenario_arguments
 from optlearn._cli.output import bad_input, console, deliver
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, how_to_install
 
 
 def command(
@@ -30,7 +30,7 @@ def command(
     """
     values = scenario_arguments(scenario, settings, None)
     if find_spec("panel") is None:
-        bad_input("the explorer needs Panel, which is not installed: pip install 'optlearn[app]'")
+        bad_input(f"the explorer needs Panel, which is not installed: {how_to_install('app')}")
     console(stderr=True).print("loading …", style="dim")
     from optlearn._app import serve
 
