@@ -34,10 +34,20 @@ class Exactly(OnXla):
         system, constants = as_jax((flat.system, dict(settings)))
         states = np.full((len(times), len(start)), np.nan)
         states[times <= 0.0], state = start, jnp.asarray(start)
+        longest = flat.system.longest
         for i in range(merged.intervals):
-            left, right = merged.grid[i], merged.grid[i + 1]
+            reached, right = merged.grid[i], merged.grid[i + 1]
             u, share = jnp.asarray(vectors[i]), jnp.asarray(shares[i])
-            for j in np.flatnonzero((times > left) & (times <= right)):
-                states[j] = advance(system, constants, state, u, share, jnp.asarray(times[j] - left))
-            state = advance(system, constants, state, u, share, jnp.asarray(right - left))
+
+            def after(state: Array, length: float, u: Array = u, share: Array = share) -> Array:
+                return advance(system, constants, state, u, share, jnp.asarray(length))
+
+            for j in (*np.flatnonzero((times > reached) & (times <= right)), None):
+                stop = right if j is None else times[j]
+                while stop - reached > longest * (1 + 1e-9):
+                    state, reached = after(state, longest), reached + longest
+                if j is None:
+                    state = after(state, stop - reached)
+                else:
+                    states[j] = after(state, stop - reached)
         return states

@@ -15,7 +15,10 @@ from ._continual import Continual as Continual
 from ._continual import continual as continual
 from ._curriculum import Curriculum as Curriculum
 from ._curriculum import curriculum as curriculum
+from ._finite_data import FiniteData as FiniteData
 from ._gating import Gating as Gating
 from ._gating import gating as gating
 from ._imbalance import Imbalance as Imbalance
 from ._imbalance import imbalance as imbalance
+from ._large_batch import LargeBatch as LargeBatch
+from ._own_data import OwnData as OwnData

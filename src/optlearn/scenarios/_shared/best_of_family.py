@@ -13,6 +13,7 @@ from scipy.optimize import minimize, minimize_scalar
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
+from optlearn._control.solvers.step_count import exact_steps
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
@@ -91,7 +92,10 @@ class _Trial:
         return schedule, self.compiled.relaxation.own_vectors(schedule), np.array(theta)
 
     def _rollout(self, schedule: Schedule) -> Rollout:
-        return Rollout(self.compiled, schedule.grid, -(-self.total_steps // schedule.intervals))
+        steps = -(-self.total_steps // schedule.intervals)
+        if self.compiled.program.exact:
+            steps = exact_steps(self.compiled, float(np.diff(schedule.grid).max()))
+        return Rollout(self.compiled, schedule.grid, steps)
 
 
 def _refine_line(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.ndarray:
