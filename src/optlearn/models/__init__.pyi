@@ -9,6 +9,10 @@ from ._autoencoder import FIGS_START as FIGS_START
 from ._autoencoder import Autoencoder as Autoencoder
 from ._autoencoder import autoencoder as autoencoder
 from ._autoencoder import optimal_skip as optimal_skip
+from ._blind_rules import FeedbackAlignment as FeedbackAlignment
+from ._blind_rules import NodePerturbation as NodePerturbation
+from ._blind_rules import feedback_alignment as feedback_alignment
+from ._blind_rules import node_perturbation as node_perturbation
 from ._committee import Committee as Committee
 from ._committee import committee as committee
 from ._continual import Continual as Continual
@@ -22,3 +26,10 @@ from ._imbalance import Imbalance as Imbalance
 from ._imbalance import imbalance as imbalance
 from ._large_batch import LargeBatch as LargeBatch
 from ._own_data import OwnData as OwnData
+from ._rules import Clipped as Clipped
+from ._rules import Hebb as Hebb
+from ._rules import Margin as Margin
+from ._rules import Perceptron as Perceptron
+from ._rules import SignLearner as SignLearner
+from ._rules import clipped as clipped
+from ._rules import sign_learner as sign_learner
