@@ -139,3 +139,21 @@ def test_batches_larger_than_the_data_are_refused():
     model = LargeBatch(FiniteData(1.0), distinct=True)
     with pytest.raises(SpecificationError, match="batch"):
         final(model, 2, {"batch": 1.5})
+
+
+def test_an_interval_of_several_exact_steps_is_optimised_by_both_methods():
+    # Twelve steps of a map in four intervals: a system that advances one step at a time.
+    model = LargeBatch(FiniteData(1.0, nodes=8))
+    problem = ol.Problem(
+        model=model, start=model.start(), horizon=12, controls={"learning_rate": ol.Continuous(0.01, 0.6)}
+    )
+    direct, indirect = (ol.solve(problem, 4, method, starts=1) for method in ("direct", "indirect"))
+    assert direct.objective == pytest.approx(indirect.objective, rel=1e-6)
+    for solution in (direct, indirect):
+        assert solution.certificate.converged
+        values = solution.schedule["learning_rate"]
+        for i in range(4):
+            for shift in (-0.02, 0.02):
+                other = np.clip(values + shift * (np.arange(4) == i), 0.01, 0.6)
+                schedule = ol.Schedule.piecewise(solution.schedule.grid, {"learning_rate": other})
+                assert ol.evaluate(problem, schedule, record=2).objective >= solution.objective - 1e-9

@@ -141,7 +141,7 @@ def certify(
 
 def _gap(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray) -> tuple[float, RolloutResult]:
     """What the minimum principle says is to be won by controls and free parameters; and the rollout."""
-    steps = 1 if compiled.program.exact else STEPS
+    steps = compiled.exact_steps(compiled.problem.horizon / len(w)) if compiled.program.exact else STEPS
     rolled = Rollout(compiled, len(w), steps).run(w, theta)
     gap, _, _ = hamiltonian_gap(compiled, rolled, w, theta, steps)
     return max(float(gap), 0.0) + free_gap(compiled, rolled, w, theta, steps)[0], rolled

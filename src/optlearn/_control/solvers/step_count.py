@@ -18,7 +18,7 @@ def enough_steps(compiled: CompiledProblem, intervals: int) -> int:
     neutral guess; the optimum may need more, see ``too_coarse``.
     """
     if compiled.program.exact:
-        return exact_steps(compiled, compiled.problem.horizon / intervals)
+        return compiled.exact_steps(compiled.problem.horizon / intervals)
     guess = neutral(compiled, intervals)
     small = 1e-7 if compiled.program.costly else 1e-8
     coarse = Rollout(compiled, intervals, 1).objective(guess.w, guess.theta)
@@ -28,11 +28,6 @@ def enough_steps(compiled: CompiledProblem, intervals: int) -> int:
             return steps
         coarse = fine
     return MOST_STEPS
-
-
-def exact_steps(compiled: CompiledProblem, length: float) -> int:
-    """Steps that a system with its own exact ``advance`` asks for in an interval."""
-    return max(1, int(np.ceil(length / compiled.system.system.longest * (1 - 1e-9))))
 
 
 def too_coarse(rollout: Rollout, best: Run) -> bool:

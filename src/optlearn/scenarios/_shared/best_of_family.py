@@ -13,7 +13,6 @@ from scipy.optimize import minimize, minimize_scalar
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.step_count import exact_steps
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
@@ -94,7 +93,7 @@ class _Trial:
     def _rollout(self, schedule: Schedule) -> Rollout:
         steps = -(-self.total_steps // schedule.intervals)
         if self.compiled.program.exact:
-            steps = exact_steps(self.compiled, float(np.diff(schedule.grid).max()))
+            steps = self.compiled.exact_steps(float(np.diff(schedule.grid).max()))
         return Rollout(self.compiled, schedule.grid, steps)
 
 
