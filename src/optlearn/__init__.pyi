@@ -23,6 +23,7 @@ from ._dynamics.integrate import integrate as integrate
 from ._dynamics.system import System as System
 from ._io.solutions import load as load
 from ._schedule import Schedule as Schedule
+from ._simulate.finite_data import simulate_finite_data as simulate_finite_data
 from ._simulate.run import simulate as simulate
 from ._theory.expectation import AutoRule as AutoRule
 from ._theory.expectation import GaussHermite as GaussHermite

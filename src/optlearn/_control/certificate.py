@@ -142,7 +142,7 @@ def certify(
         steps: in each interval, that the solver needed.
         quadrature_error: change of the objective under a finer quadrature, if there is one.
     """
-    steps = 1 if compiled.program.exact else max(STEPS, steps)
+    steps = steps if compiled.program.exact else max(STEPS, steps)
     gap, rolled = _gap(compiled, w, theta, steps)
     mixed = None if relaxed_controls is None else _gap(compiled, *relaxed_controls, steps)[0]
     solver_gap = gap if mixed is None else min(gap, mixed)

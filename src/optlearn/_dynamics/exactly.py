@@ -18,19 +18,23 @@ class Exactly(PieceByPiece, OnXla):
         return schedule if schedule.mixtures else schedule.merged()
 
     def piece(self, course: Course, vectors: np.ndarray, shares: np.ndarray) -> Piece:
-        """One advance to each time, and one to the end."""
+        """One advance to each time, and one to the end; several where one may not be so long."""
         flat = course.flat
         advance = compiled(("advance", flat.key, vectors.shape[1]), lambda: jax.jit(flat.mixed_advance))
         system, constants = as_jax((flat.system, dict(course.settings)))
+        longest = flat.system.longest
 
         def piece(
             i: int, left: float, right: float, state: np.ndarray, times: np.ndarray
         ) -> tuple[np.ndarray, np.ndarray | None]:
             u, share = jnp.asarray(vectors[i]), jnp.asarray(shares[i])
-            ends = [
-                np.asarray(advance(system, constants, jnp.asarray(state), u, share, jnp.asarray(time - left)))
-                for time in (*times, right)
-            ]
-            return np.array(ends[:-1]).reshape(len(times), len(state)), ends[-1]
+            found = np.empty((len(times) + 1, len(state)))
+            reached, there = left, jnp.asarray(state)
+            for j, time in enumerate((*times, right)):
+                while time - reached > longest * (1 + 1e-9):
+                    there = advance(system, constants, there, u, share, jnp.asarray(longest))
+                    reached += longest
+                found[j] = advance(system, constants, there, u, share, jnp.asarray(time - reached))
+            return found[:-1], found[-1]
 
         return piece

@@ -84,6 +84,11 @@ class System(eqx.Module):
         """
         raise NotImplementedError
 
+    @property
+    def longest(self) -> float:
+        """The longest stretch that ``advance`` takes at once; longer ones are cut, the rest comes last."""
+        return np.inf
+
     # --- what follows -----------------------------------------------------------------------------
 
     # What a user's methods computed when they were last asked; part of the structure of programs.

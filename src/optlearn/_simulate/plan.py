@@ -26,7 +26,7 @@ class Plan:
 
     Attributes:
         views: input vectors and who reads them.
-        student: (L, K) student fields that the loss reads; its gradient is zero in the others.
+        student: (L, K) student fields that the loss reads, or a rule moves; the others have no gradient.
         teacher: (L, M) teacher fields that the loss reads.
         noise: whether the loss reads the label noise.
         pulls_on_weights: whether the loss or the penalty reads Q, so that P is not zero.
@@ -80,7 +80,8 @@ def make_plan(
     latents = jax.eval_shape(model.latents, dict(settings))
     return Plan(
         views=views,
-        student=_flags(reads.student),
+        # A rule of the model's own may move a unit whose field it does not read.
+        student=_flags(reads.student | model.has_rule),
         teacher=_flags(reads.teacher),
         noise=bool(reads.noise),
         pulls_on_weights=_reads_Q(model, start, settings, reads),

@@ -14,6 +14,7 @@ from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 from optlearn._simulate.controls import Controls, course, make_controls
+from optlearn._simulate.finite_data import simulate_finite_data
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn._simulate.plan import Plan, make_plan
@@ -23,6 +24,7 @@ from optlearn._simulate.weights import advance_weights, initial_weights, weight_
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._trajectory import Trajectory
+from optlearn.models._finite_data import FiniteData
 
 MODES = ("overlaps", "weights")
 DTYPES = {"overlaps": ("float64",), "weights": ("float32", "float64")}
@@ -49,7 +51,8 @@ def simulate(
     """Online SGD in input dimension N: ``round(α_F N)`` steps, each on fresh data.
 
     Args:
-        model: a LearningModel, or a problem of one.
+        model: a LearningModel, or a problem of one. On finite data this is ``simulate_finite_data``, always
+            on weights, with samples drawn with replacement.
         schedule: controls; step μ has those of α = μ/N. A mixed control is drawn at every step, by every
             seed on its own. A ``batch`` that is not a whole number is played by its two neighbours.
         start: order parameters at the beginning; a problem's own if not given.
@@ -78,6 +81,10 @@ def simulate(
     """
     began = time.perf_counter()
     dtype = check_run(N, seeds, mode, seed, dtype)
+    if isinstance(getattr(model, "model", model), FiniteData):
+        return simulate_finite_data(
+            model, schedule, N=N, seeds=seeds, seed=seed, start=start, parameters=parameters, record=record
+        )
     model, start, settings, controls, plan = prepare(model, schedule, start, N, parameters)
     stops = record_steps(record, schedule, N)
     keys = make_keys(seed, seeds)

@@ -1,6 +1,6 @@
 """Checks before any computation: a slip in a specification gets a sentence, not a NaN."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import jax
 import numpy as np
@@ -71,7 +71,7 @@ def check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
 
 
 def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Array]) -> None:
-    """Raise unless loss and metric of a sample are finite numbers."""
+    """Raise unless loss and metric of a sample are finite numbers, and its rule is (L, K) of them."""
     name = type(model).__name__
     latents = evaluate(lambda u: model.latents(u), dict(u))
     latent = {key: np.asarray(value)[0] for key, value in latents.values.items()}
@@ -79,18 +79,23 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
     # An arbitrary sample, away from any special point.
     student, teacher = (0.3 + 0.1 * np.arange(float(np.prod(s))).reshape(s) for s in shapes)
     fields = Fields(student, teacher, np.asarray(0.2))
-    for kind, function in (("loss", model.loss), ("metric", model.metric)):
+    functions: dict[str, tuple[Callable[..., Array], tuple[int, ...]]]
+    functions = {"loss": (model.loss, ()), "metric": (model.metric, ())}
+    if model.has_rule:
+        functions["update"] = (model.update, student.shape)
+    for kind, (function, needed) in functions.items():
         if is_own(type(model)):
             # On NumPy's arrays a field that does not exist is an error; JAX takes the nearest one silently.
             with slips_explained(f"{name}.{kind}"), np.errstate(all="ignore"):
                 function(fields, start, latent, dict(u))
         shape = jax.eval_shape(function, fields, start, latent, dict(u)).shape
-        if shape != ():
+        if shape != needed:
+            wanted = f"an array of shape {needed}" if needed else "one number"
             raise SpecificationError(
-                f"{name}.{kind} returns an array of shape {shape}; it must return one number"
+                f"{name}.{kind} returns an array of shape {shape}; it must return {wanted}"
             )
-        value = float(evaluate(lambda *a, f=function: f(*a), fields, start, latent, dict(u)))
-        if not np.isfinite(value):
+        value = np.asarray(evaluate(lambda *a, f=function: f(*a), fields, start, latent, dict(u)), float)
+        if not np.all(np.isfinite(value)):
             raise SpecificationError(
                 f"{name}.{kind} is {value} for student fields {student.tolist()} and teacher "
                 f"fields {teacher.tolist()}; it must be finite"

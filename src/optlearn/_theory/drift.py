@@ -262,9 +262,15 @@ def _cross_view(
 def loss_gradient(
     model: LearningModel, fields: Fields, x: OrderParameters, latent: Latent, u: Settings
 ) -> tuple[Array, Array, Array, dict[str, Array]]:
-    """Gradients of one sample's loss: D₂ (L, K), D₃ (K, K), D₄ (K, H), and the extras'."""
-    by_fields, by_state = jax.grad(model.loss, argnums=(0, 1))(fields, x, latent, u)
-    return by_fields.student, by_state.Q, by_state.v, by_state.extras
+    """What one sample does: D₂ (L, K), D₃ (K, K), D₄ (K, H), and the extras'; gradients of its loss.
+
+    Under a rule of the model's own D₂ is that rule, and the loss does not act on Q.
+    """
+    if not model.has_rule:
+        by_fields, by_state = jax.grad(model.loss, argnums=(0, 1))(fields, x, latent, u)
+        return by_fields.student, by_state.Q, by_state.v, by_state.extras
+    by_state = jax.grad(model.loss, argnums=1)(fields, x, latent, u)
+    return model.update(fields, x, latent, u), jnp.zeros_like(x.Q), by_state.v, by_state.extras
 
 
 def _symmetric(matrix: Array) -> Array:

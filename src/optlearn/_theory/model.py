@@ -95,6 +95,14 @@ class LearningModel(System):
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """Loss of one sample, a scalar. SGD follows its gradient."""
 
+    def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """(L, K) the rule g of one sample: weights move by −(η/√N) g x. By default the gradient of the loss.
+
+        A rule of your own may jump and need not be a gradient. It may read all fields, but nothing else of
+        the sample. Readouts and extras still follow the loss.
+        """
+        return jax.grad(self.loss)(fields, x, latent, u).student
+
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """What the generalisation error averages; by default the loss without label noise."""
         clean = Fields(fields.student, fields.teacher, jnp.zeros_like(fields.noise))
@@ -143,6 +151,11 @@ class LearningModel(System):
 
     # --- what follows -----------------------------------------------------------------------------
 
+    @property
+    def has_rule(self) -> bool:
+        """Whether weights follow a rule of the model's own."""
+        return type(self).update is not LearningModel.update
+
     @float64
     def drift(self, x: OrderParameters, u: Settings, rule: AbstractRule | None = None) -> OrderParameters:
         """dx/dα. In closed form where there is one and no ``rule`` is given, else by quadrature."""
@@ -188,7 +201,7 @@ class LearningModel(System):
         return check_start(self, self.state(**given) if isinstance(given, Mapping) else given)
 
     def check_specification(self, x: OrderParameters, u: Settings) -> None:
-        """Raise if probabilities, variances or losses at ``x`` under ``u`` make no sense."""
+        """Raise if probabilities, variances, losses or rules at ``x`` under ``u`` make no sense."""
         from optlearn._theory.checks import check_data, check_loss
 
         check_data(self, u)
@@ -212,7 +225,7 @@ class LearningModel(System):
         yield "bulk", known("bulk"), (np.zeros((self.slots, self.slots)), x, latent, u)
         L, K, M = self.slots, self.students, self.overlaps.T.shape[0]
         fields = Fields(np.zeros((L, K)), np.zeros((L, M)), np.zeros(()))
-        for name in ("loss", "metric"):
+        for name in ("loss", "metric", *(["update"] if self.has_rule else [])):
             yield name, known(name), (fields, x, latent, u)
 
     def check(self, x: OrderParameters) -> str | None:

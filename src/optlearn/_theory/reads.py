@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from optlearn._casadi.trace import dependencies
@@ -24,7 +25,7 @@ class Reads:
 
 
 def fields_read(model: LearningModel, function: Literal["loss", "metric"] = "loss") -> Reads:
-    """The fields that enter the model's loss or metric, found in its traced program.
+    """The fields that enter the model's loss (and its own rule) or metric, found in its traced program.
 
     The answer is structural and never too small: a field counts even where its derivative vanishes,
     as in the sign of a teacher.
@@ -50,8 +51,17 @@ def _find(shapes: LearningModel, function: str) -> Reads:
     latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), latents)
     state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, float), shapes.state())
     fields = Fields(*(jax.ShapeDtypeStruct(shape, float) for shape in ((L, K), (L, M), ())))
+
+    def read(f: Fields, model: LearningModel, x: Any, c: Any, u: Any) -> Any:
+        if function == "metric":
+            return model.metric(f, x, c, u)
+        if not model.has_rule:
+            return model.loss(f, x, c, u)
+        rule = jnp.sum(model.update(f, x, c, u))
+        return rule + model.loss(f, x, c, u) if model.heads or model.extras else rule
+
     flags = dependencies(
-        lambda f, model, x, c, u: getattr(model, function)(f, x, c, u),
+        read,
         fields,
         shapes,
         state,

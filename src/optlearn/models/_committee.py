@@ -70,16 +70,16 @@ class Committee(LearningModel):
         if not self._closed():
             return None
         K, eta = self.students, u["learning_rate"]
-        gram, readout, signed = self._gram(x), self._readout(x), self._signed(x)
-        weighted = readout * self._shares(u.get("task_share"))[None, :]
+        gram, feedback, signed = self._gram(x), self._feedback(x, u), self._signed(x)
+        weighted = feedback * self._shares(u.get("task_share"))[None, :]
         together, four_together = self._coincidence(u)
-        # D₂ of node i is −r_i v_i g'(λ_i) × (residual = Σ_j ± r_j v_j g(λ_j) + noise).
+        # D₂ of node i is −r_i F_i g'(λ_i) × (residual = Σ_j ± r_j v_j g(λ_j) + noise).
         pair = weighted @ signed.T * together
         pulled = pair * self.activation.J2(gram, *_square(K, len(gram)))
         bent = jnp.sum(pair * self.activation.bend(gram, *_square(K, len(gram))), axis=1)
         towards = pulled @ gram + bent[:, None] * gram[:K]
         first, second, twice = _unordered(K), _unordered(len(gram)), _multiplicity(len(gram))
-        outer = entries(readout, first[0]) * entries(weighted, first[1])
+        outer = entries(feedback, first[0]) * entries(weighted, first[1])
         inner = entries(signed, second[0]) * entries(signed, second[1]) * twice[:, None]
         quartic = outer @ inner.T * four_together * self.activation.I4(gram, first, second)
         both_on = entries(together, *first) if self.dropout else 1.0
@@ -126,6 +126,11 @@ class Committee(LearningModel):
     def _readout(self, x: OrderParameters) -> Array:
         """(K, max(H, 1)) the students' weights in each task."""
         return x.v if self.heads else jnp.ones((self.students, 1))
+
+    def _feedback(self, x: OrderParameters, u: Settings) -> Array:
+        """(K, max(H, 1)) F, the weights through which errors come back to the students: the readout."""
+        del u
+        return self._readout(x)
 
     def _signed(self, x: OrderParameters, rescaling: Array = 1.0) -> Array:
         """(K + M, max(H, 1)) coefficients of all nodes in target minus output."""

@@ -24,7 +24,7 @@ class IntervalHamiltonian:
         states: (I, p, n) at the p quadrature points of each interval.
         costates: (I, p, n) there.
         weights: (p,) of the quadrature, adding up to 1.
-        length: of an interval, which exact steps read.
+        length: of an interval, or of an exact step, which reads it.
         theta: (k,) free parameters.
         tilt: (I, m) added slope.
         origin: (I, m) where the added slope adds nothing.
@@ -61,8 +61,9 @@ class IntervalHamiltonian:
         points = np.arange(len(w))[:, None] * steps + np.arange(steps + 1)[None, :]
         states, costates, weights = rolled.states[points], rolled.costates[points], quadrature(steps)
         if compiled.program.exact:
-            # What a control changes is the end of its interval, from the beginning in one step.
-            states, costates, weights = states[:, :1], costates[:, 1:], np.ones(1)
+            # What a control changes is the end of each step, from its beginning.
+            states, costates, weights = states[:, :-1], costates[:, 1:], np.full(steps, 1 / steps)
+            length /= steps
         arguments = (compiled, states, costates, weights, length, theta)
         plain = cls(*arguments, np.zeros_like(w), w)
         _, slope, _ = plain.expand(w, np.arange(len(w)))

@@ -60,6 +60,10 @@ class CompiledProblem:
         """Lengths of x, w, θ."""
         return self.program.sizes
 
+    def exact_steps(self, length: float) -> int:
+        """Steps that a system with its own exact ``advance`` asks for in an interval."""
+        return max(1, int(np.ceil(length / self.system.system.longest * (1 - 1e-9))))
+
 
 @float64
 def compile_problem(problem: Problem, *, xla: bool | None = None) -> CompiledProblem:

@@ -186,7 +186,7 @@ def enough_steps(compiled: CompiledProblem, intervals: int) -> int:
     neutral guess; the optimum may need more, see ``too_coarse``.
     """
     if compiled.program.exact:
-        return 1
+        return compiled.exact_steps(compiled.problem.horizon / intervals)
     guess = neutral(compiled, intervals)
     small = 1e-7 if compiled.program.costly else 1e-8
     coarse, steps = Rollout(compiled, intervals, 1).objective(guess.w, guess.theta), 1

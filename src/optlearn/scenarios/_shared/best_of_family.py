@@ -91,7 +91,10 @@ class _Trial:
         return schedule, self.compiled.relaxation.own_vectors(schedule), np.array(theta)
 
     def _rollout(self, schedule: Schedule) -> Rollout:
-        return Rollout(self.compiled, schedule.grid, -(-self.total_steps // schedule.intervals))
+        steps = -(-self.total_steps // schedule.intervals)
+        if self.compiled.program.exact:
+            steps = self.compiled.exact_steps(float(np.diff(schedule.grid).max()))
+        return Rollout(self.compiled, schedule.grid, steps)
 
 
 def _refine_line(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.ndarray:

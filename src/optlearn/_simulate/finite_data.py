@@ -1,0 +1,275 @@
+"""SGD on fixed samples, passed over many times: what the equations of ``FiniteData`` describe."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array
+from optlearn._dynamics.checks import check_problem
+from optlearn._errors import SpecificationError
+from optlearn._precision import float64
+from optlearn._schedule import Schedule
+from optlearn._simulate.record import check_finite, record_steps
+from optlearn._trajectory import Trajectory
+from optlearn.models._finite_data import FiniteData
+from optlearn.models._own_data import OwnData
+
+SAMPLINGS = ("replacement", "shuffle")
+# Numbers in the samples of all runs that are made at once.
+AT_ONCE = 20_000_000
+Data = tuple[Array, Array, Array, Array]
+
+
+class Samples(NamedTuple):
+    """What one run learns from, and how its weights are judged."""
+
+    X: Array
+    y: Array
+    start: Array
+    judge: Callable[[Array], dict[str, Array]]
+
+
+class Steps(NamedTuple):
+    """Settings of every step (steps,), in the order of time; ``used``: samples drawn before it."""
+
+    rate: Array
+    decay: Array
+    batch: Array
+    input_noise: Array
+    label_noise: Array
+    used: Array
+
+
+@float64
+def simulate_finite_data(
+    model: FiniteData | OwnData | Any,
+    schedule: Schedule,
+    *,
+    N: int | None = None,
+    data: Data | None = None,
+    seeds: int = 8,
+    sampling: str = "replacement",
+    seed: int = 0,
+    start: Any = None,
+    parameters: Mapping[str, Array] | None = None,
+    record: int | Sequence[float] | np.ndarray = 101,
+) -> Trajectory:
+    """Train a linear student by SGD on samples that stay the same.
+
+    With ``sampling="replacement"`` every step draws its samples anew from all of them; this is the process
+    that the theory describes. With "shuffle" every pass takes each sample once, in a new random order, as
+    training loops do. **That is another process**: its noise partly cancels within a pass, so errors differ
+    from the theory by an amount that does not vanish at large N. At small rates it is close to full gradient
+    descent.
+
+    Args:
+        model: ``FiniteData``, data from ``FiniteData.from_data``, or a problem with one of these.
+        schedule: controls; step μ has those of α = μ/N.
+        N: input dimension, for ``FiniteData``: every seed draws its own teacher and round(κN) samples.
+        data: (X, y, X_test, y_test) as they were given to ``from_data``.
+        seeds: independent runs.
+        sampling: "replacement" or "shuffle".
+        seed: of the random numbers.
+        start: state at α = 0; ``model.start()``, or that of the problem, if not given.
+        parameters: settings that differ from the model's own.
+        record: how many times to record, or the training times α.
+
+    Returns:
+        A Trajectory with a seed axis: ``train_error``, ``test_error``, ``gap``, ``error`` (the test error)
+            and
+        ``Q``; for ``FiniteData`` also ``M``.
+    """
+    began = time.perf_counter()
+    if not isinstance(model, FiniteData | OwnData) and hasattr(model, "model"):
+        start = model.start if start is None else start
+        parameters = {**model.parameters, **(parameters or {})}
+        model = model.model
+    _check(model, N, data, seeds, sampling, schedule)
+    start, settings = check_problem(model, model.start() if start is None else start, schedule, parameters)
+    Q = _random_start(start)
+    if isinstance(model, OwnData):
+        N = model.N
+        X, y, X_test, y_test = (jnp.asarray(np.asarray(part, dtype=float)) for part in data or ())
+        draw = partial(_given_samples, X, y, X_test, y_test, np.sqrt(model.input_power / N), Q)
+        count, held = model.n, 0
+    else:
+        assert N is not None
+        count = max(2, round(float(model.kappa) * N))
+        draw = partial(_drawn_samples, N, count, float(model.T), float(model.noise), Q)
+        held = count * N
+    stops = record_steps(record, schedule, N)
+    steps, largest = _steps(schedule, settings, N, int(stops[-1]), seed)
+    passes = int(steps.used[-1] + largest) // count + 1 if len(steps.used) else 1
+    shuffled = passes if sampling == "shuffle" else 0
+    noisy = bool(np.any(steps.input_noise > 0)), bool(np.any(steps.label_noise > 0))
+    run = partial(_train, draw, _Step(largest, count, shuffled, noisy), steps, jnp.asarray(stops))
+    together = max(1, min(seeds, AT_ONCE // max(held, 1)))
+    values = jax.jit(lambda keys: jax.lax.map(run, keys, batch_size=together))(
+        jax.random.split(jax.random.key(seed), seeds)
+    )
+    values = {name: np.asarray(course) for name, course in values.items()}
+    names = tuple(values)
+    check_finite(np.stack([values[name][:, -1] for name in names], axis=-1), names, stops[-1] / N)
+    values |= {"gap": values["test_error"] - values["train_error"], "error": values["test_error"]}
+    info = {
+        "mode": "weights",
+        "sampling": sampling,
+        "N": N,
+        "seeds": seeds,
+        "seed": seed,
+        "steps": int(stops[-1]),
+        "seconds": time.perf_counter() - began,
+    }
+    return Trajectory(stops / N, values, names, info)
+
+
+def _check(model: Any, N: Any, data: Any, seeds: int, sampling: str, schedule: Schedule) -> None:
+    if not isinstance(model, FiniteData | OwnData):
+        raise SpecificationError(f"model must be FiniteData, got {type(model).__name__}")
+    if sampling not in SAMPLINGS:
+        raise SpecificationError(f"sampling must be 'replacement' or 'shuffle', got {sampling!r}")
+    if seeds < 1:
+        raise SpecificationError(f"seeds must be at least 1, got {seeds!r}")
+    if schedule.mixtures:
+        raise SpecificationError("schedule must not mix values within an interval on finite data")
+    if isinstance(model, OwnData):
+        if data is None or len(data) != 4 or np.shape(data[0]) != (model.n, model.N):
+            raise SpecificationError(
+                "data must be the (X, y, X_test, y_test) that the model was made from, got "
+                + ("None" if data is None else f"X of shape {np.shape(data[0])}")
+            )
+    elif N is None or N < 2:
+        raise SpecificationError(f"N must be at least 2, got {N!r}")
+
+
+def _random_start(start: Mapping[str, np.ndarray]) -> float:
+    """Q of weights at random; no other start can be drawn."""
+    variance = np.asarray(start["variance"])
+    if np.any(np.asarray(start["response"]) != 0) or np.ptp(variance) > 1e-12:
+        raise SpecificationError("start must be model.start(Q=…): SGD begins at random weights or at zero")
+    return float(variance[0])
+
+
+def _steps(
+    schedule: Schedule, settings: Mapping[str, Array], N: int, steps: int, seed: int
+) -> tuple[Steps, int]:
+    """Settings of every step, and the largest batch."""
+    index = np.searchsorted(schedule.first_steps(N), np.arange(steps), side="right") - 1
+
+    def course(name: str) -> np.ndarray:
+        values = schedule[name] if name in schedule.controls else np.full(schedule.intervals, settings[name])
+        return np.asarray(values, dtype=float)[index]
+
+    batch = course("batch")
+    if steps and batch.min() < 1:
+        raise SpecificationError(f"batch must be at least 1, got {batch.min():g}")
+    # A batch that is not a whole number is played by its two neighbours.
+    whole = np.floor(batch + np.random.default_rng(seed).random(steps)).astype(np.int64)
+    used = np.cumsum(whole) - whole
+    made = Steps(
+        course("learning_rate"),
+        course("weight_decay"),
+        whole,
+        course("input_noise"),
+        course("label_noise"),
+        used,
+    )
+    return made, int(whole.max()) if steps else 1
+
+
+def _drawn_samples(N: int, count: int, T: float, noise: float, Q: float, key: Array) -> Samples:
+    keys = jax.random.split(key, 4)
+    X = jax.random.normal(keys[0], (count, N))
+    teacher = _vector(keys[1], N, T)
+    y = X @ teacher / np.sqrt(N) + np.sqrt(noise) * jax.random.normal(keys[2], (count,))
+
+    def judge(w: Array) -> dict[str, Array]:
+        return {"M": w @ teacher / N, "test_error": jnp.sum((w - teacher) ** 2) / N}
+
+    return Samples(X, y, _vector(keys[3], N, Q), judge)
+
+
+def _given_samples(
+    X: Array, y: Array, X_test: Array, y_test: Array, scale: float, Q: float, key: Array
+) -> Samples:
+    N = X.shape[1]
+
+    def judge(w: Array) -> dict[str, Array]:
+        return {"test_error": jnp.mean((X_test @ w / (scale * np.sqrt(N)) - y_test) ** 2)}
+
+    return Samples(X / scale, y, _vector(key, N, Q), judge)
+
+
+def _vector(key: Array, N: int, squared_norm: float) -> Array:
+    """A random direction, of squared norm N times the number given."""
+    g = jax.random.normal(key, (N,))
+    return g * jnp.sqrt(squared_norm * N / jnp.sum(g**2))
+
+
+def _train(
+    draw: Callable[[Array], Samples], step: "_Step", steps: Steps, stops: Array, key: Array
+) -> dict[str, Array]:
+    """One run: what is recorded at every stop (T,)."""
+    samples_key, order_key, noise_key = jax.random.split(key, 3)
+    samples = draw(samples_key)
+    N = samples.X.shape[1]
+    orders = step.orders(order_key)
+
+    def to_stop(carry: tuple[Array, Array], stop: Array) -> tuple[tuple[Array, Array], dict[str, Array]]:
+        done, w = carry
+        w = jax.lax.fori_loop(done, stop, lambda mu, w: step(samples, steps, orders, noise_key, mu, w), w)
+        residuals = samples.X @ w / np.sqrt(N) - samples.y
+        seen = {"Q": w @ w / N, **samples.judge(w), "train_error": jnp.mean(residuals**2)}
+        return (stop, w), seen
+
+    _, recorded = jax.lax.scan(to_stop, (jnp.zeros_like(stops[0]), samples.start), stops)
+    return recorded
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step of SGD.
+
+    Attributes:
+        largest: batch.
+        count: samples in all.
+        passes: how many passes have an order of their own; 0: samples are drawn with replacement.
+        noisy: whether inputs, and labels, get fresh noise.
+    """
+
+    largest: int
+    count: int
+    passes: int
+    noisy: tuple[bool, bool]
+
+    def orders(self, key: Array) -> Array:
+        """(passes, n) order of the samples in each pass, if they are shuffled."""
+        keys = jax.random.split(key, max(1, self.passes))
+        return jax.vmap(lambda k: jax.random.permutation(k, self.count))(keys)
+
+    def __call__(
+        self, samples: Samples, steps: Steps, orders: Array, key: Array, mu: Array, w: Array
+    ) -> Array:
+        N = w.shape[0]
+        setting = Steps(*(jnp.asarray(course)[mu] for course in steps))
+        draws, inputs, labels = jax.random.split(jax.random.fold_in(key, mu), 3)
+        place = jnp.arange(self.largest)
+        if self.passes:
+            taken = setting.used + place
+            chosen = orders[taken // self.count, taken % self.count]
+        else:
+            chosen = jax.random.randint(draws, (self.largest,), 0, self.count)
+        x, y = samples.X[chosen], samples.y[chosen]
+        if self.noisy[0]:
+            x = x + jnp.sqrt(setting.input_noise) * jax.random.normal(inputs, x.shape)
+        if self.noisy[1]:
+            y = y + jnp.sqrt(setting.label_noise) * jax.random.normal(labels, y.shape)
+        residual = jnp.where(place < setting.batch, x @ w / np.sqrt(N) - y, 0.0)
+        pull = residual @ x / (setting.batch.astype(w.dtype) * np.sqrt(N))
+        return w - setting.rate * (pull + setting.decay / N * w)

@@ -1,0 +1,190 @@
+"""A linear student that passes many times over the same n = κN samples: memorisation and generalisation.
+
+In the eigenbasis of the samples' covariance the mean weights answer the data mode by mode, w_j = q_j h_j with
+q the projected labels, and SGD noise adds a variance ν_j around them. All modes of the eigenvalue s behave
+alike:
+
+    dh/dα = −η[(s + λ + Δ)h − 1]
+    dν/dα = −2η(s + λ + Δ)ν + (η²/B)(s + Δ)(E_train + ΔQ + ς²)
+
+with learning rate η, weight decay λ, batch B, fresh noise of variance Δ on inputs and ς² on labels. One
+number, the training error, couples them. Samples are drawn with replacement. The eigenvalues are the Gauss
+nodes of the law of Marchenko and Pastur (``FiniteData``) or those of given data (``FiniteData.from_data``).
+"""
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._dynamics.system import System
+from optlearn.models._checks import Arguments
+
+if TYPE_CHECKING:
+    from optlearn.models._own_data import OwnData
+
+SETTINGS = MappingProxyType(
+    {"learning_rate": 0.5, "weight_decay": 0.0, "batch": 1.0, "input_noise": 0.0, "label_noise": 0.0}
+)
+
+
+class Modes(System):
+    """What all linear students on fixed samples share; a subclass knows three errors of its state.
+
+    The state holds ``response`` h and ``variance`` ν, each (J,). Weights start at random (variance Q) or at
+    zero, without knowledge of the task.
+
+    Attributes:
+        eigenvalues: (J,) s of the samples' covariance XᵀX/n, whose mean is about 1.
+    """
+
+    eigenvalues: np.ndarray
+
+    @property
+    def names(self) -> dict[str, int]:
+        """``response`` and ``variance``, one entry a mode."""
+        return dict.fromkeys(("response", "variance"), len(self.eigenvalues))
+
+    @property
+    def parameters(self) -> Any:
+        """Learning rate η, weight decay λ, batch B, variances of fresh input noise and label noise."""
+        return SETTINGS
+
+    def start(self, Q: float = 0.0) -> dict[str, np.ndarray]:
+        """Weights of squared norm NQ at random, or zero: the state at α = 0."""
+        zero = np.zeros(len(self.eigenvalues))
+        return {"response": zero, "variance": zero + Arguments("start").number("Q", Q, 0.0)}
+
+    def drift(self, x: Array, u: Settings) -> Array:
+        """The equations above."""
+        eta, extra, s = u["learning_rate"], u["input_noise"], self.eigenvalues
+        decay = s + (u["weight_decay"] + extra)
+        residual = self.train_error(x) + extra * self.norm(x) + u["label_noise"]
+        return {
+            "response": -eta * (decay * x["response"] - 1),
+            "variance": -2 * eta * decay * x["variance"] + eta**2 / u["batch"] * residual * (s + extra),
+        }
+
+    def train_error(self, x: Array) -> Array:
+        """Mean squared error on the samples."""
+        raise NotImplementedError
+
+    def test_error(self, x: Array) -> Array:
+        """Mean squared error on fresh samples."""
+        raise NotImplementedError
+
+    def norm(self, x: Array) -> Array:
+        """Q, squared norm of the weights over N."""
+        raise NotImplementedError
+
+    def error(self, x: Array, u: Settings) -> Array:
+        """The test error."""
+        del u
+        return self.test_error(x)
+
+    def observables(self, x: Array, u: Settings) -> dict[str, Array]:
+        """``train_error``, ``test_error``, their ``gap``, and the squared norm ``Q``."""
+        del u
+        train, test = self.train_error(x), self.test_error(x)
+        return {"train_error": train, "test_error": test, "gap": test - train, "Q": self.norm(x)}
+
+
+class FiniteData(Modes):
+    """Teacher-student regression on n = κN Gaussian samples, in the limit of large N.
+
+    Labels are y = w*·x/√N + σz, with |w*|² = TN. The test error is measured against labels without noise.
+
+    Args:
+        kappa: κ = n/N, samples for each weight.
+        noise: σ², variance of the noise in the labels of the samples.
+        T: squared norm of the teacher over N.
+        nodes: how many Gauss nodes of the spectrum; errors fall exponentially, and 4√(s_max ∫η dα) + 4 give
+            1e-11. Or a pair: eigenvalues and their shares.
+    """
+
+    shares: np.ndarray
+    kappa: np.ndarray
+    noise: np.ndarray
+    T: np.ndarray
+
+    def __init__(
+        self, kappa: float = 1.0, noise: float = 0.25, T: float = 1.0, nodes: int | tuple[Array, Array] = 32
+    ) -> None:
+        check = Arguments("FiniteData")
+        self.kappa = np.asarray(check.number("kappa", kappa, 0.0, open_below=True))
+        self.noise = np.asarray(check.number("noise", noise, 0.0))
+        self.T = np.asarray(check.number("T", T, 0.0, open_below=True))
+        if isinstance(nodes, tuple):
+            self.eigenvalues, self.shares = _given_nodes(check, nodes)
+        else:
+            self.eigenvalues, self.shares = marchenko_pastur(
+                float(self.kappa), check.count("nodes", nodes, 2)
+            )
+
+    @staticmethod
+    def from_data(X: Array, y: Array, X_test: Array, y_test: Array, **options: Any) -> "OwnData":
+        """The same student on data of your own, such as the features of a network; see ``OwnData``."""
+        from optlearn.models._own_data import own_data
+
+        return own_data(X, y, X_test, y_test, **options)
+
+    @property
+    def label_power(self) -> Array:
+        """(J,) D, mean square of the projected labels q."""
+        return self.eigenvalues * (self.eigenvalues * self.T + self.noise / self.kappa)
+
+    def train_error(self, x: Array) -> Array:
+        """Mean squared error on the samples."""
+        s, h = self.eigenvalues, x["response"]
+        learned = self.label_power * (s * h - 2) * h + s * x["variance"]
+        return jnp.sum(self.shares * learned) + self.T + self.noise
+
+    def test_error(self, x: Array) -> Array:
+        """Mean squared distance from labels without noise, Q − 2M + T."""
+        return self.norm(x) - 2 * self.alignment(x) + self.T
+
+    def norm(self, x: Array) -> Array:
+        """Q, squared norm of the weights over N."""
+        return jnp.sum(self.shares * (self.label_power * x["response"] ** 2 + x["variance"]))
+
+    def alignment(self, x: Array) -> Array:
+        """M, overlap of the weights with the teacher."""
+        return self.T * jnp.sum(self.shares * self.eigenvalues * x["response"])
+
+    @property
+    def bayes_error(self) -> float:
+        """The test error of the best estimator from these samples, a floor of every schedule."""
+        ridge = self.noise / self.kappa
+        return float(np.sum(self.shares * self.T * ridge / (self.eigenvalues * self.T + ridge)))
+
+    def observables(self, x: Array, u: Settings) -> dict[str, Array]:
+        """Train and test error, their gap, Q, and the overlap ``M`` with the teacher."""
+        return {**super().observables(x, u), "M": self.alignment(x)}
+
+    def check(self, x: Array) -> str | None:
+        """Variances are not negative."""
+        lowest = np.min(x["variance"])
+        return f"variance = {lowest:.3g}; a variance cannot be negative" if lowest < -1e-9 else None
+
+
+def marchenko_pastur(kappa: float, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss nodes and weights of the spectrum of XᵀX/n for n = κN; below κ = 1 with the atom at 0."""
+    if kappa < 1:
+        # XXᵀ/N has the law of κ' = 1/κ; it shares all nonzero eigenvalues.
+        values, weights = marchenko_pastur(1 / kappa, nodes - 1)
+        return np.append(0.0, values / kappa), np.append(1 - kappa, kappa * weights)
+    ratio = 1 / kappa
+    diagonal = np.append(1.0, np.full(nodes - 1, 1 + ratio))
+    off = np.full(nodes - 1, np.sqrt(ratio))
+    values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
+    return np.maximum(values, 0.0), vectors[0] ** 2
+
+
+def _given_nodes(check: Arguments, nodes: tuple[Array, Array]) -> tuple[np.ndarray, np.ndarray]:
+    values, shares = (np.asarray(part, dtype=float) for part in nodes)
+    fits = values.ndim == 1 and len(values) and shares.shape == values.shape
+    if not (fits and np.all(values >= 0) and np.all(shares >= 0) and abs(shares.sum() - 1) < 1e-9):
+        check.fail("nodes", nodes, "must be eigenvalues of at least 0, and as many shares that sum to 1")
+    return values, shares

@@ -1,0 +1,113 @@
+"""Finite data: many passes over the same samples, and how rate and weight decay should change meanwhile."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import optlearn as ol
+from optlearn import _time_courses as shapes
+from optlearn.models._checks import Arguments
+from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._catalogue import Example, scenario
+
+if TYPE_CHECKING:
+    from optlearn._control.problem import Baseline
+
+RATE, DECAY = (0.0, 1.0), (0.0, 2.0)
+# Where solvers start, and the rate of the baseline that stops early.
+USUAL_RATE, GUESS = 0.5, {"learning_rate": 0.3, "weight_decay": 0.2}
+
+
+@scenario(
+    citations=("paquette2021sgd",),
+    ranges={"kappa": (0.25, 4, 0.25), "noise": (0, 1, 0.05), "passes": (1, 30, 1)},
+    main=("kappa", "noise", "passes", "control"),
+    code_only={"weight_decay": "a number, or a word"},
+    example=Example({"learning_rate": [0.6, 0.2]}, 10, {"passes": 4.0}, wrong={"kappa": 0.0}),
+    variants=({"control": "weight_decay"}, {"control": "both"}, {"weight_decay": "free"}),
+)
+def finite_data(
+    kappa: float = 1.0,
+    noise: float = 0.25,
+    passes: float = 10.0,
+    control: Literal["learning_rate", "weight_decay", "both"] = "learning_rate",
+    weight_decay: float | Literal["free"] = 0.0,
+) -> "ol.Problem":
+    """The learning rate and weight decay for many passes over the same samples.
+
+    Controls ``learning_rate``, from 0 to 1, and ``weight_decay``, from 0 to 2. The student sees κN noisy
+    samples ``passes`` times, one in each step, drawn with replacement; weights start at zero. What is
+    minimised is the test error at the end. A control that is not scheduled is a constant: the weight decay as
+    given or, if it is "free", the best one; the learning rate always the best one.
+
+    Args:
+        kappa: κ, samples for each weight.
+        noise: σ², variance of the noise in the labels; that of the signal is 1.
+        passes: how often each sample is seen, on average.
+        control: what is scheduled: "learning_rate", "weight_decay" or "both".
+        weight_decay: λ while only the learning rate is scheduled; "free": the best constant.
+    """
+    check = Arguments("finite_data")
+    check.one_of("control", control, ("learning_rate", "weight_decay", "both"))
+    scheduled = ("learning_rate", "weight_decay") if control == "both" else (control,)
+    free_decay = weight_decay == "free" and control == "learning_rate"
+    decay = 0.0 if weight_decay == "free" else check.number("weight_decay", weight_decay, *DECAY)
+    if control != "learning_rate" and weight_decay not in (0.0, "free"):
+        check.fail("weight_decay", weight_decay, f"is scheduled where control is {control!r}: leave it out")
+    constant = {"weight_decay"} if free_decay else {"learning_rate"} if control == "weight_decay" else set()
+    bounds = {"learning_rate": RATE, "weight_decay": DECAY}
+    model = ol.models.FiniteData(kappa, noise)
+    return ol.Problem(
+        model=model,
+        start=model.start(),
+        horizon=check.number("passes", passes, 0.0, open_below=True) * float(model.kappa),
+        controls={name: ol.Continuous(*bounds[name], guess=GUESS[name]) for name in scheduled},
+        free={name: ol.Free(*bounds[name], guess=GUESS[name]) for name in constant},
+        parameters={} if "weight_decay" in {*scheduled, *constant} else {"weight_decay": decay},
+        intervals=100,
+        baselines=_baselines(scheduled, constant),
+        name="finite_data",
+    )
+
+
+def _baselines(scheduled: tuple[str, ...], constant: set[str]) -> "Mapping[str, Baseline]":
+    given = {*scheduled, *constant}
+
+    def play(problem: "ol.Problem", intervals: int, rate: shapes.Shape, decay: float) -> "ol.Schedule":
+        """A rate over time and a constant decay, as far as the problem leaves them open."""
+        values = {"learning_rate": rate, "weight_decay": shapes.constant(decay)}
+        courses = {name: values[name] for name in scheduled}
+        schedule = ol.Schedule.from_function(problem.horizon, courses, intervals)
+        return schedule.with_parameters(**{name: values[name](0.0) for name in constant})
+
+    def best_pair(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
+        return shared.best_of(
+            problem, lambda rate, decay: play(problem, 1, shapes.constant(rate), decay), RATE, DECAY
+        )
+
+    def best_rate(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
+        return shared.best_of(problem, lambda rate: play(problem, 1, shapes.constant(rate), 0.0), RATE)
+
+    def cosine(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
+        def family(first: float) -> "ol.Schedule":
+            return play(problem, intervals, shapes.cosine(first, 0.0, problem.horizon), 0.0)
+
+        return shared.best_of(problem, family, RATE)
+
+    def early_stop(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
+        def family(share: float) -> "ol.Schedule":
+            stop = share * problem.horizon
+            first, then = ({**dict.fromkeys(scheduled, 0.0), "learning_rate": r} for r in (USUAL_RATE, 0.0))
+            schedule = shared.phases(problem.horizon, (stop, first), (problem.horizon - stop, then))
+            return schedule.with_parameters(**dict.fromkeys(constant, 0.0))
+
+        return shared.best_of(problem, family, (0.01, 1.0))
+
+    made: dict[str, Baseline] = {
+        "constant": lambda problem, intervals: play(problem, 1, shapes.constant(USUAL_RATE), 0.0),
+        "best constant rate": best_rate,
+    }
+    if "learning_rate" in scheduled:
+        made |= {"cosine": cosine, "early stopping": early_stop}
+    if "weight_decay" in given:
+        made["best constant pair"] = best_pair
+    return made

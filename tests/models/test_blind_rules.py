@@ -1,0 +1,88 @@
+"""Node perturbation and feedback alignment: reference values, closed forms and simulators."""
+
+import numpy as np
+import pytest
+
+import optlearn as ol
+from optlearn._errors import SpecificationError
+from optlearn.models import committee, feedback_alignment, node_perturbation
+
+START = {"Q": [[0.5, 0.1], [0.1, 0.4]], "M": [[0.2, 0.05], [0.02, 0.15]], "v": [[0.3], [0.4]]}
+
+
+def aligned(model, horizon=20, record=2):
+    schedule = ol.Schedule.constant(horizon, {"learning_rate": 0.5})
+    return ol.integrate(model, schedule, start=model.state(**START), record=record)
+
+
+def test_feedback_alignment_has_its_reference_values():
+    found = aligned(feedback_alignment((0.8, -0.6)))
+    expected = {"v1": 1.112401147, "v2": -0.250281822, "error": 0.018214198}
+    assert {name: found[name][-1] for name in expected} == pytest.approx(expected, abs=1e-9)
+    backprop = aligned(committee(2, 2, heads=1, eta=0.5, readout_rate=0.5))
+    assert backprop["error"][-1] == pytest.approx(0.014459630, abs=1e-9)
+
+
+@pytest.mark.slow
+def test_the_rule_is_what_the_closed_form_describes():
+    model = feedback_alignment((0.8, -0.6), sigma_n=0.3)
+    x, u = model.state(**START), model.settings()
+    closed, integrated = model.drift(x, u), model.drift(x, u, rule=ol.GaussHermite(14))
+    for part in ("Q", "M", "v"):
+        np.testing.assert_allclose(getattr(closed, part), getattr(integrated, part), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_node_perturbation_has_its_reference_values():
+    model = node_perturbation(perturbation=0.5, eta=0.5)
+    schedule = ol.Schedule.constant(10, {"learning_rate": 0.5})
+    found = ol.integrate(
+        model, schedule, start=model.state(Q11=0.5, M11=0.1), rule=ol.GaussHermite(40), record=2
+    )
+    assert found.order_parameters == ("Q11", "M11")
+    assert found["Q11"][-1] == pytest.approx(1.058775686, abs=1e-8)
+    assert found["M11"][-1] == pytest.approx(0.916482234, abs=1e-8)
+
+
+def test_little_shaking_is_the_gradient_with_three_times_its_spread():
+    # For one unit the spread is 2S + S.
+    x = {"Q11": 0.7, "M11": 0.3}
+    plain, shaken = committee(1, 1, eta=1.0), node_perturbation(perturbation=1e-4, eta=1.0)
+    rule = ol.GaussHermite(24)
+
+    def drifts(model):
+        one, two = (
+            model.drift(model.state(**x), model.settings({"learning_rate": r}), rule=rule) for r in (1, 2)
+        )
+        linear = (4 * one.Q[0, 0] - two.Q[0, 0]) / 2
+        return float(linear), float(one.Q[0, 0] - linear), float(one.M[0, 0])
+
+    pull, spread, towards = drifts(plain)
+    expected = (pull, 3 * spread, towards)
+    assert drifts(shaken) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["overlaps", "weights"])
+def test_sgd_follows_the_drift(mode):
+    model = node_perturbation(eta=0.5)
+    schedule = ol.Schedule.constant(2.0, {"learning_rate": 0.5})
+    start = model.state(Q11=0.5, M11=0.1)
+    theory = ol.integrate(model, schedule, start=start, record=2, rule=ol.GaussHermite(20))
+    runs = ol.simulate(model, schedule, start=start, N=400, seeds=64, mode=mode, record=2, error=False)
+    for name in ("Q11", "M11"):
+        ends = runs[name][:, -1]
+        assert abs(ends.mean() - theory[name][-1]) < 4.5 * ends.std(ddof=1) / 8 + 0.003
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: node_perturbation(perturbation=0.0), "perturbation"),
+        (lambda: node_perturbation(K=0), "K=0"),
+        (lambda: feedback_alignment(feedback=[[1.0]]), "feedback.*one number for each hidden node"),
+        (lambda: feedback_alignment(sigma_n=-1), "sigma_n"),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(SpecificationError, match=message):
+        make()

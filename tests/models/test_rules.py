@@ -1,0 +1,125 @@
+"""Local rules: reference values, quadrature against closed forms, adjoints, simulators and bad input."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import optlearn as ol
+from optlearn._errors import SpecificationError
+from optlearn.models import clipped, sign_learner
+
+# Start Q = 0.5, M = 0.1, T = 1, η = 1: training time, then Q, M and the error (None: not given).
+REFERENCE = [
+    (sign_learner("hebb"), 5, (22.213378870, 4.089422804, None)),
+    (sign_learner("perceptron"), 10, (1.120953812, 0.972773998, 0.129164513)),
+    (sign_learner("margin", threshold=0.5), 10, (5.442873109, 2.145555945, 0.128466972)),
+    (clipped(), 5, (0.978896446, 0.910887234, None)),
+]
+IDS = ["hebb", "perceptron", "margin", "clipped"]
+every_rule = pytest.mark.parametrize("model", [row[0] for row in REFERENCE], ids=IDS)
+
+
+@pytest.mark.parametrize(("model", "horizon", "expected"), REFERENCE, ids=IDS)
+def test_reference_values(model, horizon, expected):
+    schedule = ol.Schedule.constant(horizon, {"learning_rate": 1.0})
+    found = ol.integrate(model, schedule, start=model.state(Q11=0.5, M11=0.1), record=2)
+    for name, value in zip(("Q11", "M11", "error"), expected, strict=True):
+        if value is not None:
+            assert found[name][-1] == pytest.approx(value, abs=1e-9)
+
+
+@pytest.mark.parametrize("rule", ["hebb", "perceptron"])
+def test_quadrature_meets_the_closed_form(rule):
+    model = sign_learner(rule)
+    x, u = model.state(Q11=0.7, M11=0.3), model.settings()
+    closed, integrated = model.drift(x, u), model.drift(x, u, rule=ol.GaussHermite(60))
+    np.testing.assert_allclose(closed.Q, integrated.Q, atol=1e-12)
+    np.testing.assert_allclose(closed.M, integrated.M, atol=1e-12)
+
+
+@every_rule
+def test_adjoints_are_finite_differences(model):
+    x, u = model.state(Q11=0.7, M11=0.3), model.settings()
+
+    def drift(flat, u):
+        return model.layout.flatten(model.drift(model.layout.unflatten(flat), u))
+
+    flat, step = jnp.asarray(model.layout.flatten(x)), 1e-6
+    jacobian = jax.jacrev(drift)(flat, u)
+    for i in range(2):
+        shift = step * jnp.eye(2)[i]
+        difference = (drift(flat + shift, u) - drift(flat - shift, u)) / (2 * step)
+        np.testing.assert_allclose(jacobian[:, i], difference, atol=1e-8)
+
+
+class Tanh(ol.LearningModel):
+    """A smooth rule that is no gradient of the loss: g = tanh(λ) − sign λ*."""
+
+    def loss(self, fields, x, latent, u):
+        return (fields.student[0, 0] - fields.teacher[0, 0]) ** 2 / 2
+
+    def update(self, fields, x, latent, u):
+        return jnp.tanh(fields.student) - jnp.sign(fields.teacher)
+
+
+def own(kind, **changes):
+    given = {"students": 1, "overlaps": ol.Overlaps(T=np.eye(1)), "parameters": {"learning_rate": 0.5}}
+    return kind(**given | changes)
+
+
+@pytest.mark.parametrize("quadrature", [{}, {"breaks": (ol.Break("teacher", 0, 0),)}], ids=["plain", "cut"])
+def test_adjoints_of_a_rule_see_the_rule_and_not_a_loss(quadrature):
+    # A loss Σ stop_gradient(g) λ would give the same drift, and these derivatives wrong.
+    model, rule = own(Tanh, **quadrature), ol.GaussHermite(60)
+    u = model.settings()
+
+    def drift(flat):
+        return model.layout.flatten(model.drift(model.layout.unflatten(flat), u, rule=rule))
+
+    flat, step = jnp.asarray(model.layout.flatten(model.state(Q11=0.7, M11=0.3))), 1e-5
+    jacobian = jax.jacrev(drift)(flat)
+    for i in range(2):
+        shift = step * jnp.eye(2)[i]
+        difference = (drift(flat + shift) - drift(flat - shift)) / (2 * step)
+        np.testing.assert_allclose(jacobian[:, i], difference, atol=1e-7)
+
+
+@every_rule
+@pytest.mark.parametrize("mode", ["overlaps", "weights"])
+def test_sgd_follows_the_drift(model, mode):
+    schedule = ol.Schedule.constant(1.0, {"learning_rate": 1.0})
+    start = model.state(Q11=0.5, M11=0.1)
+    theory = ol.integrate(model, schedule, start=start, record=2)
+    runs = ol.simulate(model, schedule, start=start, N=400, seeds=64, mode=mode, record=2)
+    for name in ("Q11", "M11"):
+        ends = runs[name][:, -1]
+        assert abs(ends.mean() - theory[name][-1]) < 4.5 * ends.std(ddof=1) / 8 + 0.003
+
+
+def test_bad_rules():
+    def integrate(update):
+        kind = type("Own", (Tanh,), {"update": update, "__annotations__": {}})
+        model = own(kind)
+        schedule = ol.Schedule.constant(1.0, {"learning_rate": 0.5})
+        return ol.integrate(model, schedule, start=model.state(Q11=0.5), rule=ol.GaussHermite(8))
+
+    with pytest.raises(SpecificationError, match=r"Own.update returns an array of shape \(\); .* \(1, 1\)"):
+        integrate(lambda self, fields, x, latent, u: fields.student[0, 0])
+    with pytest.raises(SpecificationError, match=r"Own.update is .*nan.*; it must be finite"):
+        integrate(lambda self, fields, x, latent, u: jnp.log(-1 - fields.student**2))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sign_learner("oja"), "rule='oja'.*known: hebb, margin, perceptron"),
+        (lambda: sign_learner("margin", threshold=-1), "threshold"),
+        (lambda: sign_learner(T=0), "T=0"),
+        (lambda: clipped(clip=-0.1), "clip"),
+        (lambda: clipped(sigma_n=-1), "sigma_n"),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(SpecificationError, match=message):
+        make()
