@@ -1,6 +1,8 @@
 """``optlearn doctor`` on a sound installation, and on broken ones."""
 
 import json
+import tomllib
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -51,6 +53,21 @@ def test_a_missing_package(monkeypatch, only):
     result = run()
     assert result.exit_code == 1
     assert "missing: no-such-package" in result.stdout
+
+
+def test_absent_extras_come_with_a_command_that_works_in_a_clone(monkeypatch, only):
+    only(doctor._extras)
+    monkeypatch.setattr(doctor, "find_spec", lambda module: None if module in ("panel", "keras") else module)
+    result = run("--json")
+    _, absent = json.loads(result.stdout)["findings"]
+    assert absent["status"] == "note"
+    assert "pip install '.[keras,app]' in a clone" in absent["advice"]
+
+
+def test_every_extra_for_users_is_looked_for():
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    there = set(tomllib.loads(text)["project"]["optional-dependencies"])
+    assert set(doctor.EXTRAS) == there - {"docs", "test"}
 
 
 def test_a_check_that_breaks_down_is_a_finding(only):
