@@ -14,8 +14,8 @@ On a GPU, with the real one (3M parameters, 8,000 steps; `plan` and `table` need
     python examples/loss_curves_gpt.py table pilots.csv round1.csv round2.csv first.csv second.csv --fitted 2
 
 All runs of a command are trained at once, vectorised over schedules and seeds. A seed fixes the initial
-weights and the order of the data, the same for all schedules, so schedules are compared in pairs. A log has
-the columns run, step, lr, loss; the loss is that of held-out files, in nats a byte.
+weights and the order of the data, the same for all schedules, so schedules of one command are compared in
+pairs. A log has the columns run, step, lr, loss; the loss is that of held-out files, in nats a byte.
 """
 
 import argparse
@@ -145,17 +145,20 @@ def loss(weights, tokens, size):
     """Mean cross-entropy of the next byte, in nats; tokens (sequences, context + 1)."""
     w = jax.tree.map(lambda a: a.astype(jnp.bfloat16), weights)
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    x = w["embed"][inputs] + w["place"]
+    # A product with one-hot rows and a masked sum: on a GPU several times as fast as gathers of bytes.
+    x = jax.nn.one_hot(inputs, 256, dtype=w["embed"].dtype) @ w["embed"] + w["place"]
     split = (*inputs.shape, size.heads, size.width // size.heads)
+    fast = "cudnn" if jax.default_backend() == "gpu" else None
 
     def layer(x, own):
         q, k, v = (part.reshape(split) for part in jnp.split(rms(x, own["norm1"]) @ own["qkv"], 3, axis=-1))
-        x = x + jax.nn.dot_product_attention(q, k, v, is_causal=True).reshape(x.shape) @ own["out"]
+        attended = jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation=fast)
+        x = x + attended.reshape(x.shape) @ own["out"]
         return x + jax.nn.gelu(rms(x, own["norm2"]) @ own["up"]) @ own["down"], None
 
     x, _ = jax.lax.scan(layer, x, {name: w[name] for name in ("norm1", "qkv", "out", "norm2", "up", "down")})
     scores = (rms(x, w["norm"]) @ w["head"]).astype(jnp.float32)
-    chosen = jnp.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
+    chosen = jnp.sum(jnp.where(targets[..., None] == jnp.arange(256), scores, 0.0), axis=-1)
     return jnp.mean(jax.nn.logsumexp(scores, axis=-1) - chosen)
 
 
