@@ -537,7 +537,7 @@ def test_no_starts() -> None:
 def test_warm_start_of_another_horizon(method: Any) -> None:
     # It is stretched: the schedule of a shorter training is a start for a longer one.
     short = ol.Schedule.piecewise([0.0, 3.0, 6.0], {"difficulty": [0.0, 2.0]})
-    solution = ol.solve(curriculum(), 24, method, warm_start=short, starts=1)
+    solution = ol.solve(curriculum(), 48, method, warm_start=short, starts=1)
     assert solution.runs[0].start == "warm start"
     assert solution.schedule.horizon == 12.0
 

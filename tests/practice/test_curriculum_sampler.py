@@ -11,6 +11,9 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from optlearn.practice import CurriculumSampler  # noqa: E402
 
+# Workers are forked, and a process that has used JAX is warned of that; they use none.
+pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+
 ORDER = Schedule.piecewise([0, 2, 7, 10], {"difficulty": [0.0, 2.0, 0.0]})
 GRADUAL = Schedule.mixed([0, 1, 2], {"difficulty": {0.0: [0.9, 0.2], 2.0: [0.1, 0.8]}})
 GROUPS = np.array([0, 1] * 50)

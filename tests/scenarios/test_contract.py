@@ -48,7 +48,7 @@ def test_the_call_that_made_a_problem_makes_it_again(entry):
         assert problem.made_by.scenario == entry.name
         assert dict(arguments).items() <= problem.made_by.arguments.items()
         again = entry.function(**problem.made_by.arguments)
-        for part in ("controls", "budgets", "free", "horizon", "intervals", "name", "origin"):
+        for part in ("controls", "budgets", "free", "horizon", "intervals", "name", "made_by"):
             assert getattr(again, part) == getattr(problem, part), part
         assert list(again.baselines) == list(problem.baselines)
         for of in (lambda p: [p.start], lambda p: [p.settings[name] for name in sorted(p.settings)]):

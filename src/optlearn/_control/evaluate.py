@@ -93,8 +93,8 @@ def with_best_free(
 
 
 def check_values(problem: Problem, schedule: Schedule) -> None:
-    """Raise unless the schedule has all controls, with admissible values."""
-    check_schedule(problem, schedule)
+    """Raise unless the schedule has all controls, with admissible values; its horizon does not matter."""
+    check_controls(problem, schedule)
     for name, control in problem.controls.items():
         for broken in control.broken_bounds(name, schedule):
             raise SpecificationError(f"the schedule is not admissible: {broken}")
@@ -106,6 +106,11 @@ def check_schedule(problem: Problem, schedule: Schedule) -> None:
         raise SpecificationError(
             f"the schedule ends at α = {schedule.horizon:g}, the problem at {problem.horizon:g}"
         )
+    check_controls(problem, schedule)
+
+
+def check_controls(problem: Problem, schedule: Schedule) -> None:
+    """Raise unless the schedule has all controls."""
     for name in problem.controls:
         if name not in schedule.controls:
             raise SpecificationError(

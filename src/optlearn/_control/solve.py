@@ -176,7 +176,7 @@ def _finish(
         warnings.warn(
             f"{problem.name}: not converged: {'; '.join(certificate.reasons)}. {explained('not-converged')}",
             NotConvergedWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return Solution(
         problem=problem,

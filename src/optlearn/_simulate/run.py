@@ -62,7 +62,8 @@ def simulate(
             N), or "weights", SGD on N-dimensional vectors. The two have the same distribution.
         seed: of the random numbers; the same call gives the same numbers bit for bit.
         parameters: settings that differ from the model's own. A problem's free parameters that are named
-            neither here nor in ``schedule.parameters`` are the best for the schedule, as in ``evaluate``.
+            neither here nor in ``schedule.parameters`` are the best for the schedule, as in ``evaluate``;
+            their guesses, if the schedule is a part of training only.
         record: how many times to record, equally spaced with both ends, or the training times α, which
             are rounded to whole steps.
         progress: show a progress bar on stderr.
@@ -196,8 +197,14 @@ def _unpack(
             )
         check_values(problem, schedule)
         start = problem.start if start is None else start
-        compiled, free = with_best_free(problem, schedule, parameters)
-        parameters = {**compiled.problem.parameters, **free}
+        given = {**schedule.parameters, **(parameters or {})}
+        whole = abs(schedule.horizon - problem.horizon) <= 1e-9 * problem.horizon
+        if set(problem.free) <= set(given) or not whole:
+            guesses = {name: free.start for name, free in problem.free.items()}
+            parameters = {**problem.parameters, **guesses, **given}
+        else:
+            compiled, free = with_best_free(problem, schedule, parameters)
+            parameters = {**compiled.problem.parameters, **free}
     if start is None:
         raise SpecificationError("start is missing: the order parameters at the beginning, model.state(…)")
     return model, start, parameters

@@ -64,4 +64,4 @@ def _show(solution: "Solution", hint: str) -> None:
     """A summary with the shape of the schedule."""
     screen = console()
     screen.print(solution)
-    screen.print(f"Beside the usual schedules: {hint}", style="dim", markup=False)
+    screen.print(f"Beside the usual schedules: {hint}", style="dim", markup=False, soft_wrap=True)
