@@ -54,7 +54,7 @@ def test_the_loss_falls(name, variant, framework, capsys):
     problem = getattr(ol.scenarios, name)(**variant)
     schedule, N = some_schedule(problem), max(50, ceil(500 / problem.horizon))
     if {"weight_decay", "threshold"} & set(problem.controls):
-        with pytest.raises(SpecificationError, match=r"controls must be among .*practice\.AttributeScheduler"):
+        with pytest.raises(SpecificationError, match=r"controls must be among .*AttributeScheduler"):
             schedule.to_script(framework=framework, arguments=problem.made_by.arguments, N=N)
         return
     text = schedule.to_script(framework=framework, arguments=problem.made_by.arguments, N=N)
