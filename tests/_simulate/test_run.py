@@ -1,7 +1,5 @@
 """The entry point: shapes, times, reproducibility, the start, progress."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -110,7 +108,13 @@ def test_initial_weights_have_exactly_the_overlaps(dtype, tolerance):
 
 
 def test_a_problem_brings_its_start_and_parameters():
-    problem = SimpleNamespace(model=MODEL, start=START, parameters={"learning_rate": 1.0})
+    problem = ol.Problem(
+        model=MODEL,
+        start=START,
+        horizon=SCHEDULE.horizon,
+        controls={name: ol.Continuous(-10, 10) for name in SCHEDULE.controls},
+        parameters={"learning_rate": 1.0},
+    )
     common = {"N": 50, "seeds": 3, "record": 5}
     found = simulate(problem, SCHEDULE, **common)
     same = run(parameters={"learning_rate": 1.0})
