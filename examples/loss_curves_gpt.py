@@ -270,7 +270,8 @@ def table(logs, fitted, size):
 
 
 def everything(size, folder):
-    """All steps in a row."""
+    """All steps in a row; logs and schedules go to the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     logs = [folder / name for name in ("pilots.csv", "round1.csv", "baselines.csv")]
     train({name: rates_of(shape, size) for name, shape in PILOTS.items()}, 1, size, logs[0])
     plan(logs[:1], folder / "schedules.json", size)
@@ -303,7 +304,7 @@ def main():
         size = Size(**{**vars(size), "steps": given.steps})
     of = functools.partial(rates_of, size=size)
     if given.command is None:
-        everything(size, Path())
+        everything(size, Path("out") / "loss_curves_gpt")
     elif given.command == "pilots":
         train({name: of(shape) for name, shape in PILOTS.items()}, given.seeds, size, given.log)
     elif given.command == "baselines":
