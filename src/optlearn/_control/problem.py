@@ -16,6 +16,7 @@ from optlearn._dynamics.own_code import Known, digest
 from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn.models._checks import Arguments
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,15 @@ class Problem:
         if not (np.isfinite(self.horizon) and self.horizon > 0):
             raise SpecificationError(f"horizon={self.horizon!r}: a finite training time above 0")
         object.__setattr__(self, "horizon", float(self.horizon))
+        Arguments("Problem").count("intervals", self.intervals)
+        kinds = [("controls", self.controls, Control), ("free", self.free, Free)]
+        for argument, given, wanted in kinds:
+            for name, value in given.items():
+                if not isinstance(value, wanted):
+                    allowed = ", ".join(c.__name__ for c in wanted.__subclasses__() or [wanted])
+                    raise SpecificationError(f"{argument}: {name!r} must be one of {allowed}, got {value!r}")
+        if not isinstance(self.objective, Objective):
+            raise SpecificationError(f"objective must be an Objective, got {self.objective!r}")
         if not self.controls:
             raise SpecificationError("controls: name at least one parameter to be controlled")
         if not isinstance(self.model, System):

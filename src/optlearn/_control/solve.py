@@ -25,11 +25,12 @@ from optlearn._control.solvers.starts import (
     too_coarse,
     warm_schedule,
 )
-from optlearn._errors import SpecificationError, UnphysicalStateError, explained
+from optlearn._errors import UnphysicalStateError, explained
 from optlearn._precision import float64
 from optlearn._progress import Progress, Report, silent
-from optlearn._schedule import Schedule, uniform_grid
+from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
+from optlearn.models._checks import Arguments
 
 __all__ = ["METHODS", "continuation", "solve"]
 
@@ -75,16 +76,20 @@ def solve(
     """
     began = time.perf_counter()
     tell = progress or silent
+    check = Arguments("solve")
+    check.count("starts", starts)
+    check.count("seed", seed, 0)
+    for name, value in (("steps", steps), ("max_iterations", max_iterations)):
+        if value is not None:
+            check.count(name, value)
+    if tolerance is not None:
+        check.number("tolerance", tolerance, 0.0, open_below=True)
+    count = check.count("intervals", problem.intervals if intervals is None else intervals)
     chosen = make_method(method, max_iterations, tolerance)
-    if starts < 1:
-        raise SpecificationError(f"starts must be at least 1, got {starts!r}")
     tell(Progress("tracing the dynamics"))
     compiled = compile_problem(problem)
     if chosen.optimises:
         compiled.program.prepare()
-    count = problem.intervals if intervals is None else intervals
-    uniform_grid(problem.horizon, count)
-    count = int(count)
     check_grid(compiled, count)
     warm = None if warm_start is None else warm_schedule(problem, warm_start)
     rollout = Rollout(compiled, count, steps or enough_steps(compiled, count))

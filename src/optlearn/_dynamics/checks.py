@@ -69,12 +69,8 @@ def check_states(system: System, states: np.ndarray, alphas: np.ndarray, where: 
             return
         found = first
     place = where or f"at α = {alphas[found[0]]:.6g}"
-    advice = (
-        "No weight vectors have these overlaps."
-        if where
-        else "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
-    )
-    raise UnphysicalStateError(f"unphysical state {place}: {found[1]}. {advice}")
+    advice = system.start_advice if where else system.run_advice
+    raise UnphysicalStateError(f"unphysical state {place}: {found[1]}. {advice}".rstrip())
 
 
 def _extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[dict[str, Array]]:

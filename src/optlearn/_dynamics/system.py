@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -76,6 +76,10 @@ class System(eqx.Module):
         """What is wrong with the state ``x`` (NumPy numbers), in a sentence; None: it is possible."""
         del x
         return None
+
+    # Said after an impossible state, at the start and along training.
+    start_advice: ClassVar[str] = ""
+    run_advice: ClassVar[str] = "Smaller controls usually keep the dynamics bounded."
 
     def advance(self, x: Array, u: Settings, length: Array) -> Array:
         """The state after ``length`` under constant settings, exactly; write it instead of ``drift``.
