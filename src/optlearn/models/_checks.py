@@ -26,8 +26,8 @@ class Arguments:
 
     def count(self, name: str, value: Any, lowest: int = 1) -> int:
         """A whole number of at least ``lowest``."""
-        number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        if not number or not float(value).is_integer() or value < lowest:
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or value < lowest:
             self.fail(name, value, f"must be a whole number of at least {lowest}")
         return int(value)
 
