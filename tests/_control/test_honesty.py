@@ -70,6 +70,7 @@ def problem(model, **changes):
     return ol.Problem(**given | changes)
 
 
+@pytest.mark.slow
 def test_stiff_dynamics_are_solved_with_finer_steps():
     # Runge-Kutta steps of a whole interval are unstable by a factor of a hundred.
     stiff = problem(Stiff(), controls={"learning_rate": ol.Continuous(0.1, 1)})
@@ -141,6 +142,7 @@ def test_values_outside_the_bounds_are_refused(value):
         ol.evaluate(problem(Relaxation()), schedule)
 
 
+@pytest.mark.slow
 def test_simulations_take_the_parameters_that_evaluate_takes():
     dropout = ol.scenarios.dropout(alpha_F=2)
     schedule = ol.Schedule.constant(2, {"activation": 0.6})

@@ -283,6 +283,7 @@ def test_quadrature_meets_the_closed_form(backend):
     assert "GaussHermite(nodes=14" in found.info["rule"]
 
 
+@pytest.mark.slow
 def test_an_accuracy_instead_of_a_rule():
     model = counted()
     rough, fine = (

@@ -90,6 +90,7 @@ def drift_under(model):
     return jax.jit(drift)
 
 
+@pytest.mark.slow
 def test_integrals_over_two_pairs_of_fields_are_those_over_six_fields():
     model = attention(eta=1.3, sigma=0.8, temperature=1.4)
     rules = [QuasiMonteCarlo(14, seed) for seed in range(12)]

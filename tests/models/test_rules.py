@@ -81,11 +81,12 @@ def test_adjoints_of_a_rule_see_the_rule_and_not_a_loss(quadrature):
     model, rule = own(Tanh, **quadrature), ol.GaussHermite(60)
     u = model.settings()
 
+    @jax.jit
     def drift(flat):
         return model.layout.flatten(model.drift(model.layout.unflatten(flat), u, rule=rule))
 
     flat, step = jnp.asarray(model.layout.flatten(model.state(Q11=0.7, M11=0.3))), 1e-5
-    jacobian = jax.jacrev(drift)(flat)
+    jacobian = jax.jit(jax.jacrev(drift))(flat)
     for i in range(2):
         shift = step * jnp.eye(2)[i]
         difference = (drift(flat + shift) - drift(flat - shift)) / (2 * step)

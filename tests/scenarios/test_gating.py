@@ -47,6 +47,7 @@ def test_values_are_learned_before_gates(gain):
     assert gain.trajectory["cosine_gate"][when] < 0.15
 
 
+@pytest.mark.slow
 def test_a_sharp_gate_fills_its_own_weights_with_noise(gain, baselines):
     ours, usual = gain.trajectory, baselines["teacher's gate"]
     assert usual["Q11"][-1] > 1.45
