@@ -205,6 +205,7 @@ def steep(guess, **others):
     )
 
 
+@pytest.mark.slow
 def test_a_quadrature_is_chosen_with_the_bounds_of_the_controls_in_view():
     gentle = steep(guess=0.1)
     model = compile_problem(gentle).system.system
