@@ -71,7 +71,7 @@ def law_problem(
         raise SpecificationError(f"steps must exceed the {len(done)} that are given beforehand, got {total}")
     if grain is not None and (grain < 1 or left % grain):
         raise SpecificationError(f"grain must divide the {left} steps that are left, got {grain}")
-    tried = max(float(curve.rate.max()) for curve in fit.data.curves)
+    tried = max(float(curve.known[1].max()) for curve in fit.data.curves)
     for what, asked, known in (("a rate of", high, tried), ("a training of", total, 2 * scale.steps)):
         if asked > 1.01 * known:
             unit = "" if what == "a rate of" else " steps"

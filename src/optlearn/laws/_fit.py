@@ -69,7 +69,7 @@ def fit(
         raise SpecificationError(f"warmup must be a number of steps, 0 or more, got {warmup!r}")
     if starts < 1:
         raise SpecificationError(f"starts must be at least 1, got {starts!r}")
-    highest = max(float(curve.rate.max()) for curve in read)
+    highest = max(float(curve.known[1].max()) for curve in read)
     if highest <= 0:
         raise SpecificationError("curves: rates must not all be 0")
     if peak is not None and not (np.isfinite(peak) and peak > 0):
@@ -82,7 +82,7 @@ def fit(
             f"curves must differ in their rates, but all are {highest:g} from step {first_step:g} on: noise, "
             "speed, shape and the powers cannot be identified"
         )
-    logged_from = max((float(c.step[0]) for c in read if c.rate[1] <= c.rate[0]), default=0.0)
+    logged_from = max((float(c.known[0][0]) for c in read if not c.rise), default=0.0)
     if not warmup and logged_from > 0.02 * max(curve.steps for curve in read):
         warnings.warn(
             f"the logs begin at step {logged_from:g}; before it the first rate is taken to have held. If "
@@ -268,9 +268,8 @@ class LawFit:
             lengths = np.diff(lr.grid)
             batches = lr["batch"] if "batch" in lr.controls else np.full(len(rates), scale.batch)
         elif isinstance(lr, Curve):
-            edges = np.append(lr.edges_before(lr.step[0], self.data.warmup), lr.step[1:])
-            course = Course.stack([self.data.intervals(lr, edges)])
-            return loss_after(parameters, course)[:, 0, -len(lr.step) :]
+            course = Course.stack([self.data.intervals(lr, lr.edges(lr.step, self.data.warmup))])
+            return loss_after(parameters, course)[:, 0, lr.ends(lr.step, self.data.warmup)]
         elif isinstance(lr, Mapping) or hasattr(lr, "columns"):
             columns = {name: np.asarray(lr[name]) for name in (lr.columns if hasattr(lr, "columns") else lr)}
             columns.setdefault("loss", np.ones(len(next(iter(columns.values())))))
