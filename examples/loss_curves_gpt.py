@@ -270,8 +270,15 @@ def table(logs, fitted, size):
         error = gaps.std(ddof=1) / len(gaps) ** 0.5 if len(gaps) > 1 else np.nan
         mean = np.mean(list(values.values()))
         print(f"{name:<28} {mean:.4f}   {predicted[name]:.4f}     {gaps.mean():+.4f} ± {error:.4f}")
-    off = [abs(predicted[n] - np.mean(list(v.values()))) for n, v in finals.items()]
-    print(f"mean absolute error of the prediction: {np.mean(off):.4f}")
+    known = {curve.name.rpartition(" / seed ")[0] for curve in fit.data.curves}
+    unseen = [name for name in finals if name not in known]
+    if len(unseen) > 2:
+        from scipy.stats import spearmanr
+
+        trained = [np.mean(list(finals[name].values())) for name in unseen]
+        told = [predicted[name] for name in unseen]
+        error, rank = np.mean(np.abs(np.subtract(told, trained))), spearmanr(told, trained)[0]
+        print(f"{len(unseen)} schedules not fitted: mean error {error:.4f}, rank correlation {rank:.2f}")
 
 
 def everything(size, folder):
