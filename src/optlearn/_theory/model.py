@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
@@ -71,6 +72,11 @@ class LearningModel(System):
     run_advice: ClassVar[str] = (
         "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
     )
+
+    limits: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "learning_rate": (0.0, np.inf),
+        "batch": (1.0, np.inf),
+    }
 
     students: int = eqx.field(static=True, kw_only=True)
     overlaps: Overlaps = eqx.field(kw_only=True)
@@ -295,9 +301,7 @@ class LearningModel(System):
 def _check_sizes(model: LearningModel) -> None:
     name = type(model).__name__
     for size, lowest in (("students", 1), ("slots", 1), ("heads", 0)):
-        value = getattr(model, size)
-        if not isinstance(value, int | np.integer) or value < lowest:
-            raise SpecificationError(f"{name}({size}={value!r}): a whole number of at least {lowest}")
+        Arguments(name).count(size, getattr(model, size), lowest)
     if model.clusters and len(model.clusters) != model.slots:
         raise SpecificationError(
             f"{name}(clusters={model.clusters!r}): one count for each of the {model.slots} slots"

@@ -4,6 +4,7 @@ from matplotlib.axes import Axes
 
 from optlearn._control.certificate import limits
 from optlearn._control.solution import Solution
+from optlearn._signatures import checked
 from optlearn.plotting.style import BLUE, GREY, VERMILION, own_axes, styled
 
 WORDS = {
@@ -14,6 +15,7 @@ WORDS = {
 }
 
 
+@checked
 @styled
 def plot_certificate(solution: Solution, axes: Axes | None = None) -> Axes:
     """Draw the gaps of the certificate, each beside the limit up to which it counts as small.

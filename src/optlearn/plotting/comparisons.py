@@ -3,9 +3,11 @@
 from matplotlib.axes import Axes
 
 from optlearn._control.compare import OPTIMUM, Comparison
+from optlearn._signatures import checked
 from optlearn.plotting.style import BLUE, GREY, VERMILION, own_axes, styled
 
 
+@checked
 @styled
 def plot_compare(comparison: Comparison, axes: Axes | None = None) -> Axes:
     """Draw the objective of every schedule of a comparison, the best at the top.

@@ -17,6 +17,7 @@ from optlearn._control.solution import Solution
 from optlearn._control.summary import certificate_words, may_still_be_won
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._io import provenance, write_file
+from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
 from optlearn.plotting.certificates import plot_certificate
 from optlearn.plotting.comparisons import plot_compare
@@ -53,6 +54,7 @@ footer { color: var(--soft); font-size: .85rem; margin-top: 2rem; }
 """
 
 
+@checked
 def write_report(solution: Solution, path: str | PathLike[str], *, baselines: bool = False) -> Path:
     """Write the page; see ``Solution.report``."""
     comparison = _comparison(solution) if baselines else None
