@@ -1,14 +1,15 @@
 """Wrong calls, made up from signatures: each argument of each public function gets what it may not be.
 
-Every call must raise an error of this library that names the argument, or be right: ``right_values.toml`` says
-which of the values are right for which argument. Nothing is solved or simulated: where checks end and work
-would begin, a call counts as accepted.
+Every call must raise an error of this library that names the argument, or be right: ``right_values.toml``
+says which of the values are right for which argument. Nothing is solved or simulated: where checks end and
+work would begin, a call counts as accepted.
 """
 
 import inspect
 import math
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,3 +203,41 @@ def test_the_table_is_large():
     assert calls - right >= 400
     known = {(name, a) for name, (function, _) in SUBJECTS.items() for a in arguments_of(function)}
     assert {(name, a) for name, table in RIGHT.items() for a in table if name in SUBJECTS} <= known
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p, s: ol.solve(p, tolerance=math.nan), "tolerance must be a finite number or None, got nan"),
+        (lambda p, s: ol.solve(p, steps=0), "steps must be a whole number of at least 1, got 0"),
+        (lambda p, s: ol.solve(p, tolerence=1e-6), "tolerence must be one of .* did you mean tolerance?"),
+        (lambda p, s: ol.solve(p, intervals=10**12), "intervals must be a whole number from 1 to 100000"),
+        (lambda p, s: p.with_parameters(learning_rate=-1.0), "learning_rate must be at least 0, got -1"),
+        (lambda p, s: p.with_parameters(batch=0.5), "no parameter 'batch'"),
+        (lambda p, s: ol.models.committee(batch=0.5), "batch must be at least 1, got 0.5"),
+        (lambda p, s: replace(p, intervals=math.nan), "intervals must be a whole number, got nan"),
+        (lambda p, s: replace(p, objective=None), "objective must be an Objective, got None"),
+        (
+            lambda p, s: replace(p, controls={"activation": 0.5}),
+            "'activation'. must be a Control, got",
+        ),
+        (
+            lambda p, s: replace(p, controls={"learning_rate": ol.Continuous(-1, 1)}, budgets=()),
+            "learning_rate must be at least 0, got -1",
+        ),
+        (lambda p, s: ol.Discrete("01"), "values must be a list of numbers, got '01'"),
+        (lambda p, s: ol.Discrete((0, 1), max_switches=1.5), "max_switches must be a whole number or None"),
+        (lambda p, s: ol.Budget("noise", mean=math.inf), "mean must be a finite number or None, got inf"),
+        (
+            lambda p, s: ol.integrate(p.model, s, start=p.start, rtol=math.nan),
+            "rtol must be a finite number or None, got nan",
+        ),
+        (lambda p, s: ol.scenarios.finite_data(weight_decay="fre"), "weight_decay must be .* or .*free"),
+    ],
+)
+def test_calls_that_once_passed_or_hung(make, message):
+    problem = ol.scenarios.curriculum()
+    schedule = ol.Schedule.piecewise([0.0, 6.0, 12.0], {"difficulty": [0.0, 2.0]})
+    with pytest.raises(SpecificationError, match=message):
+        make(problem, schedule)

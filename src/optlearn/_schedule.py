@@ -76,9 +76,7 @@ class Schedule:
         if grid.ndim != 1 or len(grid) < 2 or not np.all(np.isfinite(grid)):
             raise SpecificationError(f"the grid must have at least two finite edges, got {grid.tolist()}")
         if grid[0] != 0 or np.any(np.diff(grid) <= 0):
-            raise SpecificationError(
-                f"edges of the grid must start at 0 and increase, got {grid.tolist()}"
-            )
+            raise SpecificationError(f"edges of the grid must start at 0 and increase, got {grid.tolist()}")
         values = {name: _checked_values(name, given, grid) for name, given in self.values.items()}
         for name, mixture in self.mixtures.items():
             if name in values:

@@ -174,6 +174,8 @@ def _either(kinds: list[Kind | None]) -> Kind | None:
         return next(kind for kind in known if kind.fits(value)).entries(name, value)
 
     words = list(dict.fromkeys(kind.allowed for kind in known))
+    if "a list of numbers" in words and "a list" in words:
+        words.remove("a list")
     allowed = ", ".join(words[:-1]) + " or " * (len(words) > 1) + words[-1]
     return Kind(allowed, lambda value: any(kind.fits(value) for kind in known), entries)
 

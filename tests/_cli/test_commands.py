@@ -149,10 +149,10 @@ def test_choices_are_those_of_the_library():
         (["curriculum", "--set", "eta=1", "--set", "eta=2"], "given twice"),
         (
             ["curriculum", "--set", "eta=fast"],
-            "curriculum: eta must be a finite number, at least 0, got 'fast'",
+            "eta must be a finite number, got 'fast'",
         ),
-        (["curriculum", "--set", "Delta=(0, 'b')"], "Delta=(0, 'b')): must be 2 numbers"),
-        (["curriculum", "--set", "eta=__import__('os')"], "must be at least 0"),
+        (["curriculum", "--set", "Delta=(0, 'b')"], "Delta must be a list of numbers"),
+        (["curriculum", "--set", "eta=__import__('os')"], "eta must be a finite number"),
         (["curriculum", "--out", "/no/such/place/r.json"], "there is no directory /no/such/place"),
         (["curriculum", "--out", "/"], "this is a directory"),
     ],

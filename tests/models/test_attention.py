@@ -1,5 +1,7 @@
 """The attention model: its loss, what the rotation of tokens saves, its drift against SGD."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -126,7 +128,7 @@ def test_queries_and_keys_of_two_tokens_stay_orthogonal():
 
 
 def _tracking_all(model):
-    fields = {name: getattr(model, name) for name in model.__dataclass_fields__}
+    fields = {part.name: getattr(model, part.name) for part in dataclasses.fields(model)}
     return type(model)(**{**fields, "untracked": frozenset(), "even": False})
 
 

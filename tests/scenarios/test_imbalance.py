@@ -125,10 +125,10 @@ def test_sampling_and_rate_together_beat_either(worst):
     ("arguments", "message"),
     [
         ({"share": 1.0}, r"imbalance: share must be above 0 and below 1.*, got 1.0"),
-        ({"objective": "best"}, r"objective must be one of balanced, mean, worst.*, got 'best'"),
+        ({"objective": "best"}, r"objective must be one of mean, balanced, worst, got 'best'"),
         (
             {"control": "luck"},
-            r"control must be one of both, learning_rate, reweighting, sampling.*, got 'luck'",
+            r"control must be one of sampling, .*, got 'luck'",
         ),
         ({"alpha_F": 0}, r"alpha_F must be above 0.*, got 0"),
         ({"max_learning_rate": 0}, r"max_learning_rate must be above 0.*, got 0"),

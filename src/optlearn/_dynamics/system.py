@@ -186,7 +186,11 @@ class System(eqx.Module):
         if isinstance(value, jax.core.Tracer):
             return
         lowest, highest = self.limits.get(name, (-np.inf, np.inf))
-        Arguments(type(self).__name__).numbers(name, value, np.shape(value), lowest, highest)
+        check = Arguments(type(self).__name__)
+        if np.shape(value):
+            check.numbers(name, value, np.shape(value), lowest, highest)
+        else:
+            check.number(name, value, lowest, highest)
 
     def check_specification(self, x: Array, u: Settings) -> None:
         """Raise if the methods contradict each other at state ``x`` under settings ``u``."""

@@ -144,9 +144,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     """The content of ``sweep.json``."""
     path = folder / "sweep.json"
     if not path.is_file():
-        raise SpecificationError(
-            f"folder must hold a sweep, got {str(folder)!r} (no sweep.json)"
-        )
+        raise SpecificationError(f"folder must hold a sweep, got {str(folder)!r} (no sweep.json)")
     try:
         content = read_json(path)
         schema = content["schema"]
