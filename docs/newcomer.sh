@@ -4,10 +4,11 @@
 set -euo pipefail
 wheel=$(realpath "$1") constraints=$(realpath "$2") given=${3:+$(realpath "$3")}
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap 'rm -rf "$folder"; sleep 1' EXIT # the last lines are still on their way
 cd "$folder"
 unset PYTHONPATH
 export OPTLEARN_CACHE="$folder/cache" COLUMNS=100 NO_COLOR=1
+exec > >(sed "s|$folder|~/first-hour|; s/ *$//") 2>&1
 
 say() { # show a command, and do it
     printf '\n$ %s\n' "$1"
@@ -40,7 +41,7 @@ groups, steps = [0, 1] * 500, 60
 data = torch.randn(1000, 20, generator=torch.manual_seed(0))
 
 
-def train(first, last, state=None):
+def train(last, state=None):
     torch.manual_seed(0)
     network = torch.nn.Linear(20, 1)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
@@ -62,10 +63,10 @@ def train(first, last, state=None):
 
 
 if sys.argv[1] == "begin":
-    torch.save(train(0, 30), "checkpoint.pt")
+    torch.save(train(30), "checkpoint.pt")
     print("stopped at step 30 of 60")
 else:
-    resumed, whole = train(30, 60, torch.load("checkpoint.pt")), train(0, 60)
+    resumed, whole = train(60, torch.load("checkpoint.pt")), train(60)
     same = torch.equal(resumed[0]["weight"], whole[0]["weight"])
     print("after the resumed run the weights are", "those of an uninterrupted run" if same else "OTHERS")
     sys.exit(not same)
