@@ -12,9 +12,8 @@ number, the training error, couples them. Samples are drawn with replacement. Th
 nodes of the law of Marchenko and Pastur (``FiniteData``) or those of given data (``FiniteData.from_data``).
 """
 
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -44,10 +43,7 @@ class Modes(System):
 
     eigenvalues: np.ndarray
 
-    limits: ClassVar[Mapping[str, tuple[float, float]]] = {
-        "learning_rate": (0.0, np.inf),
-        "batch": (1.0, np.inf),
-    }
+    limits = MappingProxyType({"learning_rate": (0.0, np.inf), "batch": (1.0, np.inf)})
 
     @property
     def names(self) -> dict[str, int]:
