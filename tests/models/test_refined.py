@@ -191,7 +191,8 @@ SEEDS = 8  # of independent rules, each of them with more points than the model'
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", INTEGRATED)
-@pytest.mark.filterwarnings("ignore::optlearn._errors.AccuracyWarning")  # what is not reached is claimed below
+# What is not reached is claimed.
+@pytest.mark.filterwarnings("ignore::optlearn._errors.AccuracyWarning")
 def test_every_integrated_model_is_as_accurate_as_it_claims(case, tools):
     model, bounds = INTEGRATED[case]
     rng = np.random.default_rng(4)
