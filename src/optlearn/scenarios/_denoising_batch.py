@@ -60,10 +60,7 @@ def denoising_batch(
     check = Arguments("denoising_batch")
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     noise = check.number("Delta_F", Delta_F, *NOISE_BOUNDS)
-    largest = check.number("max_batch", max_batch, 1.0, open_below=True)
-    mean = check.number("mean_batch", mean_batch, 1.0, open_below=True)
-    if not mean < largest:
-        check.fail("mean_batch", mean_batch, f"must be above 1 and below max_batch = {largest:g}")
+    mean, control = shared.batch_control(check, mean_batch, max_batch)
     overlaps = start_overlaps(check, start)
     model = ol.models.autoencoder(
         K=len(overlaps["Q"]),
@@ -83,7 +80,7 @@ def denoising_batch(
         model=model,
         start=model.state(Q=overlaps["Q"], R=overlaps["R"], b=skip),
         horizon=horizon,
-        controls={"batch": ol.Continuous(1.0, largest, guess=mean, whole_numbers=True)},
+        controls={"batch": control},
         budgets=(ol.Budget("batch", mean=mean),),
         intervals=120,
         baselines=_baselines(),
