@@ -530,7 +530,7 @@ def test_unknown_method() -> None:
 
 
 def test_no_starts() -> None:
-    with pytest.raises(SpecificationError, match=r"starts=0\): must be a whole number of at least 1"):
+    with pytest.raises(SpecificationError, match="solve: starts must be a whole number of at least 1, got 0"):
         ol.solve(curriculum(), 24, starts=0)
 
 

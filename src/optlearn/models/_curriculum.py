@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields, Latents
-from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
 
 # Under the square root of the angle between student and teacher, whose derivative is infinite at
@@ -101,6 +102,7 @@ class Curriculum(LearningModel):
         return {"cosine": cosine(x.M[0, 0], self.overlaps.T[0, 0], x.Q[0, 0])}
 
 
+@checked
 def curriculum(
     Delta: Sequence[float] = (0.0, 2.0),
     T: float = 2.0,
