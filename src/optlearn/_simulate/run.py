@@ -99,7 +99,7 @@ def simulate(
             )
 
         def read(state: Any) -> OrderParameters:
-            return weight_overlaps(state, teachers=model.overlaps.T.shape[0])
+            return weight_overlaps(state, model.teachers, plan.directions)
     else:
         learners = initial_overlaps(start, seeds)
 
@@ -176,7 +176,7 @@ def prepare(
     controls = make_controls(schedule, N)
     fractional = bool(np.any(batches != np.round(batches)))
     views = make_views(model, batches)
-    plan = make_plan(model, start, settings, controls, views, fractional)
+    plan = make_plan(model, start, settings, controls, views, fractional, N)
     _check_dimension(N, plan)
     return Prepared(model, start, settings, controls, plan)
 
@@ -233,7 +233,7 @@ def _check_batches(batches: np.ndarray) -> None:
 
 def _check_dimension(N: int, plan: Plan) -> None:
     needed = plan.vectors + plan.views.inputs
-    if needed > N:
+    if needed > N and not plan.directions:
         raise SpecificationError(
             f"N={N} is too small: the Gram matrix is {plan.vectors} by {plan.vectors} (students, teachers "
             f"and centroids) and a step draws {plan.views.inputs} input vectors; N must be at least {needed}"

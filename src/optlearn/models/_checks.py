@@ -91,10 +91,28 @@ class Arguments:
             self.fail(name, value, f"known: {', '.join(names)}")
         return value
 
-    def gram(self, name: str, value: Any, size: int | None = None) -> np.ndarray:
+    def blocks(self, spectrum: Any) -> int | None:
+        """How many blocks a spectrum has; None: there is no spectrum."""
+        from optlearn._theory.spectrum import Spectrum
+
+        if spectrum is None:
+            return None
+        if not isinstance(spectrum, Spectrum):
+            self.fail("spectrum", spectrum, "must be a Spectrum, or None")
+        return spectrum.blocks
+
+    def squared_norm(self, name: str, value: Any, blocks: int | None) -> np.ndarray:
+        """One number above 0; with ``blocks`` also one of at least 0 for each, as matrices (B, 1, 1)."""
+        if blocks is None or np.ndim(value) == 0:
+            return np.asarray(self.number(name, value, 0.0, open_below=True))
+        return self.numbers(name, value, (blocks,), lowest=0.0)[:, None, None]
+
+    def gram(
+        self, name: str, value: Any, size: int | None = None, blocks: int | None = None
+    ) -> np.ndarray:
         """A Gram matrix: symmetric, positive semidefinite, ``size`` by ``size``.
 
-        A number stands for that multiple of the identity.
+        A number stands for that multiple of the identity. With ``blocks``, there may be one for each.
         """
         from optlearn._theory.order import Overlaps  # loads JAX, which no other check needs
 
@@ -105,7 +123,10 @@ class Arguments:
         matrix = self._floats(name, value, allowed)
         if matrix.ndim == 0 and size is not None:
             matrix = float(matrix) * np.eye(size)
-        if matrix.ndim != 2 or (size is not None and matrix.shape != (size, size)):
+        if blocks is not None:
+            allowed += f", or {blocks} of these, one for each block"
+        by_block = blocks is not None and matrix.ndim == 3 and len(matrix) == blocks
+        if not (matrix.ndim == 2 or by_block) or (size is not None and matrix.shape[-2:] != (size, size)):
             self.fail(name, value, allowed)
         try:
             Overlaps(T=matrix)
