@@ -95,6 +95,8 @@ def adaptive(course: Course, right_hand_side: Callable[[int], RightHandSide]) ->
         rhs = right_hand_side(i)
         found = np.full((len(times), len(state)), np.nan)
         solver = DOP853(rhs, left, state, right, rtol=rtol, atol=atol)
+        if not np.isfinite(solver.h_abs):  # rates beyond floating point; SciPy would look for a step for ever
+            return found, None
         reached = steps = 0
         while solver.status == "running":
             solver.step()
