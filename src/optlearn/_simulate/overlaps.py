@@ -226,4 +226,5 @@ def chain_step(
 
     blocks = moved if sample.block_sigma is None else jax.vmap(moved)
     v, extras = train_heads(x, gradient, sample.u, N)
-    return OrderParameters(*blocks(x.Q, x.M, x.R, span), v, extras)
+    Q, toward_teachers, toward_centroids = blocks(x.Q, x.M, x.R, span)
+    return OrderParameters(Q, toward_teachers, toward_centroids, v, extras)

@@ -15,6 +15,7 @@ from optlearn._precision import float64
 from optlearn._schedule import Schedule
 from optlearn._simulate.controls import Controls, course, make_controls
 from optlearn._simulate.finite_data import simulate_finite_data
+from optlearn._simulate.linear import as_network
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn._simulate.plan import Plan, make_plan
@@ -25,6 +26,7 @@ from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._trajectory import Trajectory
 from optlearn.models._finite_data import FiniteData
+from optlearn.models._linear import Linear
 
 MODES = ("overlaps", "weights")
 DTYPES = {"overlaps": ("float64",), "weights": ("float32", "float64")}
@@ -85,6 +87,24 @@ def simulate(
     if isinstance(getattr(model, "model", model), FiniteData):
         return simulate_finite_data(
             model, schedule, N=N, seeds=seeds, seed=seed, start=start, parameters=parameters, record=record
+        )
+    if isinstance(getattr(model, "model", model), Linear):
+        network, start, schedule, parameters, excess = as_network(model, schedule, start, parameters)
+        return excess(
+            simulate(
+                network,
+                schedule,
+                start=start,
+                N=N,
+                seeds=seeds,
+                mode=mode,
+                seed=seed,
+                parameters=parameters,
+                record=record,
+                progress=progress,
+                dtype=dtype,
+                error=error,
+            )
         )
     model, start, settings, controls, plan = prepare(model, schedule, start, N, parameters)
     stops = record_steps(record, schedule, N)

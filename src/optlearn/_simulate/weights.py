@@ -97,10 +97,8 @@ def advance_weights(
 
 
 @partial(jax.jit, static_argnames=("teachers", "directions"))
-def weight_overlaps(
-    state: WeightState, teachers: int, directions: tuple[int, ...] = ()
-) -> OrderParameters:
-    """Order parameters (S, …) in float64, whatever the precision of the weights; of each block, if there are."""
+def weight_overlaps(state: WeightState, teachers: int, directions: tuple[int, ...] = ()) -> OrderParameters:
+    """Order parameters (S, …) in float64, whatever the precision of the weights; block by block."""
 
     def one_seed(item: tuple[Vectors, Vectors]) -> Array:
         w, fixed = item
@@ -126,8 +124,8 @@ def block_factor(gram: np.ndarray, directions: int) -> np.ndarray:
     values, vectors = np.linalg.eigh(gram)
     if np.any(np.abs(values[: n - directions]) > 1e-9 * max(1.0, values[-1])):
         raise SpecificationError(
-            f"a block of {directions} directions cannot hold {n} vectors with the overlaps {gram.tolist()}: their "
-            f"rank is at most {directions}. A larger N gives every block more directions"
+            f"a block of {directions} directions cannot hold {n} vectors with the overlaps {gram.tolist()}: "
+            f"their rank is at most {directions}. A larger N gives every block more directions"
         )
     return vectors[:, n - directions :] * np.sqrt(np.maximum(values[n - directions :], 0.0))
 
@@ -183,9 +181,7 @@ def _step(
     return WeightState(w, now.fixed, v, extras)
 
 
-def _inputs(
-    noise: list[Array], sample: Sample, centroids: Vectors, directions: tuple[int, ...]
-) -> Vectors:
+def _inputs(noise: list[Array], sample: Sample, centroids: Vectors, directions: tuple[int, ...]) -> Vectors:
     """Input vectors ``μ/√N + σ g``, with √c_b as a factor of g in block b."""
     N, dtype = noise[0].shape[0], noise[0].dtype
     sigma = sample.sigma.astype(dtype)

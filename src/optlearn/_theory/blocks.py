@@ -12,8 +12,8 @@ from optlearn._theory.gaussian import gram_matrix
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 
-# η λ₁/tr above which the equations of the order parameters are off by several per cent (measured: by 4 to 10 %
-# at 0.4, by 1 % at 0.04).
+# η λ₁/tr above which the equations of the order parameters are off by several per cent (measured: by 4 to 10
+# % at 0.4, by 1 % at 0.04).
 NARROW = 0.1
 
 
@@ -55,7 +55,7 @@ def check_spectrum(model: LearningModel) -> None:
         )
     if variance.ndim == 2 and variance.shape[0] != model.centroids:
         raise SpecificationError(
-            f"{name}: the spectrum has variances for {variance.shape[0]} clusters; there are {model.centroids}"
+            f"{name}: the spectrum has rows for {variance.shape[0]} clusters; there are {model.centroids}"
         )
 
 
@@ -66,8 +66,8 @@ def warn_if_narrow(model: LearningModel, u: Settings) -> None:
     if largest is not None and rate * largest > NARROW:
         warnings.warn(
             f"the learning rate {rate:.3g} times the share {largest:.2g} of the largest direction in all "
-            f"variance is above {NARROW}: the equations of the order parameters are off, at any N. Least squares "
-            "have an exact recursion (models.linear)",
+            f"variance is above {NARROW}: the equations of the order parameters are off, at any N. Least "
+            "squares have an exact recursion (models.linear)",
             AccuracyWarning,
             stacklevel=2,
         )

@@ -37,8 +37,8 @@ def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters
         name = model.layout.name_of(*entry)
         if name in model.untracked and np.any(start[name] != 0):
             raise SpecificationError(
-                f"start: {name} is {np.max(np.abs(start[name])):.6g}, but {type(model).__name__} does not track "
-                "it: it is always 0"
+                f"start: {name} is {np.max(np.abs(start[name])):.6g}, but {type(model).__name__} does not "
+                "track it: it is always 0"
             )
     check_states(model, np.asarray(model.layout.flatten(start))[None], np.zeros(1), where="at the start")
     return start

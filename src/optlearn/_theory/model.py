@@ -65,7 +65,8 @@ class LearningModel(System):
         finite_size: whether extras also learn from what is of order 1/N beside ``bulk``: the
             centroids' part of ``xᵀx/N`` and the loss itself; N is then the parameter ``N``.
         spectrum: of the inputs' covariance; None: they spread alike in all directions. ``loss``, ``metric``,
-            ``penalty`` and the other methods still see whole order parameters and overlaps, summed over blocks.
+            ``penalty`` and the other methods still see whole order parameters and overlaps, summed over
+            blocks.
         drift_rule, error_rule: quadratures of the drift and of the error, set by ``resolved``; None: closed
             forms where there are any.
     """
@@ -76,7 +77,7 @@ class LearningModel(System):
     )
 
     # Whether closed forms and observables take order parameters with their axis of blocks under a spectrum.
-    reads_blocks: ClassVar[bool] = False
+    reads_blocks = False
 
     students: int = eqx.field(static=True, kw_only=True)
     overlaps: Overlaps = eqx.field(kw_only=True)
@@ -141,7 +142,7 @@ class LearningModel(System):
         return jnp.ones(self.slots)
 
     def block_variances(self, latent: Latent, u: Settings) -> Array:
-        """(L, B) factors of ``variances`` in the blocks of a spectrum: those of the sample's cluster, if they differ."""
+        """(L, B) factors of ``variances`` in the blocks of a spectrum, for the sample's clusters."""
         del u
         assert self.spectrum is not None
         variance = jnp.asarray(self.spectrum.variance)
@@ -276,7 +277,8 @@ class LearningModel(System):
     def state(self, **values: Array) -> OrderParameters:
         """A state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero.
 
-        Under a spectrum ``Q`` is (B, K, K) and ``Q11`` has B numbers. Without their axis of blocks they are totals,
+        Under a spectrum ``Q`` is (B, K, K) and ``Q11`` has B numbers. Without their axis of blocks they are
+        totals,
         of vectors in random directions: every block has its share.
         """
         from optlearn._theory.blocks import spread_over_blocks

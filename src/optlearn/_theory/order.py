@@ -26,8 +26,8 @@ class OrderParameters(eqx.Module):
 
     Under a spectrum of B blocks, Q, M and R have a leading axis of blocks.
 
-    ``x["Q12"]``, ``x["M11"]``, ``x["v1"]``, ``x["b"]`` give entries by name (indices from 1); under a spectrum
-    ``x["Q12"]`` has B numbers, and ``x["Q12_3"]`` is that of block 3.
+    ``x["Q12"]``, ``x["M11"]``, ``x["v1"]``, ``x["b"]`` give entries by name (indices from 1); under a
+    spectrum ``x["Q12"]`` has B numbers, and ``x["Q12_3"]`` is that of block 3.
     """
 
     Q: Array

@@ -1,12 +1,12 @@
 """Few blocks for many directions: which sums they must keep, and what that costs.
 
-Plain averages over a bin of directions fail where a teacher is huge in directions of hardly any variance, as on
-pixels. What the error and the noise of SGD see is weighted with the variance: Σ cᵢGᵢ and Σ cᵢρᵢ over a bin must
-be those of its block. The block's variance is the mean of log cᵢ under both weights.
+Plain averages over a bin of directions fail where a teacher is huge in directions of hardly any variance, as
+on pixels. What the error and the noise of SGD see is weighted with the variance: Σ cᵢGᵢ and Σ cᵢρᵢ over a bin
+must be those of its block. The block's variance is the mean of log cᵢ under both weights.
 """
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,10 +69,8 @@ def reduce_spectrum(
         values, block_of = np.unique(c, return_inverse=True)
         share = np.bincount(block_of) / N
         return Reduction(Spectrum(values, share, largest=largest), np.bincount(block_of, T), block_of)
-    if not isinstance(blocks, int | np.integer) or isinstance(blocks, bool) or not 1 <= blocks <= N:
-        raise SpecificationError(
-            f"blocks must be a whole number from 1 to the {N} directions, got {blocks!r}"
-        )
+    if not (_whole(blocks) and 1 <= blocks <= N):
+        raise SpecificationError(f"blocks must be a whole number from 1 to {N} directions, got {blocks!r}")
     if not training > 0:
         raise SpecificationError(f"training must be above 0, got {training!r}")
     block_of = _bins(c, int(blocks), training)
@@ -91,7 +89,7 @@ def reduce_spectrum(
 
 def power_law(N: int, exponent: float) -> np.ndarray:
     """(N,) variances ∝ i^−exponent with mean 1."""
-    if not isinstance(N, int | np.integer) or isinstance(N, bool) or N < 1:
+    if not (_whole(N) and N >= 1):
         raise SpecificationError(f"N must be a whole number of at least 1, got {N!r}")
     if not (np.isfinite(exponent) and exponent >= 0):
         raise SpecificationError(f"exponent must be a number of at least 0, got {exponent!r}")
@@ -103,7 +101,7 @@ def marchenko_pastur(ratio: float, blocks: int) -> Spectrum:
     """Gauss nodes of the law as blocks."""
     if not (np.isfinite(ratio) and ratio > 0):
         raise SpecificationError(f"ratio must be a number above 0, got {ratio!r}")
-    if not isinstance(blocks, int | np.integer) or blocks < 2:
+    if not (_whole(blocks) and blocks >= 2):
         raise SpecificationError(f"blocks must be a whole number of at least 2, got {blocks!r}")
     return Spectrum(*marchenko_pastur_nodes(ratio, int(blocks)))
 
@@ -132,6 +130,10 @@ def data_eigenvalues(X: Array, centre: bool) -> np.ndarray:
     if not len(values) or values[-1] <= 0:
         raise SpecificationError("X must have a feature that is not constant")
     return np.asarray(values / values.mean())
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _checked_variances(variances: Array) -> np.ndarray:

@@ -9,8 +9,8 @@ the loss reads, fields = m_l + σ_l F ξ_l, so
 holds for every field, read or not, centroids' fields ρ included: only read fields are integrated
 over.
 
-Under a spectrum a field is a sum over blocks b, and so is its covariance, σ_l² Σ_b c_b G_b. With F that of the
-read fields r, F Fᵀ = Σ_b c_b G_b[r, r], the part of a field in block b has
+Under a spectrum a field is a sum over blocks b, and so is its covariance, σ_l² Σ_b c_b G_b. With F that of
+the read fields r, F Fᵀ = Σ_b c_b G_b[r, r], the part of a field in block b has
 
     E[field_b D₂ᵀ] = m_{l,b} E[D₂]ᵀ + σ_l c_b G_b[:, r] F⁻ᵀ E[ξ_l D₂ᵀ].
 
@@ -175,7 +175,7 @@ class Sampler:
         return found
 
     def spread(self, slots: Slots, weights: Array, first: Array, second: Array, counted: np.ndarray) -> Array:
-        """(K, K) E[Σ_l σ_l² D₂ D₂'ᵀ] over the slots counted; (B, K, K), with the blocks' shares, under a spectrum."""
+        """(K, K) E[Σ_l σ_l² D₂ D₂'ᵀ] over the slots counted; (B, K, K), with shares, under a spectrum."""
         if slots.variances is None:
             return jnp.einsum("p,plk,l,plj->kj", weights, first, counted * slots.sigmas**2, second)
         assert self.model.spectrum is not None

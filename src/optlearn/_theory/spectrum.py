@@ -1,6 +1,7 @@
 """Inputs that spread differently in different directions: the spectrum of their covariance, in blocks.
 
-Directions of one variance behave alike, so overlaps are kept block by block: Q_b = w_b·w_b/N with the part w_b
+Directions of one variance behave alike, so overlaps are kept block by block: Q_b = w_b·w_b/N with the part
+    w_b
 of the weights in block b. Given many directions of different variances, ``reduction`` finds blocks for them.
 """
 
@@ -24,8 +25,8 @@ ALMOST_ALL, FEW = 0.9, 0.01
 class Spectrum(eqx.Module):
     """Variances of the inputs in blocks of directions.
 
-    In block b, which holds a share ρ_b of all directions, the entries of an input have the variance c_b (times
-    what the model's own ``variances`` say).
+    In block b, which holds a share ρ_b of all directions, the entries of an input have the variance c_b
+    (times what the model's own ``variances`` say).
 
     Args:
         variance: (B,) c_b, at least 0; or (clusters, B), a row for each cluster, for covariances that differ
@@ -128,8 +129,8 @@ class Spectrum(eqx.Module):
         counts = np.diff(ends, prepend=0)
         if np.any(counts < 1):
             raise SpecificationError(
-                f"N={N} is too small for {self.blocks} blocks: block {int(np.argmin(counts)) + 1} has a share "
-                f"of {share[np.argmin(counts)]:.3g}, less than one direction"
+                f"N={N} is too small for {self.blocks} blocks: block {int(np.argmin(counts)) + 1} has a "
+                f"share of {share[np.argmin(counts)]:.3g}, less than one direction"
             )
         return counts
 
@@ -167,8 +168,8 @@ def _check(spectrum: Spectrum) -> None:
     if spectrum.largest is None and np.any(narrow):
         block = int(np.flatnonzero(narrow.reshape(-1, len(share)).any(axis=0))[0])
         warnings.warn(
-            f"block {block + 1} holds {part[..., block].max():.0%} of the variance in {share[block]:.2%} of the "
-            "directions: the theory is off unless these are still many, and η λ₁/tr is small",
+            f"block {block + 1} holds {part[..., block].max():.0%} of the variance in {share[block]:.2%} of "
+            "all directions: the theory is off unless these are still many, and η λ₁/tr is small",
             AccuracyWarning,
             stacklevel=3,
         )

@@ -244,8 +244,8 @@ def autoencoder(
         batch: how many; a real number interpolates. Only with augmentation.
         finite_size: add to the error the term Ω_cc (1 − b√(1−Δ))² and to the skip's drift its 1/N
             correction, both of which the paper neglects.
-        spectrum: of the clean inputs, perhaps with a row for each cluster (their covariances commute then); the
-            noise is white. Centroids lie in random directions unless Omega is (B, C, C).
+        spectrum: of the clean inputs, perhaps with a row for each cluster (their covariances commute then);
+            the noise is white. Centroids lie in random directions unless Omega is (B, C, C).
 
     Returns:
         A model with order parameters Q, R and b.

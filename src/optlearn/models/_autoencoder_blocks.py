@@ -1,7 +1,7 @@
 """The linear denoising autoencoder on clean inputs with a spectrum: closed forms, block by block.
 
-The noise x₂ is white; only the clean input x₁ has variances v_{cb} = σ_c² c_{cb} in block b. All gradients are
-linear in the fields, D₁ = √(1−Δ)(Fλ̃ − λ₁) − λ̃ and D₂ = √Δ(Fλ̃ − λ₁) with F = Q + 2b, so second moments are
+The noise x₂ is white; only the clean input x₁ has variances v_{cb} = σ_c² c_{cb} in block b. All gradients
+are linear in the fields, D₁ = √(1−Δ)(Fλ̃ − λ₁) − λ̃ and D₂ = √Δ(Fλ̃ − λ₁) with F = Q + 2b, so second moments are
 all there is.
 """
 

@@ -107,9 +107,7 @@ class Arguments:
             return np.asarray(self.number(name, value, 0.0, open_below=True))
         return self.numbers(name, value, (blocks,), lowest=0.0)[:, None, None]
 
-    def gram(
-        self, name: str, value: Any, size: int | None = None, blocks: int | None = None
-    ) -> np.ndarray:
+    def gram(self, name: str, value: Any, size: int | None = None, blocks: int | None = None) -> np.ndarray:
         """A Gram matrix: symmetric, positive semidefinite, ``size`` by ``size``.
 
         A number stands for that multiple of the identity. With ``blocks``, there may be one for each.

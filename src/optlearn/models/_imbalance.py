@@ -98,6 +98,7 @@ class Imbalance(LearningModel):
 
     def _block_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
         """The same, block by block: means are those of whole vectors, covariances have their part c_b."""
+        assert self.spectrum is not None
         overlaps = self.block_overlaps
         T, S, Omega = (jnp.asarray(part) for part in (overlaps.T, overlaps.S, overlaps.Omega))
         eta, weights = u["learning_rate"], _weights(u)
@@ -168,7 +169,7 @@ class Imbalance(LearningModel):
         return below(h) + below(k) - 2 * both
 
     def _teachers(self) -> tuple[Array, Array]:
-        """(2,) squared norm of each group's teacher as its fields see it, and its overlap with the centroid."""
+        """(2,) squared norm of each group's teacher, as fields see it, and its overlap with the centroid."""
         if self.spectrum is None:
             return _diagonal(self.overlaps.T), _diagonal(self.overlaps.S)
         T = jnp.stack([_diagonal(part) for part in self.block_overlaps.T])

@@ -21,6 +21,8 @@ from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn.practice.isotropy import AnisotropyWarning as AnisotropyWarning
 from optlearn.practice.isotropy import Isotropy as Isotropy
+from optlearn.practice.regression import RegressionFit as RegressionFit
+from optlearn.practice.regression import regression as regression
 
 KMEANS_STARTS = 5
 
