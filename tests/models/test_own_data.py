@@ -60,6 +60,7 @@ def test_an_advance_is_the_stiff_ode():
     np.testing.assert_allclose(found.states, expected, atol=2e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [0.1, 3.0, 30.0])
 def test_a_few_eigenvalues_stand_for_all(given, all_modes, horizon):
     exact, few = run(all_modes, horizon), run(FiniteData.from_data(*given), horizon)

@@ -18,6 +18,7 @@ def baselines(gain):
     return {n: ol.evaluate(problem, s, record=81) for n, s in ol.baselines(problem).items()}
 
 
+@pytest.mark.slow
 def test_the_optimum_is_converged_and_beats_every_baseline(gain, baselines):
     assert gain.certificate.converged
     assert gain.objective == pytest.approx(0.0233167, abs=2e-7)

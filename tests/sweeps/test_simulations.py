@@ -123,6 +123,7 @@ def test_the_variance_falls_like_one_over_N(measured, problem):
     assert (abs(measured["theory"].sel(schedule="anti-curriculum") - theory) < 1e-12).all()
 
 
+@pytest.mark.slow
 def test_the_crossover_is_where_the_gain_is_as_large_as_the_scatter(measured):
     ratio, _ = finite_size.advantage(measured, "anti-curriculum")
     gain = measured["theory"][1] - measured["theory"][0]

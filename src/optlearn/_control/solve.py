@@ -28,7 +28,7 @@ from optlearn._control.solvers.starts import (
 from optlearn._errors import UnphysicalStateError, explained
 from optlearn._precision import float64
 from optlearn._progress import Progress, Report, silent
-from optlearn._schedule import Schedule
+from optlearn._schedule import Schedule, uniform_grid
 from optlearn._trajectory import Trajectory
 from optlearn.models._checks import Arguments
 
@@ -84,7 +84,7 @@ def solve(
             check.count(name, value)
     if tolerance is not None:
         check.number("tolerance", tolerance, 0.0, open_below=True)
-    count = check.count("intervals", problem.intervals if intervals is None else intervals)
+    count = len(uniform_grid(problem.horizon, problem.intervals if intervals is None else intervals)) - 1
     chosen = make_method(method, max_iterations, tolerance)
     tell(Progress("tracing the dynamics"))
     compiled = compile_problem(problem)

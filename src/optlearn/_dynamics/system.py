@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import equinox as eqx
 import jax
@@ -82,8 +82,8 @@ class System(eqx.Module):
         return None
 
     # Said after an impossible state, at the start and along training.
-    start_advice: ClassVar[str] = ""
-    run_advice: ClassVar[str] = "Smaller controls usually keep the dynamics bounded."
+    start_advice = ""
+    run_advice = "Smaller controls usually keep the dynamics bounded."
 
     def advance(self, x: Array, u: Settings, length: Array) -> Array:
         """The state after ``length`` under constant settings, exactly; write it instead of ``drift``.
