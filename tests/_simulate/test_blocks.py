@@ -1,4 +1,4 @@
-"""SGD on inputs with a spectrum: both simulators against each other and against the theory, block by block."""
+"""SGD on inputs with a spectrum: both simulators against each other and the theory, block by block."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def committee(**more):
 
 def scores(model, start, schedule, **options):
     runs = ol.simulate(model, schedule, start=start, error=False, **options)
-    theory = ol.integrate(model, schedule, start=start, at=runs.alpha)
+    theory = ol.integrate(model, schedule, start=start, record=runs.alpha)
     found = np.concatenate([runs.z_scores(name, theory[name])[1:] for name in model.layout.names])
     return found[np.isfinite(found)]
 

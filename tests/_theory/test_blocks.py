@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import optlearn as ol
+from optlearn._errors import UnphysicalStateError
 from optlearn._theory.drift import generic_drift, generic_error
 
 THREE = ol.Spectrum([2.0, 0.7, 0.1], [0.2, 0.3, 0.5])
@@ -25,11 +26,14 @@ def random_blocks(model, seed=0, size=0.4):
         vectors[:, :, -1], vectors[:, 1, :-1] = 0.0, 0.0
         vectors[:, 1, -1] = 1.0
     G = size * vectors @ np.swapaxes(vectors, 1, 2) / n
-    overlaps = ol.Overlaps(T=G[:, K : K + M, K : K + M], S=G[:, K : K + M, K + M :], Omega=G[:, K + M :, K + M
-    :]) model = replace(model, overlaps=overlaps)
+    own, teachers, centroids = slice(K), slice(K, K + M), slice(K + M, n)
+    overlaps = ol.Overlaps(
+        T=G[:, teachers, teachers], S=G[:, teachers, centroids], Omega=G[:, centroids, centroids]
+    )
+    model = replace(model, overlaps=overlaps)
     v = rng.normal(size=(K, model.heads))
-    extras = {name: 0.3 for name in model.extras}
-    return model, model.state(Q=G[:, :K, :K], M=G[:, :K, K : K + M], R=G[:, :K, K + M :], v=v, **extras)
+    extras = dict.fromkeys(model.extras, 0.3)
+    return model, model.state(Q=G[:, own, own], M=G[:, own, teachers], R=G[:, own, centroids], v=v, **extras)
 
 
 CLOSED = {
@@ -80,21 +84,19 @@ EVERY = {
 @pytest.mark.parametrize("name", EVERY)
 def test_one_block_is_no_spectrum(name):
     model = EVERY[name]
-    start = {"Q": 0.3 * np.eye(model.students), "M": 0.05, "R": 0.02, "v": 0.4, **dict.fromkeys(model.extras, 0.2)}
-    kept = {"Q", *(kind for kind, size in (("M", model.teachers), ("R", model.centroids)) if size), "v"}
-    if not model.heads:
-        kept.discard("v")
-    start = {k: v for k, v in start.items() if k in kept or k in model.extras}
-    if model.untracked:
-        start.pop("M", None)
+    sizes = {"M": 0 if model.untracked else model.teachers, "R": model.centroids, "v": model.heads}
+    start = {"Q": 0.3 * np.eye(model.students), **dict.fromkeys(model.extras, 0.2)}
+    start |= {name: 0.05 for name, size in sizes.items() if size}
     block = replace(model, spectrum=ONE)
     u = model.settings()
     rule = ol.GaussHermite(4, 3)
     x, y = model.state(**start), block.state(**start)
     if model.closed_drift(x, u) is not None and model.reads_blocks:
         np.testing.assert_allclose(
-            block.layout.flatten(block.drift(y, u)), model.layout.flatten(model.drift(x, u)), rtol=0,
-            atol=1e-12
+            block.layout.flatten(block.drift(y, u)),
+            model.layout.flatten(model.drift(x, u)),
+            rtol=0,
+            atol=1e-12,
         )
         np.testing.assert_allclose(
             [*block.outputs(y, u).values()], [*model.outputs(x, u).values()], rtol=1e-12, atol=1e-12
@@ -158,7 +160,7 @@ def test_names_and_flat_form():
 
 def test_impossible_states_name_their_block():
     model = ol.models.committee(1, 1, spectrum=THREE)
-    with pytest.raises(ol._errors.UnphysicalStateError, match="in block 2"):
+    with pytest.raises(UnphysicalStateError, match="in block 2"):
         model.initial_state({"Q11": [0.1, 0.001, 0.1], "M11": [0.0, 0.3, 0.0]})
 
 
@@ -216,7 +218,11 @@ def test_the_same_variance_in_all_directions():
 def test_the_optimum_of_two_blocks(com2, method):
     model, x = com2
     problem = ol.Problem(
-        model=model, start=x, horizon=60, controls={"learning_rate": ol.Continuous(0, 4, guess=1.0)}, intervals=60
+        model=model,
+        start=x,
+        horizon=60,
+        controls={"learning_rate": ol.Continuous(0, 4, guess=1.0)},
+        intervals=60,
     )
     solution = ol.solve(problem, method=method)
     assert solution.objective == pytest.approx(0.001448108069, rel=1e-6)

@@ -135,3 +135,22 @@ def test_rows_of_a_spectrum_are_for_the_clusters_there_are():
                 "teacher_readout": np.ones((1, 1)),
             }
         )
+
+
+def test_clusters_that_commute_and_clusters_that_do_not():
+    rng = np.random.default_rng(0)
+    widths = np.array([[2.0, 2.0, 1.0, 1.0, 0.5, 0.5], [1.0, 1.0, 2.0, 2.0, 1.0, 1.0]])
+    tables = [3 * c + rng.normal(size=(100_000, 6)) * widths[c] for c in (0, 1)]
+    spectrum = ol.Spectrum.commuting(tables, blocks=3)
+    assert spectrum.variance.shape == (2, 3)
+    assert spectrum.share.sum() == pytest.approx(1)
+    expected = widths[:, ::2] ** 2 / np.mean(widths**2)
+    order = np.argsort(expected.mean(axis=0))
+    np.testing.assert_allclose(spectrum.variance, expected[:, order], rtol=0.05)
+    turn = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    with pytest.warns(AccuracyWarning, match=r"do not commute: \d+\.\d% of their squares"):
+        ol.Spectrum.commuting([tables[0], tables[1] @ turn], blocks=3)
+    with pytest.raises(SpecificationError, match="the same features"):
+        ol.Spectrum.commuting([tables[0], tables[1][:, :5]])
+    with pytest.raises(SpecificationError, match="from 1 to 6"):
+        ol.Spectrum.commuting(tables, blocks=7)

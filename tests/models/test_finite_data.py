@@ -6,8 +6,8 @@ import pytest
 
 import optlearn as ol
 from optlearn._errors import SpecificationError
-from optlearn.models import FiniteData, LargeBatch
 from optlearn._theory.reduction import marchenko_pastur_nodes
+from optlearn.models import FiniteData, LargeBatch
 
 NAMES = ("Q", "M", "train_error", "test_error")
 

@@ -145,7 +145,7 @@ def test_exponents_of_the_risk_at_a_constant_rate(a, b, exponent):
     model = ol.models.linear(reduced.spectrum, reduced.teacher, N=N, recursion=True)
     times = np.array([0.01, 0.1])
     run = ol.integrate(
-        model, ol.Schedule.constant(0.1, {"learning_rate": 0.2}), start=model.start(), at=times
+        model, ol.Schedule.constant(0.1, {"learning_rate": 0.2}), start=model.start(), record=times
     )
     slope = np.diff(np.log(run["error"])) / np.diff(np.log(times))
     assert -slope[0] == pytest.approx(exponent, abs=0.02)
@@ -187,7 +187,7 @@ def test_theory_and_sgd_of_least_squares():
     model = small(True, N=60)
     schedule = ol.Schedule.piecewise([0, 2, 4], {"learning_rate": [0.8, 0.2]})
     runs = ol.simulate(model, schedule, N=60, seeds=4000, record=[0, 1, 2, 4])
-    theory = ol.integrate(model, schedule, start=model.start(), at=runs.alpha)
+    theory = ol.integrate(model, schedule, start=model.start(), record=runs.alpha)
     for name in (*model.layout.names, "error"):
         scores = runs.z_scores(name, theory[name])[1:]
         assert np.all(np.abs(scores) < 4), (name, scores)

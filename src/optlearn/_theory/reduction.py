@@ -6,6 +6,7 @@ must be those of its block. The block's variance is the mean of log cᵢ under b
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ NEGLIGIBLE = 1e-9
 SLOW = 0.05
 # Rate and time points of the run on which the error of a reduction is measured.
 TRIAL_RATE, TRIAL_TIMES = 0.5, 300
+# Part of the squares of covariances, off a common eigenbasis, above which a warning tells.
+NEGLECTED = 0.01
 # Above this share of one direction in all variance the theory is warned of.
 ALMOST_ALL = 0.9
 
@@ -60,7 +63,7 @@ def reduce_spectrum(
     largest = float(c.max() / c.sum())
     if largest > ALMOST_ALL:
         warnings.warn(
-            f"one direction has {largest:.0%} of all variance: the equations of the order parameters are off; "
+            f"one direction has {largest:.0%} of all variance: the order parameters' equations are off; "
             "least squares have an exact recursion (models.linear)",
             AccuracyWarning,
             stacklevel=3,
@@ -130,6 +133,34 @@ def data_eigenvalues(X: Array, centre: bool) -> np.ndarray:
     if not len(values) or values[-1] <= 0:
         raise SpecificationError("X must have a feature that is not constant")
     return np.asarray(values / values.mean())
+
+
+def commuting(clusters: Sequence[Array], blocks: int) -> Spectrum:
+    """Variances of clusters in the eigenbasis of their mean covariance; see ``Spectrum.commuting``."""
+    tables = [np.asarray(table, dtype=float) for table in clusters]
+    if not tables or any(t.ndim != 2 or len(t) < 2 or t.shape[1] != tables[0].shape[1] for t in tables):
+        raise SpecificationError(
+            "clusters must be tables of at least 2 samples by the same features, got shapes "
+            f"{[table.shape for table in tables]}"
+        )
+    N = tables[0].shape[1]
+    if not (_whole(blocks) and 1 <= blocks <= N):
+        raise SpecificationError(f"blocks must be a whole number from 1 to {N} directions, got {blocks!r}")
+    covariances = np.stack([np.atleast_2d(np.cov(table, rowvar=False, bias=True)) for table in tables])
+    basis = np.linalg.eigh(covariances.mean(axis=0))[1]
+    turned = basis.T @ covariances @ basis
+    diagonal = np.diagonal(turned, axis1=1, axis2=2)
+    neglected = 1 - float(np.sum(diagonal**2) / np.sum(turned**2))
+    if neglected > NEGLECTED:
+        warnings.warn(
+            f"the covariances of the clusters do not commute: {neglected:.1%} of their squares lie off a common "
+            "eigenbasis and are neglected",
+            AccuracyWarning,
+            stacklevel=3,
+        )
+    groups = np.array_split(np.arange(N), blocks)
+    variance = np.stack([diagonal[:, group].mean(axis=1) for group in groups], axis=1)
+    return Spectrum(variance / diagonal.mean(), [len(group) / N for group in groups])
 
 
 def _whole(value: Any) -> bool:

@@ -6,6 +6,7 @@ of the weights in block b. Given many directions of different variances, ``reduc
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -107,6 +108,21 @@ class Spectrum(eqx.Module):
         from optlearn._theory.reduction import data_eigenvalues, reduce_spectrum
 
         return reduce_spectrum(data_eigenvalues(X, centre), blocks=blocks).spectrum
+
+    @classmethod
+    def commuting(cls, clusters: Sequence[Array], blocks: int = 8) -> "Spectrum":
+        """Variances of each of several clusters in the eigenbasis of their mean covariance; of mean 1 over all.
+
+        Covariances that do not commute have entries off that basis. These are neglected, and a warning says how
+        much of the covariances they are.
+
+        Args:
+            clusters: for each a table (n, N) of samples; what is centred is the spread around its mean.
+            blocks: groups of directions, equally many in each; a block has the mean variance of its directions.
+        """
+        from optlearn._theory.reduction import commuting
+
+        return commuting(clusters, blocks)
 
     @staticmethod
     def reduce(
