@@ -1,8 +1,8 @@
 """Theory predicts training on MNIST: the learning rate of a linear head, on pixels and on random features.
 
-The label is the parity of the digit. Spectrum, best linear predictor and noise are measured on 50,000 images; the theory
-then says what one run of SGD (one image a step, drawn with replacement) will do under any learning rate, and which is best.
-Every schedule is trained as well, by many runs.
+The label is the parity of the digit. Spectrum, best linear predictor and noise are measured on 50,000 images;
+the theory then says what SGD (one image a step, drawn with replacement) will do under any learning rate, and
+which is best. Every schedule is trained as well, by many runs.
 
     python examples/mnist_regression.py --data-dir DIR
 """

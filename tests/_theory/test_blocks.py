@@ -10,13 +10,14 @@ import pytest
 import optlearn as ol
 from optlearn._errors import UnphysicalStateError
 from optlearn._theory.drift import generic_drift, generic_error
+from tests.marks import slow_but
 
 THREE = ol.Spectrum([2.0, 0.7, 0.1], [0.2, 0.3, 0.5])
 GROUPS = ol.Spectrum([[2.0, 0.7, 0.1], [0.5, 1.0, 3.0]], [0.2, 0.3, 0.5])
 ONE = ol.Spectrum([1.0], [1.0])
 
 
-def random_blocks(model, seed=0, size=0.4):
+def random_blocks(model, seed=0, size=0.08):
     """The model with random overlaps in every block, and a random state."""
     rng = np.random.default_rng(seed)
     K, M, B = model.students, model.teachers, model.spectrum.blocks
@@ -42,14 +43,14 @@ CLOSED = {
     "dropout": (ol.models.committee(2, 1, dropout=True, activation_probability=0.7, spectrum=THREE), 24),
     "heads": (ol.models.committee(2, 2, heads=2, spectrum=THREE), 24),
     "curriculum": (ol.models.curriculum(T=[1.0, 0.5, 0.8], weight_decay=0.1, spectrum=THREE), 40),
-    "imbalance": (ol.models.imbalance(spectrum=GROUPS, variance=(1.0, 0.6), sampling=0.4), 24),
+    "imbalance": (ol.models.imbalance(spectrum=GROUPS, variance=(1.0, 0.6), sampling=0.4), 40),
     "autoencoder": (ol.models.autoencoder(spectrum=GROUPS, sigma=[0.3, 0.5]), 6),
     "augmented": (ol.models.autoencoder(spectrum=GROUPS, augmentation=True, batch=3.0), 6),
     "finite size": (ol.models.autoencoder(spectrum=THREE, finite_size=True), 6),
 }
 
 
-@pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.parametrize("name", slow_but({"linear", "curriculum", "autoencoder"}, CLOSED))
 def test_closed_forms_are_the_quadrature(name):
     model, nodes = CLOSED[name]
     model, x = random_blocks(model)
@@ -81,7 +82,7 @@ EVERY = {
 }
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", slow_but({"committee", "autoencoder"}, EVERY))
 def test_one_block_is_no_spectrum(name):
     model = EVERY[name]
     sizes = {"M": 0 if model.untracked else model.teachers, "R": model.centroids, "v": model.heads}

@@ -40,7 +40,10 @@ def spread_over_blocks(model: LearningModel, name: str, value: Array) -> Array:
     if model.spectrum is None or name in model.extras or name[:1] == "v" or "_" in name:
         return value
     dimensions, share = np.ndim(value), model.spectrum.share
-    if name in ("Q", "M", "R"):
+    columns = {"Q": model.students, "M": model.teachers, "R": model.centroids}
+    if name in columns:
+        if dimensions == 0:  # one number fills all entries
+            value = np.full((model.students, columns[name]), float(value))
         return value if dimensions == 3 else share[:, None, None] * np.asarray(value, dtype=float)
     return value if dimensions else share * np.asarray(value, dtype=float)
 

@@ -111,14 +111,14 @@ class Spectrum(eqx.Module):
 
     @classmethod
     def commuting(cls, clusters: Sequence[Array], blocks: int = 8) -> "Spectrum":
-        """Variances of each of several clusters in the eigenbasis of their mean covariance; of mean 1 over all.
+        """Variances of several clusters in the eigenbasis of their mean covariance, of mean 1 over all.
 
-        Covariances that do not commute have entries off that basis. These are neglected, and a warning says how
-        much of the covariances they are.
+        Covariances that do not commute have entries off that basis. These are neglected, and a warning says
+        how much of the covariances they are.
 
         Args:
             clusters: for each a table (n, N) of samples; what is centred is the spread around its mean.
-            blocks: groups of directions, equally many in each; a block has the mean variance of its directions.
+            blocks: groups of directions, equally many in each; a block has their mean variance.
         """
         from optlearn._theory.reduction import commuting
 

@@ -99,9 +99,11 @@ class Linear(System):
 
         def doubled(carry: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], None]:
             change, now, left = carry
-            odd = left - 2 * jnp.floor(left / 2)
-            now = now + odd * (change @ now)
-            return (2 * change + change @ change, now, jnp.floor(left / 2)), None
+            half = jnp.floor(left / 2)
+            now = now + (left - 2 * half) * (change @ now)
+            # Powers that no step needs might overflow.
+            change = jnp.where(half > 0, 1.0, 0.0) * change
+            return (2 * change + change @ change, now, half), None
 
         (_, state, _), _ = jax.lax.scan(doubled, (one, state, steps), None, length=DOUBLINGS + 1)
         return state
