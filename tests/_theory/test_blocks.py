@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.marks import slow_but
 
 import optlearn as ol
 from optlearn._errors import UnphysicalStateError
 from optlearn._theory.drift import generic_drift, generic_error
-from tests.marks import slow_but
 
 THREE = ol.Spectrum([2.0, 0.7, 0.1], [0.2, 0.3, 0.5])
 GROUPS = ol.Spectrum([[2.0, 0.7, 0.1], [0.5, 1.0, 3.0]], [0.2, 0.3, 0.5])
