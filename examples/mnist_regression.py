@@ -12,7 +12,7 @@ import argparse
 import numpy as np
 
 import optlearn as ol
-from optlearn.practice import datasets
+from optlearn.practice.datasets import mnist
 
 
 def features(pixels: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
@@ -51,10 +51,10 @@ def main() -> None:
     )
     parser.add_argument("--data-dir", help="folder with MNIST")
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--seeds", type=int, default=64, help="runs of each schedule")
+    parser.add_argument("--seeds", type=int, default=16, help="runs of each schedule")
     parser.add_argument("--features", type=int, default=1000, help="random features; 0: pixels only")
     options = parser.parse_args()
-    images = datasets.mnist("train", options.data_dir)
+    images = mnist("train", options.data_dir)
     chosen = np.random.default_rng(0).permutation(len(images))[:50_000]
     pixels = images.rows()[chosen]
     parity = np.where(images.labels[chosen] % 2 == 1, 1.0, -1.0)

@@ -125,3 +125,9 @@ def test_a_probe_reads_files(tmp_path):
         ol.scenarios.probe(features="x.npy")
     with pytest.raises(SpecificationError, match=r"must be a file of NumPy"):
         ol.scenarios.probe(str(tmp_path / "none.npy"), str(tmp_path / "y.npy"))
+
+
+def test_a_probe_is_trained_and_not_simulated():
+    problem = ol.scenarios.probe()
+    with pytest.raises(SpecificationError, match=r"ol\.fit\.regression"):
+        ol.simulate(problem, ol.Schedule.constant(problem.horizon, {"learning_rate": 0.1}), N=60)

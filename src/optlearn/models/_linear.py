@@ -121,9 +121,10 @@ class Linear(System):
     @property
     def network(self) -> Committee:
         """The same student and teacher with their order parameters Q, M: what is simulated."""
-        if np.any(np.asarray(self.noise_shape) != 1):
+        if self.spectrum.reduced or np.any(np.asarray(self.noise_shape) != 1):
             raise SpecificationError(
-                "label noise that depends on the input (noise_shape) cannot be simulated"
+                "a reduced spectrum, or label noise that depends on the input, stands for data: train on "
+                "these, by ol.fit.regression(X, y).train(schedule)"
             )
         return committee(
             1,
