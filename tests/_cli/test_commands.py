@@ -147,9 +147,12 @@ def test_choices_are_those_of_the_library():
         (["curriculum", "--set", "etta=2"], "no such argument; it has alpha_F=12.0, eta=3.0"),
         (["curriculum", "--set", "eta"], "write NAME=VALUE"),
         (["curriculum", "--set", "eta=1", "--set", "eta=2"], "given twice"),
-        (["curriculum", "--set", "eta=fast"], "curriculum(eta='fast'): not a number; must be at least 0"),
-        (["curriculum", "--set", "Delta=(0, 'b')"], "Delta=(0, 'b')): must be 2 numbers"),
-        (["curriculum", "--set", "eta=__import__('os')"], "must be at least 0"),
+        (
+            ["curriculum", "--set", "eta=fast"],
+            "eta must be a finite number, got 'fast'",
+        ),
+        (["curriculum", "--set", "Delta=(0, 'b')"], "Delta must be a list of numbers"),
+        (["curriculum", "--set", "eta=__import__('os')"], "eta must be a finite number"),
         (["curriculum", "--out", "/no/such/place/r.json"], "there is no directory /no/such/place"),
         (["curriculum", "--out", "/"], "this is a directory"),
     ],
@@ -221,7 +224,7 @@ def test_a_file_that_cannot_be_written_does_not_cost_the_result(tmp_path, full_d
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-@pytest.mark.parametrize("stage", ["loading", "direct"])
+@pytest.mark.parametrize("stage", ["loading", pytest.param("direct", marks=pytest.mark.slow)])
 def test_control_c_ends_with_130(tmp_path, stage):
     child = subprocess.Popen(
         [sys.executable, "-m", "optlearn._cli", "solve", "denoising", "--json"],
@@ -275,6 +278,7 @@ def test_a_bad_schedule_file_is_bad_input(tmp_path, text, message):
     assert message in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_simulate_a_baseline():
     done = run(
         *("simulate", "curriculum", "--schedule", "curriculum", "--N", "100", "--seeds", "6"),

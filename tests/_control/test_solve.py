@@ -179,6 +179,7 @@ def test_denoising(Delta_F: float, at_most: float) -> None:
         assert np.all(noise[:300] < 0.0101)
 
 
+@pytest.mark.slow
 def test_dropout_of_a_larger_network() -> None:
     found = [solved("dropout", method, 1, K=4, M=2, intervals=20) for method in ("direct", "indirect")]
     for solution in found:
@@ -529,7 +530,7 @@ def test_unknown_method() -> None:
 
 
 def test_no_starts() -> None:
-    with pytest.raises(SpecificationError, match=r"starts=0\): must be a whole number of at least 1"):
+    with pytest.raises(SpecificationError, match="solve: starts must be a whole number of at least 1, got 0"):
         ol.solve(curriculum(), 24, starts=0)
 
 

@@ -1,5 +1,6 @@
 """The drift of any loss, against real SGD steps, hand calculations and its own symmetries."""
 
+import dataclasses
 from functools import partial
 
 import equinox as eqx
@@ -331,6 +332,7 @@ def test_one_step_of_sgd_on_weights(case):
     assert np.all(np.abs(z) < Z_LIMIT), dict(zip(model.layout.names, z.round(1), strict=True))
 
 
+@pytest.mark.slow
 def test_finite_size_skip_is_exact_at_its_own_size():
     # With finite_size, the drift of b is not a limit: it holds at the N of the settings.
     model = skip(finite_size=True, N=10.0)
@@ -648,7 +650,7 @@ class ReadsAllCurriculum(type(curriculum())):
 
 
 def remade(cls, model):
-    fields = {name: getattr(model, name) for name in model.__dataclass_fields__}
+    fields = {part.name: getattr(model, part.name) for part in dataclasses.fields(model)}
     return cls(**fields)
 
 

@@ -123,7 +123,7 @@ def test_the_bayes_error_is_that_of_the_best_ridge():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"kappa": 0}, r"FiniteData\(kappa=0\): must be above 0"),
+        ({"kappa": 0}, r"FiniteData: kappa must be above 0.*, got 0"),
         ({"kappa": -1.0}, "kappa"),
         ({"noise": -0.1}, "noise"),
         ({"nodes": 1}, "nodes"),

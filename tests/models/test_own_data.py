@@ -69,6 +69,7 @@ def test_a_few_eigenvalues_stand_for_all(given, all_modes, horizon):
         assert few[name][-1] == pytest.approx(exact[name][-1], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_its_errors_are_those_of_the_weights(given, all_modes):
     # Without noise of SGD long training ends at ridge regression.
     X, y, X_test, y_test = given

@@ -396,6 +396,7 @@ def test_plot_without_examples(stored, tmp_path):
     drawing.savefig(tmp_path / "figure.png")
 
 
+@pytest.mark.slow
 def test_quick_trains_where_there_are_data(some_data, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "train", lambda states, *rest: (states, jnp.ones((5, 2), jnp.float32)))
     monkeypatch.setattr(figure, "QUICK_SAMPLES", 80)

@@ -120,7 +120,7 @@ class TestLearningRate:
             scheduler.step()
 
     def test_units_are_named_in_the_error(self):
-        with pytest.raises(SpecificationError, match=r"to_torch: give either steps .* or N"):
+        with pytest.raises(SpecificationError, match=r"to_torch: either steps .* or N .* must be given"):
             RATES.to_torch(self.optimizer())
 
 

@@ -102,7 +102,7 @@ def test_a_rate_that_the_limit_allows_diverges():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"control": "momentum"}, "known"),
+        ({"control": "momentum"}, "control"),
         ({"N": 1}, "at least 2"),
         ({"exponent": -0.5}, "at least 0"),
         ({"mean_batch": 20.0}, "below max_batch"),

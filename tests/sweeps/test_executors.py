@@ -87,7 +87,7 @@ def test_a_dask_cluster_gives_the_same_although_a_worker_is_killed(tiny, same, t
     [
         ("threads", None, "executor='threads': 'serial', 'processes', the address"),
         (3, None, "executor=3"),
-        ("processes", 0, r"sweep\(jobs=0\): must be a whole number of at least 1"),
+        ("processes", 0, "sweep: jobs must be a whole number of at least 1, got 0"),
         ("serial", 1.5, r"sweep\(jobs=1.5\)"),
     ],
 )

@@ -10,6 +10,7 @@ from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.solvers.base import Outcome
+from optlearn._dynamics.executor import EXPLODED
 
 # Gaps up to this share of the objective count as small, …
 SMALL = 2e-5
@@ -17,8 +18,6 @@ SMALL = 2e-5
 ROUND_OFF = 1e-12
 # Expectations that are this share of the objective off leave three digits.
 QUADRATURE = 1e-3
-# A state that grows beyond this, relative to the start, is on its way to infinity.
-EXPLODED = 1e6
 STEPS = 4  # in an interval, at least, along which the minimum principle is checked
 
 

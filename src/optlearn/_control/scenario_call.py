@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from optlearn._json import plain
+from optlearn._signatures import checked
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -30,7 +31,7 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     A problem that is changed afterwards (``dataclasses.replace``) forgets it.
     """
-    signature = inspect.signature(function)
+    signature, function = inspect.signature(function), checked(function)
 
     @wraps(function)
     def made(*args: _P.args, **kwargs: _P.kwargs) -> _R:

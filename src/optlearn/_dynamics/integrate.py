@@ -12,14 +12,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn._dynamics.checks import check_problem, check_states
+from optlearn._dynamics.checks import check_problem, check_states, extreme_settings
 from optlearn._dynamics.executor import Course, Executor
 from optlearn._dynamics.flat import FlatSystem
-from optlearn._dynamics.system import System
+from optlearn._dynamics.system import System, resolved_for
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
 
 Backend = Literal["auto", "casadi", "xla"]
@@ -29,6 +31,7 @@ Backend = Literal["auto", "casadi", "xla"]
 CASADI_LIMIT = 30_000
 
 
+@checked
 @float64
 def integrate(
     model: System,
@@ -60,18 +63,22 @@ def integrate(
     Raises:
         UnphysicalStateError: an impossible state, with its name, value and α.
     """
-    if isinstance(model, System):
-        model = model.current()
+    check = Arguments("integrate")
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance is not None:
+            check.number(name, tolerance, 0.0, 1.0, open_below=True)
+    model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
     times = _record_times(record, schedule.horizon)
     initial = np.asarray(model.layout.flatten(start))
     probes = model.probes(start)
-    at_start, at_end = ({**settings, **schedule.at(a)} for a in (0.0, schedule.horizon))
+    at_end = {**settings, **schedule.at(schedule.horizon)}
+    cases = [{**settings, **schedule.at(0.0)}, *extreme_settings(schedule, settings)]
     # A rule that is accurate at the start may not be where the weights have grown: measure at the
     # end too, and if need be choose again with the end in view.
     chosen_again = False
     while True:
-        resolved = model.resolved(probes, at_start, rule)
+        resolved = resolved_for(model, probes, cases, rule)
         info, accuracy = dict(resolved.info), resolved.accuracy
         flat = FlatSystem(resolved.system, schedule.controls)
         tolerances = (rtol or resolved.rtol, atol)
@@ -137,12 +144,12 @@ def choose_executor(
 def _record_times(record: int | Sequence[float] | np.ndarray, horizon: float) -> np.ndarray:
     if isinstance(record, int | np.integer):
         if record < 2:
-            raise SpecificationError(f"record={record!r}: at least 2 training times")
+            raise SpecificationError(f"record must be at least 2 training times, got {record!r}")
         return np.linspace(0.0, horizon, int(record))
     times = np.asarray(record, dtype=float)
     increasing = times.ndim == 1 and len(times) > 0 and bool(np.all(np.diff(times) > 0))
     if not (increasing and np.all(np.isfinite(times))):
-        raise SpecificationError(f"record={record!r}: increasing training times")
+        raise SpecificationError(f"record must be increasing training times, got {record!r}")
     if times[0] < 0 or times[-1] > horizon * (1 + 1e-12):
-        raise SpecificationError(f"record={record!r}: training times from 0 to the horizon {horizon:g}")
+        raise SpecificationError(f"record must be times from 0 to the horizon {horizon:g}, got {record!r}")
     return np.asarray(np.minimum(times, horizon))

@@ -2,7 +2,7 @@
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.layout import Layout, NamedLayout
 from optlearn._dynamics.own_code import Known, Part, digest, is_own
@@ -80,6 +81,9 @@ class System(eqx.Module):
         """What is wrong with the state ``x`` (NumPy numbers), in a sentence; None: it is possible."""
         del x
         return None
+
+    # Name of a parameter → the lowest and the highest value that makes sense.
+    limits = MappingProxyType[str, tuple[float, float]]({})
 
     # Said after an impossible state, at the start and along training.
     start_advice = ""
@@ -172,6 +176,7 @@ class System(eqx.Module):
                 f"it has {', '.join(sorted(defaults))}"
             )
         for name, value in overrides.items():
+            self.check_parameter(name, value)
             have, need = np.shape(value), np.shape(defaults[name])
             if have not in ((), need):
                 raise SpecificationError(
@@ -179,6 +184,17 @@ class System(eqx.Module):
                 )
             defaults[name] = value if have == need else value * np.ones(need)
         return defaults
+
+    def check_parameter(self, name: str, value: Array) -> None:
+        """Raise if a parameter is not finite, or outside its limits; traced values are not looked at."""
+        if isinstance(value, jax.core.Tracer):
+            return
+        lowest, highest = self.limits.get(name, (-np.inf, np.inf))
+        check = Arguments(type(self).__name__)
+        if np.shape(value):
+            check.numbers(name, value, np.shape(value), lowest, highest)
+        else:
+            check.number(name, value, lowest, highest)
 
     def check_specification(self, x: Array, u: Settings) -> None:
         """Raise if the methods contradict each other at state ``x`` under settings ``u``."""
@@ -257,9 +273,33 @@ class Resolved:
         return {}
 
 
+def resolved_for(
+    system: System, states: np.ndarray, cases: Sequence[Settings], quadrature: Any = None
+) -> Resolved:
+    """The system with expectations that are accurate at states (S, n) under each of several settings.
+
+    A quadrature is chosen under the first settings, and again under those at which it is worst, if it is not
+    accurate enough there.
+    """
+    resolved = system.resolved(states, cases[0], quadrature)
+    if resolved.accuracy is None:
+        return resolved
+    errors = [max(resolved.errors(states, u).values(), default=0.0) for u in cases[1:]]
+    if not errors or max(errors) <= resolved.accuracy:
+        return resolved
+    return system.resolved(states, cases[1 + int(np.argmax(errors))], quadrature)
+
+
 def as_floats(parameters: Mapping[str, Any]) -> dict[str, Array]:
     """Numbers and arrays as float64 NumPy arrays; traced ones as they are."""
     return {
-        name: value if isinstance(value, jax.core.Tracer) else np.asarray(value, dtype=float)
+        name: value if isinstance(value, jax.core.Tracer) else _numbers(name, value)
         for name, value in parameters.items()
     }
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    numbers = as_numbers(value)
+    if numbers is None:
+        raise SpecificationError(f"parameter {name!r} must be numbers, got {value!r}")
+    return numbers

@@ -1,7 +1,5 @@
 """What a spectrum adds to a learning model: overlaps block by block, and what fields see of them."""
 
-import warnings
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +9,7 @@ from optlearn._errors import AccuracyWarning, SpecificationError
 from optlearn._theory.gaussian import gram_matrix
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._warn import warn
 
 # η λ₁/tr above which the equations of the order parameters are off by several per cent (measured: by 4 to 10
 # % at 0.4, by 1 % at 0.04).
@@ -67,10 +66,9 @@ def warn_if_narrow(model: LearningModel, u: Settings) -> None:
     assert model.spectrum is not None
     largest, rate = model.spectrum.largest, float(np.max(u["learning_rate"]))
     if largest is not None and rate * largest > NARROW:
-        warnings.warn(
+        warn(
             f"the learning rate {rate:.3g} times the share {largest:.2g} of the largest direction in all "
             f"variance is above {NARROW}: the equations of the order parameters are off, at any N. Least "
             "squares have an exact recursion (models.linear)",
             AccuracyWarning,
-            stacklevel=2,
         )

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Self
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
@@ -74,6 +76,7 @@ class LearningModel(System):
     start_advice = "No weight vectors have these overlaps."
     run_advice = "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
 
+    limits = MappingProxyType({"learning_rate": (0.0, np.inf), "batch": (1.0, np.inf)})
     # Whether closed forms and observables take order parameters with their axis of blocks under a spectrum.
     reads_blocks = False
 
@@ -389,9 +392,7 @@ class LearningModel(System):
 def _check_sizes(model: LearningModel) -> None:
     name = type(model).__name__
     for size, lowest in (("students", 1), ("slots", 1), ("heads", 0)):
-        value = getattr(model, size)
-        if not isinstance(value, int | np.integer) or value < lowest:
-            raise SpecificationError(f"{name}({size}={value!r}): a whole number of at least {lowest}")
+        Arguments(name).count(size, getattr(model, size), lowest)
     if model.clusters and len(model.clusters) != model.slots:
         raise SpecificationError(
             f"{name}(clusters={model.clusters!r}): one count for each of the {model.slots} slots"

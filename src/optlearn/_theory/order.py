@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import as_numbers
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 
 
 class OrderParameters(eqx.Module):
@@ -75,11 +77,12 @@ class Overlaps(eqx.Module):
     S: Array
     Omega: Array
 
+    @checked
     def __init__(self, T: Array = (), S: Array | None = None, Omega: Array = ()) -> None:
         self.T, self.Omega = _same_blocks(_square(T, "T"), _square(Omega, "Omega"))
         teachers, centroids = self.T.shape[-1], self.Omega.shape[-1]
         shape = (*self.T.shape[:-2], teachers, centroids)
-        self.S = np.zeros(shape) if S is None else _as_float(S)
+        self.S = np.zeros(shape) if S is None else _as_float(S, "S")
         if self.S.shape != shape:
             raise SpecificationError(
                 f"S has shape {self.S.shape}; with {teachers} teachers and {centroids} centroids "
@@ -215,12 +218,14 @@ class OverlapLayout:
         matrices = {kind: _filled(kind, values.pop(kind, 0.0), shape) for kind, shape in self._shapes.items()}
         if not np.allclose(matrices["Q"], np.swapaxes(matrices["Q"], -1, -2), rtol=0, atol=1e-12):
             raise SpecificationError(f"Q must be symmetric, got {matrices['Q'].tolist()}")
-        extras = {name: _as_float(values.pop(name, 0.0)) for name in self.extras}
+        extras = {name: _as_float(values.pop(name, 0.0), name) for name in self.extras}
         for name, value in values.items():
             kind, block, row, column = self._place(name)
-            matrices[kind][block, row, column] = value
+            entry = matrices[kind][block, row, column]
+            entry = _filled(name, value, np.shape(entry))
+            matrices[kind][block, row, column] = entry
             if kind == "Q":
-                matrices[kind][block, column, row] = value
+                matrices[kind][block, column, row] = entry
         return OrderParameters(**matrices, extras=extras)
 
     def _place(self, name: str) -> tuple[str, Any, int, int]:
@@ -287,14 +292,14 @@ def check_gram(gram: np.ndarray, what: str, tolerance: float = 1e-9) -> None:
 
 def _filled(name: str, value: Array, shape: tuple[int, ...]) -> np.ndarray:
     """A new matrix: ``value`` itself, or a number in every entry."""
-    matrix = np.asarray(value, dtype=float)
+    matrix = _as_float(value, name)
     if matrix.shape not in (shape, ()):
-        raise SpecificationError(f"{name} has shape {matrix.shape}; this model needs {shape}")
+        raise SpecificationError(f"{name} must have shape {shape} in this model, got {matrix.shape}")
     return np.array(np.broadcast_to(matrix, shape))
 
 
 def _square(value: Array, name: str) -> Array:
-    matrix = _as_float(value)
+    matrix = _as_float(value, name)
     if matrix.size == 0:
         return matrix if matrix.ndim == 3 else np.zeros((0, 0))
     if matrix.ndim == 0:
@@ -320,8 +325,13 @@ def _same_blocks(T: Array, Omega: Array) -> tuple[Array, Array]:
     return T if T.ndim == 3 else empty, Omega if Omega.ndim == 3 else empty
 
 
-def _as_float(value: Array) -> Array:
-    return value if isinstance(value, jax.core.Tracer) else np.asarray(value, dtype=float)
+def _as_float(value: Array, name: str) -> Array:
+    if isinstance(value, jax.core.Tracer):
+        return value
+    numbers = as_numbers(value)
+    if numbers is None:
+        raise SpecificationError(f"{name} must be numbers, got {value!r}")
+    return numbers
 
 
 def _concrete(*arrays: Array) -> bool:

@@ -1,6 +1,5 @@
 """Choose a quadrature for a model, refine it, and measure how accurate it is there."""
 
-import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,7 +10,7 @@ import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import Resolved
-from optlearn._errors import AccuracyWarning, explained
+from optlearn._errors import AccuracyWarning, SpecificationError, explained
 from optlearn._theory.drift import generic_drift, generic_error
 from optlearn._theory.expectation import (
     MOST_LOG2_POINTS,
@@ -24,6 +23,7 @@ from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.reads import fields_read
 from optlearn._theory.sampler import Coordinates, coordinates
+from optlearn._warn import warn
 
 # Each rung doubles the last: a rung costs a compilation, so few and far between.
 LADDER = (6, 12, 24, 48)
@@ -69,12 +69,11 @@ def choose_rule(
             return rule, error
     assert best is not None  # a quasi-Monte Carlo rule is always tried
     function = {"drift": "loss", "error": "metric"}[what]
-    warnings.warn(
+    warn(
         f"the {what} of {type(model).__name__} is accurate to {best[0]:.1e} only ({best[1]}); "
         f"{wanted.accuracy:.1e} was asked for. Allow more points (AutoRule(points=…)), declare where the "
         f"{function} jumps (breaks), or ask for less (AutoRule(accuracy=…)). {explained('accuracy')}",
         AccuracyWarning,
-        stacklevel=3,
     )
     return best[1], best[0]
 
@@ -108,6 +107,8 @@ def resolve(
         wanted: a rule for everything; an accuracy, for everything; None: closed forms where the model
             has them, elsewhere a rule with the accuracy of ``AutoRule()``.
     """
+    if not isinstance(wanted, AbstractRule | AutoRule | None):
+        raise SpecificationError(f"rule must be GaussHermite, QuasiMonteCarlo or AutoRule, got {wanted!r}")
     if isinstance(wanted, AbstractRule):
         return ResolvedModel(
             _with_rules(model, wanted, wanted), None, AutoRule.accuracy / 10, {"rule": repr(wanted)}

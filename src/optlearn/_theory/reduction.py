@@ -5,7 +5,6 @@ on pixels. What the error and the noise of SGD see is weighted with the variance
 must be those of its block. The block's variance is the mean of log cᵢ under both weights.
 """
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 from optlearn._arrays import Array
 from optlearn._errors import AccuracyWarning, SpecificationError
 from optlearn._theory.spectrum import Spectrum
+from optlearn._warn import warn
 
 # Directions whose variance is a smaller part of the largest one are round-off.
 NEGLIGIBLE = 1e-9
@@ -62,11 +62,10 @@ def reduce_spectrum(
         raise SpecificationError(f"teacher must be {N} numbers of at least 0, got shape {T.shape}")
     largest = float(c.max() / c.sum())
     if largest > ALMOST_ALL:
-        warnings.warn(
+        warn(
             f"one direction has {largest:.0%} of all variance: the order parameters' equations are off; "
             "least squares have an exact recursion (models.linear)",
             AccuracyWarning,
-            stacklevel=3,
         )
     if blocks is None:
         values, block_of = np.unique(c, return_inverse=True)
@@ -152,11 +151,10 @@ def commuting(clusters: Sequence[Array], blocks: int) -> Spectrum:
     diagonal = np.diagonal(turned, axis1=1, axis2=2)
     neglected = 1 - float(np.sum(diagonal**2) / np.sum(turned**2))
     if neglected > NEGLECTED:
-        warnings.warn(
+        warn(
             f"the covariances of the clusters do not commute: {neglected:.1%} of their squares lie off a "
             "common eigenbasis and are neglected",
             AccuracyWarning,
-            stacklevel=3,
         )
     groups = np.array_split(np.arange(N), blocks)
     variance = np.stack([diagonal[:, group].mean(axis=1) for group in groups], axis=1)

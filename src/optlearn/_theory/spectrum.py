@@ -5,7 +5,6 @@ Directions of one variance behave alike, so overlaps are kept block by block: Q_
 of the weights in block b. Given many directions of different variances, ``reduction`` finds blocks for them.
 """
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from optlearn._arrays import Array
 from optlearn._errors import AccuracyWarning, SpecificationError
+from optlearn._warn import warn
 
 if TYPE_CHECKING:
     from optlearn._theory.reduction import Reduction
@@ -183,9 +183,8 @@ def _check(spectrum: Spectrum) -> None:
     narrow = (part > ALMOST_ALL) & (share < FEW)
     if spectrum.largest is None and np.any(narrow):
         block = int(np.flatnonzero(narrow.reshape(-1, len(share)).any(axis=0))[0])
-        warnings.warn(
+        warn(
             f"block {block + 1} holds {part[..., block].max():.0%} of the variance in {share[block]:.2%} of "
             "all directions: the theory is off unless these are still many, and η λ₁/tr is small",
             AccuracyWarning,
-            stacklevel=3,
         )

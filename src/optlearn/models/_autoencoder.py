@@ -13,14 +13,15 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields
 from optlearn._theory.spectrum import Spectrum
 from optlearn.models._activations import ACTIVATIONS, Activation
 from optlearn.models._autoencoder_blocks import block_drift, block_error
-from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
 
 # Overlaps of the centroids and of the initial weights of the paper's Fig. 3 (rows of R are
@@ -208,6 +209,7 @@ class _Moments:
         return clean - mixed - mixed.T + fed_back @ self.noisy_noisy(weight) @ fed_back
 
 
+@checked
 def autoencoder(
     K: int = 2,
     Omega: Array | None = None,
@@ -290,6 +292,7 @@ def autoencoder(
     )
 
 
+@checked
 def optimal_skip(noise: Array, sigma: Array, cluster_probabilities: Array | None = None) -> Array:
     """b* = √(1−Δ) σ² / ((1−Δ)σ² + Δ), where a trained skip settles at constant noise.
 

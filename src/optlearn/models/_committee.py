@@ -9,14 +9,15 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.blocks import seen
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
 from optlearn.models._activations import ACTIVATIONS, Activation, entries
-from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
 
 
@@ -205,6 +206,7 @@ class Committee(LearningModel):
         return u["readout_rate"] * u["task_share"][None, :] * (overlap @ signed)
 
 
+@checked
 def committee(
     K: int = 2,
     M: int = 1,
@@ -328,7 +330,7 @@ def _teacher_readout(check: Arguments, value: Array | None, M: int, heads: int) 
         check.fail(
             "teacher_readout",
             None,
-            f"with {heads} heads and {M} teachers, give a {M} by {heads} matrix",
+            f"must be a {M} by {heads} matrix where there are {heads} heads and {M} teachers",
         )
     return np.eye(M)
 

@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
-from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
 
 # Under the square root of the angle between student and teacher, whose derivative is infinite at
@@ -126,6 +127,7 @@ class Curriculum(LearningModel):
         )
 
 
+@checked
 def curriculum(
     Delta: Sequence[float] = (0.0, 2.0),
     T: Array = 2.0,

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import System
+from optlearn._signatures import checked
 from optlearn._theory.reduction import marchenko_pastur_nodes
-from optlearn.models._checks import Arguments
 
 if TYPE_CHECKING:
     from optlearn.models._own_data import OwnData
@@ -43,6 +44,8 @@ class Modes(System):
 
     eigenvalues: np.ndarray
 
+    limits = MappingProxyType({"learning_rate": (0.0, np.inf), "batch": (1.0, np.inf)})
+
     @property
     def names(self) -> dict[str, int]:
         """``response`` and ``variance``, one entry a mode."""
@@ -53,6 +56,7 @@ class Modes(System):
         """Learning rate η, weight decay λ, batch B, variances of fresh input noise and label noise."""
         return SETTINGS
 
+    @checked
     def start(self, Q: float = 0.0) -> dict[str, np.ndarray]:
         """Weights of squared norm NQ at random, or zero: the state at α = 0."""
         zero = np.zeros(len(self.eigenvalues))
@@ -110,6 +114,7 @@ class FiniteData(Modes):
     noise: np.ndarray
     T: np.ndarray
 
+    @checked
     def __init__(
         self, kappa: float = 1.0, noise: float = 0.25, T: float = 1.0, nodes: int | tuple[Array, Array] = 32
     ) -> None:

@@ -12,13 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
-from optlearn.models._checks import Arguments
 from optlearn.models._measures import below, both_below, cosine, density
 
 # Under the square roots of norms and angles, whose derivatives are infinite at zero weights and at
@@ -176,6 +177,7 @@ class Imbalance(LearningModel):
         return jnp.sum(self._group_variances() * T, axis=0), _diagonal(self.summed.overlaps.S)
 
 
+@checked
 def imbalance(
     share: float = 0.2,
     variance: Sequence[float] = (1.0, 1.0),
@@ -257,7 +259,7 @@ def _overlaps(
         check.fail(
             "similarity",
             similarity,
-            f"two teachers with the alignments {along[0]:g} and {along[1]:g} cannot have this cosine",
+            f"must be a cosine that two teachers with the alignments {along[0]:g} and {along[1]:g} can have",
         )
     return Overlaps(T=T, S=np.outer(along, signed), Omega=np.outer(signed, signed))
 

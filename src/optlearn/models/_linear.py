@@ -15,12 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import System, as_floats
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 from optlearn._theory.blocks import NARROW
 from optlearn._theory.spectrum import Spectrum
-from optlearn.models._checks import Arguments
 from optlearn.models._committee import Committee, committee
 
 # Steps of the recursion that repeated squaring takes at once: 2 to this power.
@@ -171,6 +172,7 @@ def _affine(diagonal: Array, fed: Array, weights: Array, constant: Array) -> Arr
     return jnp.concatenate([top, jnp.zeros((1, size + 1))])
 
 
+@checked
 def linear(
     spectrum: Spectrum,
     teacher: Array = 1.0,

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
+from optlearn._signatures import checked
 from optlearn._theory.reduction import NEGLIGIBLE, reduce_spectrum
-from optlearn.models._checks import Arguments
 from optlearn.models._linear import Linear, linear
 
 # Rows of a table that are projected at once.
@@ -110,6 +111,7 @@ class Measured:
         return risk
 
 
+@checked
 def measured(X: Array, y: Array, centre: bool = True) -> Measured:
     """Measure spectrum, teacher and noise.
 

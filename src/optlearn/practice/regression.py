@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
-from optlearn.models._checks import Arguments
 from optlearn.models._measured import Measured, check_samples, measured
 from optlearn.scenarios._shared.least_squares import least_squares
 

@@ -48,6 +48,12 @@ class Rollout:
         self._constants = np.tile(compiled.constants[:, None], self._total)
         self._forward, self._backward = compiled.program.chains(self._total)
 
+    @property
+    def operations(self) -> int:
+        """Scalar operations of a forward pass; a backward pass takes about three times as many."""
+        program = self.compiled.program
+        return self._total * len(program.stages.nodes) * program.operations
+
     def forward(self, w: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Objective, and (I·s + 1, n) states, under controls w (I, m)."""
         W, Theta = self._columns(w, theta)

@@ -1,4 +1,5 @@
 from .batch_sizes import batch_alone as batch_alone
+from .batch_sizes import batch_control as batch_control
 from .batch_sizes import exponential_growth as exponential_growth
 from .batch_sizes import linear_growth as linear_growth
 from .batch_sizes import mean_batch_of as mean_batch_of

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from optlearn import _time_courses as shapes
+from optlearn._arguments import Arguments
 from optlearn._control.budgets import Budget
 from optlearn._control.controls import Continuous, Free
 from optlearn._control.problem import Baseline, Problem
 from optlearn._schedule import Schedule
-from optlearn.models._checks import Arguments
 from optlearn.models._linear import Linear
 from optlearn.scenarios._shared.batch_sizes import linear_growth, mean_batch_of
 from optlearn.scenarios._shared.best_of_family import best_of

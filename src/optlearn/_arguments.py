@@ -1,4 +1,7 @@
-"""Checks of the factories' arguments: a message names argument, value and what is allowed."""
+"""The one check of what users give: a message names the argument, what is allowed, and the value.
+
+Public functions check their arguments here first, so that what they call may trust them.
+"""
 
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -10,25 +13,26 @@ from optlearn._errors import SpecificationError
 
 
 class Arguments:
-    """The checks of one factory; ``owner`` is its name, for the messages.
+    """The checks of one function's arguments: each returns the value, or raises with its name.
 
     Args:
-        owner: the factory as the user calls it, such as ``curriculum``.
+        owner: the function as the user calls it, such as ``curriculum``.
+        error: what is raised.
     """
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, error: type[SpecificationError] = SpecificationError) -> None:
         self.owner = owner
+        self.error = error
 
     def fail(self, name: str, value: Any, allowed: str) -> NoReturn:
-        """Raise with a message that names argument, value and what is allowed."""
-        shown = value.tolist() if isinstance(value, np.ndarray) else value
-        raise SpecificationError(f"{self.owner}({name}={shown!r}): {allowed}")
+        """Raise; ``allowed`` goes on after the argument's name: "must be …"."""
+        raise self.error(f"{self.owner}: {name} {allowed}, got {_shown(value)}")
 
-    def count(self, name: str, value: Any, lowest: int = 1) -> int:
-        """A whole number of at least ``lowest``."""
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not whole or value < lowest:
-            self.fail(name, value, f"must be a whole number of at least {lowest}")
+    def count(self, name: str, value: Any, lowest: int = 1, highest: float = np.inf) -> int:
+        """A whole number from ``lowest`` to ``highest``."""
+        if not is_whole(value) or not lowest <= value <= highest:
+            limits = f"of at least {lowest}" if np.isinf(highest) else f"from {lowest} to {highest:g}"
+            self.fail(name, value, f"must be a whole number {limits}")
         return int(value)
 
     def flag(self, name: str, value: Any) -> bool:
@@ -47,10 +51,10 @@ class Arguments:
         open_below: bool = False,
     ) -> float:
         """A finite number from ``lowest`` to ``highest`` (above ``lowest`` if ``open_below``)."""
-        allowed = f"must be {_range(lowest, highest, open_below)}"
-        number = self._floats(name, value, allowed)
+        limits = _range(lowest, highest, open_below)
+        number = self._floats(name, value, f"must be a finite number{limits and ', '}{limits}")
         if number.ndim:
-            self.fail(name, value, allowed)
+            self.fail(name, value, f"must be one number{limits and ', '}{limits}")
         self._within(name, value, number, lowest, highest, open_below)
         return float(number)
 
@@ -58,17 +62,20 @@ class Arguments:
         self,
         name: str,
         value: Any,
-        shape: tuple[int, ...],
+        shape: tuple[int, ...] | None = None,
         lowest: float = -np.inf,
         highest: float = np.inf,
     ) -> np.ndarray:
-        """An array of finite numbers of the given shape; a single number is repeated."""
-        sizes = " by ".join(map(str, shape))
-        allowed = f"must be {sizes} numbers, each {_range(lowest, highest, False)}"
+        """An array of finite numbers of the given shape, where a single number is repeated.
+
+        Without a shape: a list of at least one number.
+        """
+        sizes = "a list of" if shape is None else " by ".join(map(str, shape))
+        allowed = f"must be {sizes} numbers, each {_range(lowest, highest, False) or 'finite'}"
         numbers = self._floats(name, value, allowed)
-        if numbers.ndim == 0:
+        if shape is not None and numbers.ndim == 0:
             numbers = np.full(shape, float(numbers))
-        if numbers.shape != shape:
+        if numbers.shape != shape if shape is not None else (numbers.ndim != 1 or not numbers.size):
             self.fail(name, value, allowed)
         self._within(name, value, numbers, lowest, highest, False)
         return numbers
@@ -88,18 +95,17 @@ class Arguments:
         """One of the ``known`` names."""
         names = sorted(known)
         if not isinstance(value, str) or value not in names:
-            self.fail(name, value, f"known: {', '.join(names)}")
+            self.fail(name, value, f"must be one of {', '.join(names)}")
         return value
 
     def blocks(self, spectrum: Any) -> int | None:
         """How many blocks a spectrum has; None: there is no spectrum."""
-        from optlearn._theory.spectrum import Spectrum
-
         if spectrum is None:
             return None
-        if not isinstance(spectrum, Spectrum):
+        blocks = getattr(spectrum, "blocks", None)
+        if not isinstance(blocks, int):
             self.fail("spectrum", spectrum, "must be a Spectrum, or None")
-        return spectrum.blocks
+        return blocks
 
     def squared_norm(self, name: str, value: Any, blocks: int | None) -> np.ndarray:
         """One number above 0; with ``blocks`` also one of at least 0 for each, as matrices (B, 1, 1)."""
@@ -112,8 +118,6 @@ class Arguments:
 
         A number stands for that multiple of the identity. With ``blocks``, there may be one for each.
         """
-        from optlearn._theory.order import Overlaps  # loads JAX, which no other check needs
-
         allowed = "must be a symmetric, positive semidefinite matrix"
         if size is not None:
             allowed = f"must be a number of at least 0, or a {size} by {size} symmetric, "
@@ -124,23 +128,20 @@ class Arguments:
         if blocks is not None:
             allowed += f", or {blocks} of these, one for each block"
         by_block = blocks is not None and matrix.ndim == 3 and len(matrix) == blocks
-        if not (matrix.ndim == 2 or by_block) or (size is not None and matrix.shape[-2:] != (size, size)):
+        square = matrix.ndim == 2 or by_block
+        if not square or matrix.shape[-2:] != (size or matrix.shape[-1],) * 2 or not matrix.size:
             self.fail(name, value, allowed)
-        try:
-            Overlaps(T=matrix)
-        except SpecificationError as error:
-            raise SpecificationError(f"{self.owner}({name}={value!r}): {allowed}; {error}") from None
+        if not np.allclose(matrix, np.swapaxes(matrix, -1, -2), 0, 1e-12):
+            self.fail(name, value, allowed)
+        lowest = np.linalg.eigvalsh(matrix)[..., 0].min()
+        if lowest < -1e-9 * max(1.0, float(np.abs(matrix).max())):
+            self.fail(name, value, f"{allowed} (its lowest eigenvalue is {lowest:.6g})")
         return matrix
 
     def _floats(self, name: str, value: Any, allowed: str) -> np.ndarray:
-        if isinstance(value, bool | str):
-            self.fail(name, value, f"not a number; {allowed}")
-        try:
-            numbers = np.asarray(value, dtype=float)
-        except (TypeError, ValueError):
+        numbers = as_numbers(value)
+        if numbers is None or not np.all(np.isfinite(numbers)):
             self.fail(name, value, allowed)
-        if not np.all(np.isfinite(numbers)):
-            self.fail(name, value, f"not finite; {allowed}")
         return numbers
 
     def _within(
@@ -157,9 +158,38 @@ class Arguments:
             self.fail(name, value, f"must be {_range(lowest, highest, open_below)}")
 
 
+def is_whole(value: Any) -> bool:
+    """Is it a whole number (not a float, nor True)?"""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def as_numbers(value: Any) -> np.ndarray | None:
+    """The value as floats; None if it is not made of numbers (True, "3" and None are none)."""
+    try:
+        raw = np.asarray(value)
+        if raw.dtype.kind not in "iufO":
+            return None
+        return raw.astype(float) if raw.dtype.kind != "O" or None not in raw.ravel().tolist() else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.size > 16:
+        return f"an array of shape {value.shape}"
+    text = repr(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)
+    return text if len(text) <= 200 else f"{article(type(value).__name__)} ({text[:80]} …)"
+
+
+def article(word: str) -> str:
+    """The word with its article."""
+    return f"{'an' if word[0] in 'AEIOUaeiou' else 'a'} {word}"
+
+
 def _range(lowest: float, highest: float, open_below: bool) -> str:
+    """Limits in words; nothing, where there are none."""
     if np.isinf(lowest) and np.isinf(highest):
-        return "a finite number"
+        return ""
     if np.isinf(highest):
         return f"{'above' if open_below else 'at least'} {lowest:g}"
     if np.isinf(lowest):
