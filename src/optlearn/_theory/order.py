@@ -90,7 +90,7 @@ class Overlaps(eqx.Module):
             )
         if _concrete(self.T, self.S, self.Omega):
             gram = np.block([[self.T, self.S], [np.swapaxes(self.S, -1, -2), self.Omega]])
-            for block in gram.reshape(-1, *gram.shape[-2:]):
+            for block in gram if self.by_block else gram[None]:
                 check_gram(block, "overlaps T, S, Omega")
 
     @property

@@ -20,14 +20,16 @@ INTERVALS = 40
         "N": (63, 4095, 64),
         "sigma_n2": (0, 1, 0.05),
         "alpha_F": (1, 30, 1),
+        "max_rate": (0.1, 1.3, 0.1),
         "mean_batch": (1.5, 12, 0.5),
+        "max_batch": (8, 64, 1),
     },
     main=("exponent", "teacher_exponent", "sigma_n2", "alpha_F", "control"),
     code_only={"recursion": "True, False or None"},
     example=Example(
         {"learning_rate": [0.6, 0.2]}, 8, {"N": 63, "alpha_F": 4.0}, wrong={"exponent": -1.0}, slow=True
     ),
-    variants=({"control": "batch"}, {"control": "both"}, {"recursion": False}),
+    variants=({"control": "batch"}, {"control": "both"}),
 )
 def power_law(
     exponent: float = 1.5,

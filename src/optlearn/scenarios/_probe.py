@@ -16,7 +16,13 @@ TOY_SAMPLES, TOY_FEATURES, TOY_INPUTS = 2000, 60, 30
 
 @scenario(
     citations=("paquette2024phases",),
-    ranges={"passes": (0.1, 10, 0.1), "max_rate": (0.1, 1.5, 0.1)},
+    ranges={
+        "passes": (0.1, 10, 0.1),
+        "max_rate": (0.1, 1.5, 0.1),
+        "mean_batch": (1.5, 12, 0.5),
+        "max_batch": (8, 64, 1),
+        "blocks": (4, 32, 1),
+    },
     main=("passes", "control", "max_rate"),
     code_only={"features": "a file", "labels": "a file"},
     example=Example(
