@@ -98,10 +98,25 @@ class Arguments:
             self.fail(name, value, f"must be one of {', '.join(names)}")
         return value
 
-    def gram(self, name: str, value: Any, size: int | None = None) -> np.ndarray:
+    def blocks(self, spectrum: Any) -> int | None:
+        """How many blocks a spectrum has; None: there is no spectrum."""
+        if spectrum is None:
+            return None
+        blocks = getattr(spectrum, "blocks", None)
+        if not isinstance(blocks, int):
+            self.fail("spectrum", spectrum, "must be a Spectrum, or None")
+        return blocks
+
+    def squared_norm(self, name: str, value: Any, blocks: int | None) -> np.ndarray:
+        """One number above 0; with ``blocks`` also one of at least 0 for each, as matrices (B, 1, 1)."""
+        if blocks is None or np.ndim(value) == 0:
+            return np.asarray(self.number(name, value, 0.0, open_below=True))
+        return self.numbers(name, value, (blocks,), lowest=0.0)[:, None, None]
+
+    def gram(self, name: str, value: Any, size: int | None = None, blocks: int | None = None) -> np.ndarray:
         """A Gram matrix: symmetric, positive semidefinite, ``size`` by ``size``.
 
-        A number stands for that multiple of the identity.
+        A number stands for that multiple of the identity. With ``blocks``, there may be one for each.
         """
         allowed = "must be a symmetric, positive semidefinite matrix"
         if size is not None:
@@ -110,11 +125,15 @@ class Arguments:
         matrix = self._floats(name, value, allowed)
         if matrix.ndim == 0 and size is not None:
             matrix = float(matrix) * np.eye(size)
-        if matrix.ndim != 2 or matrix.shape != (size or len(matrix),) * 2 or not matrix.size:
+        if blocks is not None:
+            allowed += f", or {blocks} of these, one for each block"
+        by_block = blocks is not None and matrix.ndim == 3 and len(matrix) == blocks
+        square = matrix.ndim == 2 or by_block
+        if not square or matrix.shape[-2:] != (size or matrix.shape[-1],) * 2 or not matrix.size:
             self.fail(name, value, allowed)
-        if not np.allclose(matrix, matrix.T, 0, 1e-12):
+        if not np.allclose(matrix, np.swapaxes(matrix, -1, -2), 0, 1e-12):
             self.fail(name, value, allowed)
-        lowest = np.linalg.eigvalsh(matrix)[0]
+        lowest = np.linalg.eigvalsh(matrix)[..., 0].min()
         if lowest < -1e-9 * max(1.0, float(np.abs(matrix).max())):
             self.fail(name, value, f"{allowed} (its lowest eigenvalue is {lowest:.6g})")
         return matrix

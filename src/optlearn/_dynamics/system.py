@@ -73,6 +73,10 @@ class System(eqx.Module):
         del x, u
         return {}
 
+    def outputs(self, x: Array, u: Settings) -> dict[str, Array]:
+        """``error`` and the observables, scalars by name."""
+        return {"error": self.error(x, u), **self.observables(x, u)}
+
     def check(self, x: Array) -> str | None:
         """What is wrong with the state ``x`` (NumPy numbers), in a sentence; None: it is possible."""
         del x

@@ -70,7 +70,7 @@ def _quantities(
     def one(item: tuple[Array, dict[str, Array]]) -> dict[str, Array]:
         flat, controls = item
         x, u = model.layout.unflatten(flat), {**settings, **controls}
-        return {"error": model.error(x, u), **model.observables(x, u)}
+        return model.outputs(x, u)
 
     at_once = min(STATES_AT_ONCE, states.shape[0])
     return jax.lax.map(one, (states, dict(varying)), batch_size=at_once)

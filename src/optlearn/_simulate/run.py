@@ -18,6 +18,7 @@ from optlearn._signatures import checked
 from optlearn._simulate.controls import Controls, course, make_controls
 from optlearn._simulate.cost import check_cost
 from optlearn._simulate.finite_data import simulate_finite_data
+from optlearn._simulate.linear import as_network
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn._simulate.plan import Plan, make_plan
@@ -28,6 +29,7 @@ from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._trajectory import Trajectory
 from optlearn.models._finite_data import FiniteData
+from optlearn.models._linear import Linear
 
 MODES = ("overlaps", "weights")
 DTYPES = {"overlaps": ("float64",), "weights": ("float32", "float64")}
@@ -90,6 +92,24 @@ def simulate(
         return simulate_finite_data(
             model, schedule, N=N, seeds=seeds, seed=seed, start=start, parameters=parameters, record=record
         )
+    if isinstance(getattr(model, "model", model), Linear):
+        network, start, schedule, parameters, excess = as_network(model, schedule, start, parameters)
+        return excess(
+            simulate(
+                network,
+                schedule,
+                start=start,
+                N=N,
+                seeds=seeds,
+                mode=mode,
+                seed=seed,
+                parameters=parameters,
+                record=record,
+                progress=progress,
+                dtype=dtype,
+                error=error,
+            )
+        )
     stops = record_steps(record, schedule, N)
     model, start, settings, controls, plan = prepare(model, schedule, start, N, parameters)
     # Students and teachers, and the inputs of a step, are vectors of N numbers.
@@ -113,7 +133,7 @@ def simulate(
             )
 
         def read(state: Any) -> OrderParameters:
-            return weight_overlaps(state, teachers=model.overlaps.T.shape[0])
+            return weight_overlaps(state, model.teachers, plan.directions)
     else:
         learners = initial_overlaps(start, seeds)
 
@@ -190,7 +210,7 @@ def prepare(
     controls = make_controls(schedule, N)
     fractional = bool(np.any(batches != np.round(batches)))
     views = make_views(model, batches)
-    plan = make_plan(model, start, settings, controls, views, fractional)
+    plan = make_plan(model, start, settings, controls, views, fractional, N)
     _check_dimension(N, plan)
     return Prepared(model, start, settings, controls, plan)
 
@@ -244,7 +264,7 @@ def _check_batches(batches: np.ndarray) -> None:
 
 def _check_dimension(N: int, plan: Plan) -> None:
     needed = plan.vectors + plan.views.inputs
-    if needed > N:
+    if needed > N and not plan.directions:
         raise SpecificationError(
             f"N={N} is too small: the Gram matrix is {plan.vectors} by {plan.vectors} (students, teachers "
             f"and centroids) and a step draws {plan.views.inputs} input vectors; N must be at least {needed}"

@@ -23,6 +23,8 @@ from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._signatures import checked
 from optlearn.practice.isotropy import AnisotropyWarning as AnisotropyWarning
 from optlearn.practice.isotropy import Isotropy as Isotropy
+from optlearn.practice.regression import RegressionFit as RegressionFit
+from optlearn.practice.regression import regression as regression
 
 KMEANS_STARTS = 5
 
