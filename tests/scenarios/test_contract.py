@@ -57,8 +57,8 @@ def test_the_call_that_made_a_problem_makes_it_again(entry):
 
 
 # Samples are drawn from a data set of its own for every seed of finite data; its own tests are in the gate.
-# A probe is trained on given samples (tests/practice/test_regression.py); a power law has more blocks at a larger N
-# (tests/models/test_linear.py).
+# A probe is trained on given samples (tests/practice/test_regression.py); a power law has more blocks at a
+# larger N (tests/models/test_linear.py).
 @pytest.mark.parametrize(
     "entry",
     [
