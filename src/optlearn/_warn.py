@@ -5,7 +5,7 @@ import warnings
 from pathlib import Path
 
 # Frames of the package, and of the decorators around its functions, are nobody's line.
-_PASSED_OVER = (str(Path(__file__).parent), "contextlib.py", "functools.py")
+_PASSED_OVER = (str(Path(__file__).parent), "contextlib.py", "functools.py", "_ufunc_config.py")
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

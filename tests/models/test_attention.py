@@ -203,7 +203,7 @@ def test_a_masked_head_learns_nothing():
         ({"heads": 0}, "heads must be a whole number of at least 1, got 0"),
         ({"temperature": -1.0}, r"temperature must be at least 0.*, got -1.0"),
         ({"T": np.eye(3)}, "2 by 2"),
-        ({"masked": "all"}, "masked must be one of heads, nothing, tokens"),
+        ({"masked": "all"}, "masked must be one of nothing, tokens, heads"),
         ({"masked": "tokens"}, "at least 3 where tokens are masked"),
         ({"masked": "heads"}, "at least 2 where heads are masked"),
         ({"tokens": 3, "masked": "tokens", "mask": 2.0}, "from 0 to 1"),

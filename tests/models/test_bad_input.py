@@ -13,7 +13,7 @@ BAD = [
     (curriculum, {"Delta": ("easy", "hard")}, r"Delta must be a list of numbers, got \('easy', 'hard'\)"),
     (curriculum, {"T": -1.0}, r"T .*above 0.*, got -1.0"),
     (curriculum, {"T": 0.0}, r"T .*above 0.*, got 0.0"),
-    (curriculum, {"T": (1.0, 2.0)}, r"T must be a finite number, got \(1.0, 2.0\)"),
+    (curriculum, {"T": (1.0, 2.0)}, r"T must be one number, above 0, got \(1.0, 2.0\)"),
     (curriculum, {"eta": -3}, r"eta .*at least 0.*, got -3"),
     (curriculum, {"eta": np.nan}, r"eta must be a finite number, got nan"),
     (curriculum, {"eta": "fast"}, r"eta must be a finite number, got 'fast'"),

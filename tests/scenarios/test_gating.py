@@ -111,7 +111,7 @@ def test_with_more_gates_the_start_is_random_and_uncoupled():
         ({"alpha_F": -1}, r"gating: alpha_F must be above 0.*, got -1"),
         ({"teacher_gain": 0}, r"teacher_gain must be above 0.*, got 0"),
         ({"max_gain": 1.0}, r"max_gain must be at least teacher_gain = 2.*, got 1.0"),
-        ({"control": "width"}, r"control must be one of gain, switch, threshold.*, got 'width'"),
+        ({"control": "width"}, r"control must be one of gain, threshold, switch, got 'width'"),
         ({"threshold_range": (0.5, 1.0)}, r"threshold_range .*one below 0 and one above"),
         ({"T": [[1.0, 0.5], [0.5, 1.0]]}, r"T must have no overlap"),
         ({"K": 4}, r"start_overlap must be above 0 with 2 gates.*, got 0.0"),

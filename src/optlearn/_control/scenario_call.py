@@ -3,11 +3,10 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from optlearn._json import plain
-from optlearn._signatures import checked
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -31,11 +30,17 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     A problem that is changed afterwards (``dataclasses.replace``) forgets it.
     """
-    signature, function = inspect.signature(function), checked(function)
+    signature = inspect.signature(function)
+
+    @cache
+    def checked_function() -> Callable[_P, _R]:
+        from optlearn._signatures import checked
+
+        return checked(function)
 
     @wraps(function)
     def made(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        problem = function(*args, **kwargs)
+        problem = checked_function()(*args, **kwargs)
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
         try:
