@@ -127,6 +127,8 @@ class Linear(System):
                 "a reduced spectrum, or label noise that depends on the input, stands for data: train on "
                 "these, by ol.fit.regression(X, y).train(schedule)"
             )
+        # SGD itself needs no small ηλ₁/tr, so there is nothing to warn of.
+        spectrum = Spectrum(self.spectrum.variance, self.spectrum.share, largest=0.0)
         return committee(
             1,
             1,
@@ -135,7 +137,7 @@ class Linear(System):
             sigma_n=float(np.sqrt(self.parameters["noise"])),
             eta=float(self.parameters["learning_rate"]),
             batch=float(self.parameters["batch"]),
-            spectrum=self.spectrum,
+            spectrum=spectrum,
         )
 
     def stationary_risk(self, **settings: Array) -> float:
