@@ -11,6 +11,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget, check_together
 from optlearn._control.controls import Control, Free
 from optlearn._control.scenario_call import ScenarioCall
+from optlearn._control.weighing import CVaR, Weighing
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import Known, digest
 from optlearn._dynamics.system import System
@@ -43,13 +44,52 @@ class Objective:
     def key(self, model: System, u: Settings) -> Hashable:
         """What is minimised, with what own functions compute now: programs are kept by this."""
         own = [(name, f) for name in ("terminal", "cost") if (f := getattr(self, name)) is not None]
-        parts = [(name, lambda x, u, f=f: f(x, Known("u", u)), (model.state(), dict(u))) for name, f in own]
+        parts = [
+            (name, lambda x, u, f=f: f(x, Known("u", u)), (state, dict(settings)))
+            for _, state, settings in model.each(model.state(), u)
+            for name, f in own
+        ]
         return self, digest("Objective", parts)
+
+    def terminal_value(self, model: System, x: Any, u: Settings) -> Array:
+        """The part that reads the final state."""
+        total = jax.numpy.zeros(())
+        if self.final:
+            total = total + self.final * model.error(x, u)
+        if self.terminal is not None:
+            total = total + self.terminal(x, u)
+        return total
+
+    def running_value(self, model: System, x: Any, u: Settings) -> Array:
+        """The integrand of the rest, before division by the horizon."""
+        total = jax.numpy.zeros(())
+        if self.average:
+            total = total + self.average * model.error(x, u)
+        if self.cost is not None:
+            total = total + self.cost(x, u)
+        return total
 
     @property
     def has_running(self) -> bool:
         """Is there an integral over training?"""
         return bool(self.average) or self.cost is not None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Something that must not exceed a value at the end of training.
+
+    Args:
+        objective: what is limited; of an ensemble, its mean over the members.
+        at_most: the value.
+    """
+
+    objective: Objective
+    at_most: float
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.at_most):
+            raise SpecificationError(f"Limit: at_most must be a finite number, got {self.at_most!r}")
 
 
 Baseline = Callable[["Problem", int], Schedule]
@@ -72,6 +112,8 @@ class Problem:
         baselines: name → function of (problem, intervals) that gives a schedule to compare with.
         rule: quadrature for models without closed forms.
         name: shown in tables.
+        risk: of an ensemble, what counts instead of its mean; see ``ol.robust``.
+        limits: further costs that must not exceed a value at the end of training.
 
     Attributes:
         made_by: the scenario and arguments that it was made of, if it was; None once it is changed.
@@ -89,6 +131,8 @@ class Problem:
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     rule: Any = None
     name: str = "problem"
+    risk: CVaR | None = None
+    limits: tuple[Limit, ...] = ()
     # Not an argument, so that ``dataclasses.replace`` does not carry it over to another problem.
     made_by: ScenarioCall | None = field(default=None, init=False, compare=False, repr=False)
 
@@ -135,6 +179,11 @@ class Problem:
                     f"budget on unknown control {budget.control!r}; controls are {', '.join(self.controls)}"
                 )
             budget.check(self.controls[budget.control])
+        if (self.risk or self.limits) and any(o.has_running for o in self.objectives):
+            raise SpecificationError(
+                "a cost averaged over training has no worst case or limit of its own: give it to ol.robust "
+                "or ol.pareto, which count it in the state"
+            )
         for name, control in self.controls.items():
             check_together(name, control, [b for b in self.budgets if b.control == name])
 
@@ -163,22 +212,40 @@ class Problem:
         """The same problem with other parameter values."""
         return replace(self, parameters={**self.parameters, **values})
 
-    # --- the objective on order parameters -------------------------------------------------------
+    # --- what is minimised -------------------------------------------------------------------------
 
-    def terminal(self, model: System, x: Any, u: Settings) -> Array:
-        """Part of the objective that reads the final state."""
-        total = jax.numpy.zeros(())
-        if self.objective.final:
-            total = total + self.objective.final * model.error(x, u)
-        if self.objective.terminal is not None:
-            total = total + self.objective.terminal(x, u)
-        return total
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The objective, and those that are limited."""
+        return (self.objective, *(limit.objective for limit in self.limits))
+
+    @property
+    def weighing(self) -> Weighing | None:
+        """How the costs of members and limits count together; None: one mean is all there is."""
+        if self.risk is None and not self.limits:
+            return None
+        weights = np.asarray(self.model.mean_weights)
+        if self.risk is None:
+            # The mean alone, as one cost.
+            return Weighing((1.0,), tuple(limit.at_most for limit in self.limits))
+        caps = tuple(map(float, self.risk.caps(weights)))
+        return Weighing(caps, tuple(limit.at_most for limit in self.limits))
+
+    def costs(self, model: System, x: Any, u: Settings) -> list[Array]:
+        """Costs at the final state, in the order of ``weighing``; one, if there is none."""
+        means = [self._mean(o.terminal_value, model, x, u) for o in self.objectives]
+        if self.risk is None:
+            return means
+        members = [self.objective.terminal_value(*one) for one in model.each(x, u)]
+        return [*members, *means[1:]]
 
     def running(self, model: System, x: Any, u: Settings) -> Array:
-        """Integrand of the rest, before division by the horizon."""
-        total = jax.numpy.zeros(())
-        if self.objective.average:
-            total = total + self.objective.average * model.error(x, u)
-        if self.objective.cost is not None:
-            total = total + self.objective.cost(x, u)
-        return total
+        """Integrand of what is averaged over training, before division by the horizon."""
+        return self._mean(self.objective.running_value, model, x, u)
+
+    def _mean(self, cost: Callable[..., Array], model: System, x: Any, u: Settings) -> Array:
+        """A cost, on average over what the model is made of."""
+        each = model.each(x, u)
+        if len(each) == 1:
+            return cost(*each[0])
+        return jax.numpy.stack([jax.numpy.asarray(cost(*one)) for one in each]) @ model.mean_weights

@@ -50,6 +50,8 @@ class Solution:
         runs: what was done: start, solver, outcome, iterations, objective, seconds, steps of each run.
         options: of ``solve`` that it was found with, the seed among them.
         provenance: of a solution from a file: when it was saved, versions, git revision.
+        weights: of a worst case, the multipliers of the members, which add up to 1: above 0 for those that
+            are the worst; then those of limits. Empty if one cost is minimised.
     """
 
     problem: Problem
@@ -68,6 +70,7 @@ class Solution:
     notes: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
+    weights: tuple[float, ...] = ()
 
     def summary(self) -> str:
         """Objective, certificate and the shape of the schedule, in a few lines of text."""

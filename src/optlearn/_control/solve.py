@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from optlearn._control.certificate import Starts, certify
+from optlearn._control.certificate import LIMITS_MET, Starts, certify
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
@@ -104,13 +104,13 @@ def solve(
             break
         # One start alone has reached the best so far: another may reach a better one.
         runs += chosen.run_all(rollout, random_starts(rollout, starts, (seed, again)), tell)
-    best = _best(runs)
+    best = _best(rollout, runs)
     while steps is None and chosen.optimises and not runs[-1].interrupted and too_coarse(rollout, best):
         rollout = Rollout(compiled, count, 2 * rollout.steps)
         there = Start("the optimum with coarser steps", best.w, best.theta)
         finer = chosen.run_all(rollout, [there], tell)
         runs += [replace(run, continues=True) for run in finer]
-        best = _best(finer)
+        best = _best(rollout, finer)
     options = {"intervals": count, "method": method, "starts": starts, "seed": seed, "steps": rollout.steps}
     given = {"max_iterations": max_iterations, "tolerance": tolerance}
     options |= {name: value for name, value in given.items() if value is not None}
@@ -127,8 +127,15 @@ def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
     return solutions
 
 
-def _best(runs: list[Run]) -> Run:
-    return min(runs, key=lambda run: run.objective)
+def _best(rollout: Rollout, runs: list[Run]) -> Run:
+    """The lowest objective, among the runs that keep all limits if any does."""
+    weighing = rollout.compiled.problem.weighing
+
+    def rank(run: Run) -> tuple[bool, float]:
+        broken = weighing is not None and weighing.excess(rollout.costs(run.w, run.theta)) > LIMITS_MET
+        return broken, run.objective
+
+    return min(runs, key=rank)
 
 
 def _ends(runs: list[Run]) -> list[float]:
@@ -176,6 +183,7 @@ def _finish(
         relaxed_controls=(best.w, best.theta) if problem.discrete else None,
         steps=rollout.steps,
         quadrature_error=_quadrature_error(compiled, schedule, trajectory.objective),
+        weights=best.weights,
     )
     if not certificate.converged and method.optimises:
         warnings.warn(
@@ -199,7 +207,19 @@ def _finish(
         runs=tuple(run.record for run in runs),
         notes=tuple(notes),
         options=options,
+        weights=_weights(compiled, rolled, final.theta, best.weights),
     )
+
+
+def _weights(
+    compiled: CompiledProblem, rolled: RolloutResult, theta: np.ndarray, found: np.ndarray | None
+) -> tuple[float, ...]:
+    """Of the costs, if there are several; by a baseline, which has none, the worst ones."""
+    if compiled.problem.weighing is None:
+        return ()
+    if found is None:
+        found = compiled.problem.weighing.weights(compiled.costs(rolled.states[-1], theta))
+    return tuple(map(float, found))
 
 
 def _variant(

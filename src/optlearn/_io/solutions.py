@@ -29,10 +29,10 @@ from optlearn._json import parse, plain
 
 KIND = "optlearn solution"
 # Raised when a file of the new kind cannot be read by older code, or the other way round.
-FORMAT = 2
+FORMAT = 3
 # Attributes that are numbers or text, and those that are JSON.
 _PLAIN = ("objective", "method", "outcome", "seconds", "problem")
-_NESTED = ("parameters", "certificate", "options", "runs", "made_by", "described")
+_NESTED = ("parameters", "certificate", "options", "runs", "made_by", "described", "weights")
 _PROVENANCE = ("created", "git_revision")  # and everything that ends in _version
 
 
@@ -53,6 +53,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         if problem.made_by is None
         else {"scenario": problem.made_by.scenario, "arguments": dict(problem.made_by.arguments)},
         "described": description(problem),
+        "weights": list(solution.weights),
     }
     parts = {
         "schedule": from_schedule(solution.schedule),
@@ -172,6 +173,7 @@ def _solution(
         runs=tuple(map(RunRecord.from_dict, nested["runs"])),
         options=nested["options"],
         provenance=own,
+        weights=tuple(nested["weights"]),
     )
 
 

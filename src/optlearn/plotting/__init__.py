@@ -6,6 +6,7 @@ own, ``axes.figure``. None of them touches pyplot or global settings.
 
 from optlearn.plotting.certificates import plot_certificate
 from optlearn.plotting.comparisons import plot_compare
+from optlearn.plotting.planning import plot_front, plot_regret
 from optlearn.plotting.schedules import plot_schedule
 from optlearn.plotting.solutions import plot_solution
 from optlearn.plotting.trajectories import plot_error, plot_order_parameters
@@ -14,7 +15,9 @@ __all__ = [
     "plot_certificate",
     "plot_compare",
     "plot_error",
+    "plot_front",
     "plot_order_parameters",
+    "plot_regret",
     "plot_schedule",
     "plot_solution",
 ]
