@@ -38,6 +38,7 @@ def description(problem: Problem) -> dict[str, Any]:
                 "average": objective.average,
                 "terminal": objective.terminal is not None,
                 "cost": objective.cost is not None,
+                **({"tests": objective.tests} if objective.tests else {}),
             },
             **_several(problem),
         }
@@ -51,6 +52,8 @@ def _several(problem: Problem) -> dict[str, Any]:
         found["weights"] = np.asarray(problem.model.weights)
         found["members"] = [dict(sorted(own.items())) for own in problem.model.own]
         found["risk"] = None if problem.risk is None else problem.risk.level
+    if problem.rivals:
+        found["rivals"] = [rival.tests for rival in problem.rivals]
     if problem.limits:
         found["limits"] = [limit.at_most for limit in problem.limits]
     return found

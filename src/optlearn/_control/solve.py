@@ -10,6 +10,7 @@ import numpy as np
 
 from optlearn._control.certificate import LIMITS_MET, Starts, certify
 from optlearn._control.evaluate import evaluate
+from optlearn._control.planning.shortest import shortest
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout, RolloutResult
@@ -57,7 +58,7 @@ def solve(
     """The optimal schedule of ``problem``, with a certificate.
 
     Args:
-        problem: what to solve.
+        problem: what to solve; with ``reach``, the shortest horizon that reaches it is found as well.
         intervals: equal control intervals (default: the problem's).
         method: "auto", "direct", "indirect" or "greedy"; see ``METHODS``.
         starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's
@@ -75,6 +76,16 @@ def solve(
         A solution, converged or not; if not, a ``NotConvergedWarning`` says why.
     """
     began = time.perf_counter()
+    if problem.reach is not None:
+        given = {
+            "intervals": intervals, "method": method, "starts": starts, "seed": seed, "steps": steps,
+            "max_iterations": max_iterations, "tolerance": tolerance, "progress": progress,
+        }  # fmt: skip
+
+        def plain(fixed: Problem, before: Solution | None) -> Solution:
+            return solve(fixed, warm_start=warm_start if before is None else before, **given)  # type: ignore[arg-type]
+
+        return replace(shortest(problem, plain), seconds=time.perf_counter() - began)
     tell = progress or silent
     check = Arguments("solve")
     check.count("starts", starts)

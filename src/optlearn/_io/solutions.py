@@ -1,8 +1,8 @@
 """Solutions on disk: one NetCDF file with a group for each part, and never a pickle.
 
-Groups ``schedule``, ``trajectory``, ``costates`` and, where a solution has them, ``relaxed`` and
-``whole`` hold labelled arrays; everything else is in the attributes of the root, nested things as
-JSON. ``ncdump -h`` or xarray read such a file without optlearn.
+Groups ``schedule``, ``trajectory``, ``costates`` and, where a solution has them, ``relaxed``,
+``whole_numbers`` and ``past`` hold labelled arrays; everything else is in the attributes of the root, nested
+things as JSON. ``ncdump -h`` or xarray read such a file without optlearn.
 """
 
 import hashlib
@@ -64,6 +64,8 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         variant: Variant | None = getattr(solution, name)
         if variant is not None:
             parts[name] = from_schedule(variant.schedule).assign_attrs(objective=variant.objective)
+    if solution.past is not None:
+        parts["past"] = from_schedule(solution.past)
     attributes = {
         name: value if isinstance(value, str | float) else json.dumps(plain(value))
         for name, value in record.items()
@@ -174,6 +176,7 @@ def _solution(
         options=nested["options"],
         provenance=own,
         weights=tuple(nested["weights"]),
+        past=to_schedule(parts["past"]) if "past" in parts else None,
     )
 
 

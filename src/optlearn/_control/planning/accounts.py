@@ -162,8 +162,7 @@ def accounted(problem: Problem, objectives: Sequence[Objective]) -> tuple[Proble
         for o in objectives
     ]
     baselines = {name: BaselineOf(problem, make) for name, make in problem.baselines.items()}
-    made = replace(problem, model=model, objective=ends[0], baselines=baselines)
-    return made, ends
+    return replace(problem, model=model, objective=ends[0], baselines=baselines), ends
 
 
 def counted(problem: Problem) -> Problem:

@@ -20,6 +20,7 @@ from optlearn._progress import Report, silent
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-10
 SMALL_OBJECTIVE = 1e-2
+_RELAXED = 1.1e-8  # IPOPT lets bounds be broken by nearly this much
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +160,12 @@ class _Epigraph:
     def at(cls, compiled: CompiledProblem, x: np.ndarray, theta: np.ndarray) -> "_Epigraph":
         """With room to begin with at a final state x (n,)."""
         weighing, none = compiled.problem.weighing, np.zeros(0)
-        if weighing is None or weighing.members == 1:
-            return cls(none, none, none, none, none if weighing is None else np.array(weighing.limits))
+        if weighing is None:
+            return cls(none, none, none, none, none)
+        limits = np.array(weighing.limits)
+        limits = limits - _RELAXED * np.maximum(1.0, np.abs(limits))
+        if weighing.members == 1:
+            return cls(none, none, none, none, limits)
         costs, caps = compiled.costs(x, theta)[: weighing.members], np.array(weighing.caps)
         return cls(
             np.append(costs.max(), np.zeros(len(caps))),
@@ -168,7 +173,7 @@ class _Epigraph:
             # A member whose cap is no restriction may not exceed t: else t would not be unique.
             np.append(np.inf, np.where(caps < 1, np.inf, 0.0)),
             np.append(1.0, caps),
-            np.append(np.zeros(len(caps)), weighing.limits),
+            np.append(np.zeros(len(caps)), limits),
         )
 
     def weights(self, compiled: CompiledProblem, multipliers: np.ndarray) -> np.ndarray | None:
