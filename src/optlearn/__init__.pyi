@@ -13,8 +13,10 @@ from ._control.controls import Continuous as Continuous
 from ._control.controls import Discrete as Discrete
 from ._control.controls import Free as Free
 from ._control.evaluate import evaluate as evaluate
+from ._control.planning.pareto import Front as Front
 from ._control.planning.pareto import pareto as pareto
 from ._control.planning.pareto import worst_of as worst_of
+from ._control.planning.regret import Regret as Regret
 from ._control.planning.regret import regret as regret
 from ._control.planning.robust import draws as draws
 from ._control.planning.robust import robust as robust

@@ -100,9 +100,8 @@ def scenario(
 
     def enter(function: Callable[_P, _R]) -> Callable[_P, _R]:
         made: Any = scenario_call.scenario(function)
-        without = {"reach": "a goal that moves the horizon", "shift": "a mapping", **(code_only or {})}
         _ENTRIES[function.__name__] = Entry(
-            made, example, tuple(citations), ranges or {}, tuple(main), without, tuple(variants)
+            made, example, tuple(citations), ranges or {}, tuple(main), code_only or {}, tuple(variants)
         )
         return made
 
