@@ -1,7 +1,7 @@
 """Compute and draw what ``planning.md`` shows.
 
-python docs/make_planning.py               pictures, into images/planning
-python docs/make_planning.py feedback      the table of feedback at finite N, to the screen and images/planning
+python docs/make_planning.py               the pictures, into images/planning
+python docs/make_planning.py feedback      the table of feedback at finite N
 """
 
 import json

@@ -221,7 +221,7 @@ def test_a_file_that_cannot_be_written_does_not_cost_the_result(tmp_path, full_d
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-@pytest.mark.parametrize("stage", ["loading", "direct"])
+@pytest.mark.parametrize("stage", ["loading", pytest.param("direct", marks=pytest.mark.slow)])
 def test_control_c_ends_with_130(tmp_path, stage):
     child = subprocess.Popen(
         [sys.executable, "-m", "optlearn._cli", "solve", "denoising", "--json"],
@@ -275,6 +275,7 @@ def test_a_bad_schedule_file_is_bad_input(tmp_path, text, message):
     assert message in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_simulate_a_baseline():
     done = run(
         *("simulate", "curriculum", "--schedule", "curriculum", "--N", "100", "--seeds", "6"),

@@ -76,6 +76,7 @@ class TestFit:
         again = ol.evaluate(solution.problem, ol.Schedule.from_json(out / "schedule.json"), record=2)
         assert again.objective == pytest.approx(solution.objective, rel=1e-9)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("large", ["centroids", "spread"])
     def test_large_samples_are_divided_and_the_factor_is_told(self, large, tmp_path):
         """Images with pixels from 0 to 1, or standardised features, as they are would run away."""

@@ -12,8 +12,10 @@ from scipy.integrate import solve_ivp
 
 import optlearn as ol
 from optlearn._control.certificate import Starts, limits
+from optlearn._control.program.build import compile_problem
 from optlearn._control.solution import NotConvergedWarning
-from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError
+from optlearn._theory.quadrature import rule_error
 from optlearn.scenarios._arguments import Number
 from optlearn.scenarios._catalogue import catalogue
 
@@ -70,6 +72,7 @@ def problem(model, **changes):
     return ol.Problem(**given | changes)
 
 
+@pytest.mark.slow
 def test_stiff_dynamics_are_solved_with_finer_steps():
     # Runge-Kutta steps of a whole interval are unstable by a factor of a hundred.
     stiff = problem(Stiff(), controls={"learning_rate": ol.Continuous(0.1, 1)})
@@ -141,6 +144,7 @@ def test_values_outside_the_bounds_are_refused(value):
         ol.evaluate(problem(Relaxation()), schedule)
 
 
+@pytest.mark.slow
 def test_simulations_take_the_parameters_that_evaluate_takes():
     dropout = ol.scenarios.dropout(alpha_F=2)
     schedule = ol.Schedule.constant(2, {"activation": 0.6})
@@ -182,6 +186,85 @@ def test_the_error_of_a_quadrature_is_in_the_certificate():
     assert 0 < abs(exact - solution.objective) <= claimed
     assert not solution.certificate.converged  # four nodes are too few, and that is said
     assert any("quadrature_error" in reason for reason in solution.certificate.reasons)
+
+
+class Gain(ol.LearningModel):
+    """A soft step, as steep as its control says."""
+
+    def loss(self, fields, x, latent, u):
+        return (jnp.tanh(u["gain"] * fields.student[0, 0]) - jnp.tanh(fields.teacher[0, 0])) ** 2 / 2
+
+
+def steep(guess, **others):
+    model = Gain(students=1, overlaps=ol.Overlaps(T=1.0), parameters={"learning_rate": 0.5, "gain": 1.0})
+    return ol.Problem(
+        model=model,
+        start={"Q11": 0.5, "M11": 0.1},
+        horizon=1.0,
+        controls={"gain": ol.Continuous(0, 1.5, guess=guess)},
+        rule=ol.AutoRule(accuracy=1e-4),
+        **others,
+    )
+
+
+@pytest.mark.slow
+def test_a_quadrature_is_chosen_with_the_bounds_of_the_controls_in_view():
+    gentle = steep(guess=0.1)
+    model = compile_problem(gentle).system.system
+    u = {**gentle.settings, "gain": np.asarray(1.5)}
+    assert rule_error(model, model.probes(gentle.start), u, model.drift_rule) <= 1e-4
+
+
+# --- dynamics that run away ---------------------------------------------------------------------------
+
+
+class Edge(ol.System):
+    """Two stable points, 0 and 1/η; beyond the second one the state runs away in a finite time."""
+
+    names = ("e",)
+    parameters = {"learning_rate": 0.5}  # noqa: RUF012
+
+    def drift(self, x, u):
+        return {"e": -x["e"] + u["learning_rate"] * x["e"] ** 2}
+
+    def error(self, x, u):
+        return x["e"]
+
+
+def test_a_neutral_guess_that_runs_away_is_left_out():
+    steady = {"steady": lambda problem, _: ol.Schedule.constant(problem.horizon, {"learning_rate": 0.2})}
+    solution = ol.solve(problem(Edge(), start={"e": 3.0}, baselines=steady))
+    assert solution.certificate.converged
+    assert any("'neutral' is left out" in note for note in solution.notes)
+    with pytest.raises(RunawayError, match="not finite for any start"):
+        ol.solve(problem(Edge(), start={"e": 3.0}), starts=1)
+
+
+def test_creeping_towards_infinity_is_given_up(monkeypatch):
+    monkeypatch.setattr("optlearn._dynamics.executor.EXPLODED_STEPS", 5)
+    growing = problem(Growth(), horizon=5.0)
+    with pytest.raises(UnphysicalStateError, match="not finite"):
+        ol.evaluate(growing, ol.Schedule.constant(5, {"learning_rate": 1.0}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "arguments", "objective"),
+    [
+        ("denoising_batch", {"eta": 20}, 9.3940687),
+        ("batch_size", {"alpha_F": 1000}, 0.00127904595),
+    ],
+)
+def test_hard_scenarios_converge(name, arguments, objective):
+    solution = ol.solve(getattr(ol.scenarios, name)(**arguments))
+    assert solution.certificate.converged
+    assert solution.objective == pytest.approx(objective, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_scenario_that_explodes_under_every_schedule_says_so():
+    with pytest.warns(NotConvergedWarning, match="the state grows to"):
+        ol.solve(ol.scenarios.gating(eta=10))
 
 
 # --- any arguments of any scenario -----------------------------------------------------------------

@@ -179,6 +179,7 @@ def test_denoising(Delta_F: float, at_most: float) -> None:
         assert np.all(noise[:300] < 0.0101)
 
 
+@pytest.mark.slow
 def test_dropout_of_a_larger_network() -> None:
     found = [solved("dropout", method, 1, K=4, M=2, intervals=20) for method in ("direct", "indirect")]
     for solution in found:

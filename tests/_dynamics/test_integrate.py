@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from tests.marks import slow_but
 
 from optlearn._dynamics import on_casadi, on_xla
 from optlearn._dynamics.integrate import integrate
@@ -71,7 +72,7 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", slow_but(["curriculum"], PROBLEMS))
 def test_casadi_and_xla_agree(name):
     model, schedule, start, reference = PROBLEMS[name]
     first = run(schedule, model, start, "casadi", record=25)
@@ -282,6 +283,7 @@ def test_quadrature_meets_the_closed_form(backend):
     assert "GaussHermite(nodes=14" in found.info["rule"]
 
 
+@pytest.mark.slow
 def test_an_accuracy_instead_of_a_rule():
     model = counted()
     rough, fine = (

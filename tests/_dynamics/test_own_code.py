@@ -49,6 +49,7 @@ def test_a_changed_class_attribute_is_seen(monkeypatch):
     assert final_error(own()) != pytest.approx(before, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_simulations_see_it_too(monkeypatch):
     def error(model):
         run = ol.simulate(model, SCHEDULE, start=model.state(Q11=0.5), N=50, seeds=2, record=2)

@@ -101,7 +101,10 @@ def cases():
 
 CASES = list(cases())
 # Compiling these takes longest; each feature of theirs is in another case too, or in a test of one step.
-LONG = {"everything, batch of 3", "augmentation, batch of 2.5", "augmentation, batch of 3"}
+LONG = {
+    "everything, batch of 3", "augmentation, batch of 2.5", "augmentation, batch of 3",
+    "dropout, zero start, batch of 2.5", "trained heads",
+}  # fmt: skip
 
 
 @pytest.fixture(

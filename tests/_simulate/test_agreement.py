@@ -103,6 +103,7 @@ def test_the_mean_of_the_chain_tends_to_the_theory(case):
     check_theory(found, theory, N)
 
 
+@pytest.mark.slow
 def test_the_mean_of_sgd_tends_to_the_theory():
     model = curriculum()
     schedule = Schedule.piecewise([0, 0.5, 1], {"difficulty": [0.0, 2.0]})

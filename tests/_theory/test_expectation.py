@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
+from tests.marks import slow_but
 
 from optlearn._dynamics.integrate import integrate
 from optlearn._errors import AccuracyWarning, SpecificationError
@@ -203,6 +204,7 @@ def test_the_chosen_rule_is_as_accurate_as_asked(problem):
     assert rule.nodes <= 36  # and it is not a needlessly fine one
 
 
+@pytest.mark.slow
 def test_too_few_points_warn():
     model, start, overrides, _ = next(problems())
     u, states = model.settings(overrides), probe_states(model, start)
@@ -216,6 +218,7 @@ def test_too_few_points_warn():
     assert np.max(np.abs(found - closed)) < 10 * error
 
 
+@pytest.mark.slow
 def test_a_loose_accuracy_takes_few_points_and_no_warning():
     model, start, _, _ = list(problems())[1]
     states = probe_states(model, start)
@@ -237,6 +240,7 @@ class SignMetric(LearningModel):
         return (1 - jnp.sign(fields.teacher[0, 0]) * jnp.sign(fields.student[0, 0])) / 2
 
 
+@pytest.mark.slow
 def test_the_error_has_a_rule_of_its_own():
     model = SignMetric(students=1, overlaps=Overlaps(T=1.0), parameters={"learning_rate": 0.5})
     start = model.state(Q11=1.0, M11=0.75)
@@ -300,7 +304,9 @@ def integrated():
     }
 
 
-@pytest.mark.parametrize("case", ["relu", "threshold", "hinge", "slots", "slots sampled"])
+@pytest.mark.parametrize(
+    "case", slow_but(["relu", "threshold"], ["relu", "threshold", "hinge", "slots", "slots sampled"])
+)
 def test_an_error_is_what_a_finer_quadrature_says(case):
     model, rule, reference, factor = integrated()[case]
     u, rng = model.settings(), np.random.default_rng(0)

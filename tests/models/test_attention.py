@@ -90,6 +90,7 @@ def drift_under(model):
     return jax.jit(drift)
 
 
+@pytest.mark.slow
 def test_integrals_over_two_pairs_of_fields_are_those_over_six_fields():
     model = attention(eta=1.3, sigma=0.8, temperature=1.4)
     rules = [QuasiMonteCarlo(14, seed) for seed in range(12)]
@@ -103,6 +104,7 @@ def test_integrals_over_two_pairs_of_fields_are_those_over_six_fields():
         assert np.all(6 * error < 0.005)
 
 
+@pytest.mark.slow
 def test_the_error_over_two_pairs_of_fields_is_that_over_six():
     model = attention(sigma=0.8)
     x = model.state(Q=np.diag([1.0, 0.8]), M=np.diag([0.7, -0.3]))
@@ -130,6 +132,7 @@ def _tracking_all(model):
     return type(model)(**{**fields, "untracked": frozenset(), "even": False})
 
 
+@pytest.mark.slow
 def test_half_the_points_are_enough_for_an_even_loss():
     model = attention(tokens=3)
     x = model.layout.flatten(model.state(Q=np.diag([0.5, 0.7]), M=[[0.2, 0.1], [-0.1, 0.4]]))

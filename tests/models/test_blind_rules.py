@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.marks import slow_but
 
 import optlearn as ol
 from optlearn._errors import SpecificationError
@@ -44,6 +45,7 @@ def test_node_perturbation_has_its_reference_values():
     assert found["M11"][-1] == pytest.approx(0.916482234, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_little_shaking_is_the_gradient_with_three_times_its_spread():
     # For one unit the spread is 2S + S.
     x = {"Q11": 0.7, "M11": 0.3}
@@ -62,7 +64,7 @@ def test_little_shaking_is_the_gradient_with_three_times_its_spread():
     assert drifts(shaken) == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["overlaps", "weights"])
+@pytest.mark.parametrize("mode", slow_but(["weights"], ["overlaps", "weights"]))
 def test_sgd_follows_the_drift(mode):
     model = node_perturbation(eta=0.5)
     schedule = ol.Schedule.constant(2.0, {"learning_rate": 0.5})

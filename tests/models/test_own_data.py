@@ -60,6 +60,7 @@ def test_an_advance_is_the_stiff_ode():
     np.testing.assert_allclose(found.states, expected, atol=2e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", [0.1, 3.0, 30.0])
 def test_a_few_eigenvalues_stand_for_all(given, all_modes, horizon):
     exact, few = run(all_modes, horizon), run(FiniteData.from_data(*given), horizon)
@@ -68,6 +69,7 @@ def test_a_few_eigenvalues_stand_for_all(given, all_modes, horizon):
         assert few[name][-1] == pytest.approx(exact[name][-1], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_its_errors_are_those_of_the_weights(given, all_modes):
     # Without noise of SGD long training ends at ridge regression.
     X, y, X_test, y_test = given

@@ -86,6 +86,7 @@ def test_dropout_that_drops_nothing_is_the_plain_model(tools):
             np.testing.assert_allclose(ours, theirs, rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_heads_of_ones_that_do_not_learn_are_the_plain_model(tools):
     plain, headed = committee(2, 1, sigma_n=0.3), committee(2, 1, sigma_n=0.3, heads=1)
     for flat in tools.random_states(plain, 3, 1.0):

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.marks import slow_but
 
 import optlearn as ol
 from optlearn._errors import SpecificationError
@@ -68,17 +69,24 @@ def own(kind, **changes):
     return kind(**given | changes)
 
 
-@pytest.mark.parametrize("quadrature", [{}, {"breaks": (ol.Break("teacher", 0, 0),)}], ids=["plain", "cut"])
+@pytest.mark.parametrize(
+    "quadrature",
+    [
+        pytest.param({}, id="plain", marks=pytest.mark.slow),
+        pytest.param({"breaks": (ol.Break("teacher", 0, 0),)}, id="cut"),
+    ],
+)
 def test_adjoints_of_a_rule_see_the_rule_and_not_a_loss(quadrature):
     # A loss Σ stop_gradient(g) λ would give the same drift, and these derivatives wrong.
     model, rule = own(Tanh, **quadrature), ol.GaussHermite(60)
     u = model.settings()
 
+    @jax.jit
     def drift(flat):
         return model.layout.flatten(model.drift(model.layout.unflatten(flat), u, rule=rule))
 
     flat, step = jnp.asarray(model.layout.flatten(model.state(Q11=0.7, M11=0.3))), 1e-5
-    jacobian = jax.jacrev(drift)(flat)
+    jacobian = jax.jit(jax.jacrev(drift))(flat)
     for i in range(2):
         shift = step * jnp.eye(2)[i]
         difference = (drift(flat + shift) - drift(flat - shift)) / (2 * step)
@@ -86,7 +94,7 @@ def test_adjoints_of_a_rule_see_the_rule_and_not_a_loss(quadrature):
 
 
 @every_rule
-@pytest.mark.parametrize("mode", ["overlaps", "weights"])
+@pytest.mark.parametrize("mode", slow_but(["weights"], ["overlaps", "weights"]))
 def test_sgd_follows_the_drift(model, mode):
     schedule = ol.Schedule.constant(1.0, {"learning_rate": 1.0})
     start = model.state(Q11=0.5, M11=0.1)

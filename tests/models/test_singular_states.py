@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from tests.marks import slow_but
 
 from optlearn._theory.expectation import GaussHermite
 from optlearn.models import FIG3_OMEGA, autoencoder, committee, curriculum
@@ -33,9 +34,7 @@ def close(one, other, relative):
     np.testing.assert_allclose(one, other, rtol=0, atol=relative * scale)
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(name, marks=[pytest.mark.slow] if name == "heads" else []) for name in CASES]
-)
+@pytest.mark.parametrize("case", slow_but(["dropout", "curriculum"], CASES))
 def test_closed_and_generic_agree(case, tools):
     model, rule, situations = CASES[case]
 

@@ -208,6 +208,7 @@ def test_networks_trained_together_are_independent(trained):
     np.testing.assert_allclose(losses[0][0, 1], alone, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_own_order_for_each_seed(monkeypatch):
     seen = []
 
@@ -395,6 +396,7 @@ def test_plot_without_examples(stored, tmp_path):
     drawing.savefig(tmp_path / "figure.png")
 
 
+@pytest.mark.slow
 def test_quick_trains_where_there_are_data(some_data, monkeypatch, tmp_path):
     monkeypatch.setattr(training, "train", lambda states, *rest: (states, jnp.ones((5, 2), jnp.float32)))
     monkeypatch.setattr(figure, "QUICK_SAMPLES", 80)
@@ -427,6 +429,7 @@ def test_training_needs_the_data(no_data):
         figure.compute(seeds=3)
 
 
+@pytest.mark.slow
 def test_a_table_from_elsewhere(no_data, trained):
     result, _ = trained
     path = no_data / "table.json"

@@ -56,6 +56,7 @@ def test_needs_mnist(tmp_path):
         fig4.compute(data_dir=tmp_path)
 
 
+@pytest.mark.slow
 def test_shapes(stand_in):
     assert stand_in.noise.shape == (4, 10)
     assert stand_in.error.shape == (2, 4, 2, 51)

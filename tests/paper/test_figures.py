@@ -10,7 +10,14 @@ from optlearn.paper.claims import Claim, load_claims, save_claims
 from optlearn.paper.curves import crossing
 from optlearn.paper.style import save_figure
 
-FIGURES = (fig1, fig2, fig3, figS_curriculum, figS_sims)
+every_figure = pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(module, id=name, marks=[pytest.mark.slow] * name.startswith("figS"))
+        for module in (fig1, fig2, fig3, figS_curriculum, figS_sims)
+        for name in [module.__name__.rpartition(".")[2]]
+    ],
+)
 
 
 def by_id(module, data):
@@ -19,7 +26,7 @@ def by_id(module, data):
     return {claim.id: claim for claim in found}
 
 
-@pytest.mark.parametrize("module", FIGURES, ids=lambda m: m.__name__.rpartition(".")[2])
+@every_figure
 def test_figure_and_claims_from_saved_data(module, computed, tmp_path):
     data = load_dataset(save_dataset(computed(module), tmp_path / "data.nc"))
     before, figure = module.claims(computed(module)), module.plot(data)
@@ -48,7 +55,7 @@ ROBUST = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("module", FIGURES, ids=lambda m: m.__name__.rpartition(".")[2])
+@every_figure
 def test_claims_hold(module, computed):
     claims = by_id(module, computed(module))
     assert {name for name in ROBUST[module] if not claims[name].holds} == set()

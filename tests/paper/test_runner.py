@@ -196,6 +196,7 @@ def test_help_lists_the_figures_and_loads_nothing_heavy():
     assert all(name in done.stdout for name in list_figures())
 
 
+@pytest.mark.slow
 def test_figures_in_processes_of_their_own(tmp_path):
     """A real run with two processes: one figure works, the other one is told to fail."""
     done = subprocess.run(

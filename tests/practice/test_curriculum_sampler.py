@@ -115,8 +115,15 @@ def rows(batches):
 class TestResume:
     WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
-    @WORKERS
-    @pytest.mark.parametrize("length", [{"steps": 40}, {"epochs": 3}], ids=["steps", "epochs"])
+    @pytest.mark.parametrize(
+        ("workers", "length"),
+        [
+            pytest.param(0, {"steps": 40}, id="steps"),
+            pytest.param(0, {"epochs": 3}, id="epochs"),
+            pytest.param(2, {"steps": 40}, id="steps, workers", marks=pytest.mark.slow),
+            pytest.param(2, {"epochs": 3}, id="epochs, workers"),
+        ],
+    )
     def test_goes_on_with_the_identical_continuation(self, workers, length, tmp_path):
         whole = []
         sampler = made(**length)

@@ -29,6 +29,7 @@ print(json.dumps([model.get_weights()[0].ravel().tolist(), w.ravel().tolist(), r
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("keras") is None, reason="needs the extra keras")
 def test_fit_makes_the_steps_of_the_schedule(tmp_path):
     environment = {**os.environ, "KERAS_BACKEND": "jax", "KERAS_HOME": str(tmp_path)}

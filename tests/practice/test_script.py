@@ -14,12 +14,16 @@ from optlearn._errors import SpecificationError
 from optlearn.practice.script import training_script
 from optlearn.scenarios._catalogue import catalogue
 
-# Under JAX most of the time goes into compiling: of these, two are enough for every day.
+# Scenarios whose scripts are run every day: one of each kind of control.
+QUICK = {
+    ("curriculum", "torch"), ("learning_rate", "torch"), ("dropout", "torch"), ("denoising", "torch"),
+    ("gating", "torch"), ("task_order", "torch"), ("curriculum", "jax"),
+}  # fmt: skip
 CASES = [
     pytest.param(
         name, variant, framework,
         id="-".join([name, *map(str, variant.values()), framework]),
-        marks=[pytest.mark.slow] if framework == "jax" and name not in ("curriculum", "dropout") else [],
+        marks=[] if (name, framework) in QUICK else [pytest.mark.slow],
     )
     for name, entry in catalogue().items()
     for variant in ({}, *entry.variants)

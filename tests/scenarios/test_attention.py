@@ -61,6 +61,7 @@ def test_the_optimum_is_below_every_baseline(problem, solution):
     assert objectives["best line"] < objectives["best constant"] < objectives["temperature of the teacher"]
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_sweep_is_that_of_finite_differences(compiled):
     rng = np.random.default_rng(0)
     w, none = rng.uniform(0.5, 3.0, (INTERVALS, 1)), np.zeros(0)

@@ -56,7 +56,14 @@ def test_the_call_that_made_a_problem_makes_it_again(entry):
             assert all(np.array_equal(a, b) for a, b in pairs)
 
 
-@every_scenario
+# Samples are drawn from a data set of its own for every seed of this one; its own tests are in the gate.
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(entry, id=name, marks=[pytest.mark.slow] * (name == "finite_data"))
+        for name, entry in catalogue().items()
+    ],
+)
 def test_sgd_follows_the_drift(entry):
     # The chain's mean differs from the theory by d(N) = c/N + O(1/N²): 2 d(2N) − d(N) has no c/N.
     coarse, fine = (deviation(entry, N) for N in SIZES)

@@ -42,6 +42,7 @@ def test_best_constant_pair(column, kappa):
     assert ol.evaluate(problem, schedule, record=2).objective == pytest.approx(PAIR[column], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_optimal_rate_by_two_methods():
     found = [ol.solve(finite_data(), method=method, starts=1) for method in ("direct", "indirect")]
     assert [s.objective for s in found] == pytest.approx([0.412900] * 2, abs=1e-6)

@@ -18,6 +18,7 @@ def baselines(gain):
     return {n: ol.evaluate(problem, s, record=81) for n, s in ol.baselines(problem).items()}
 
 
+@pytest.mark.slow
 def test_the_optimum_is_converged_and_beats_every_baseline(gain, baselines):
     assert gain.certificate.converged
     assert gain.objective == pytest.approx(0.0233167, abs=2e-7)
@@ -46,6 +47,7 @@ def test_values_are_learned_before_gates(gain):
     assert gain.trajectory["cosine_gate"][when] < 0.15
 
 
+@pytest.mark.slow
 def test_a_sharp_gate_fills_its_own_weights_with_noise(gain, baselines):
     ours, usual = gain.trajectory, baselines["teacher's gate"]
     assert usual["Q11"][-1] > 1.45

@@ -34,6 +34,7 @@ def test_the_student_grows_choosy(solution):
     assert threshold[[0, -1]] == pytest.approx([2.9, 0.4], abs=0.05)
 
 
+@pytest.mark.slow
 def test_sgd_finds_the_same(problem, solution):
     ends = ol.simulate(problem, solution.schedule, N=1000, seeds=48, record=2)["error"][:, -1]
     assert abs(ends.mean() - solution.objective) < 4 * ends.std(ddof=1) / np.sqrt(48) + 5e-4

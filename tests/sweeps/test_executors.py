@@ -25,6 +25,7 @@ def kill_a_worker_at_the_first_point():
     return progress
 
 
+@pytest.mark.slow
 def test_processes_give_the_results_of_one_process_although_a_worker_is_killed(tiny, same, tmp_path):
     progress = kill_a_worker_at_the_first_point()
     found = ol.sweep(
@@ -46,6 +47,7 @@ def test_a_point_that_kills_its_process_fails_and_the_others_go_on(tiny, serial)
     assert bool(found["objective"].sel(eta=1.0).isnull().all())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_dask_cluster_gives_the_same_although_a_worker_is_killed(tiny, same, tmp_path):
     distributed = pytest.importorskip("distributed")

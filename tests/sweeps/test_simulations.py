@@ -123,6 +123,7 @@ def test_the_variance_falls_like_one_over_N(measured, problem):
     assert (abs(measured["theory"].sel(schedule="anti-curriculum") - theory) < 1e-12).all()
 
 
+@pytest.mark.slow
 def test_the_crossover_is_where_the_gain_is_as_large_as_the_scatter(measured):
     ratio, _ = finite_size.advantage(measured, "anti-curriculum")
     gain = measured["theory"][1] - measured["theory"][0]
@@ -138,6 +139,7 @@ def test_the_crossover_is_where_the_gain_is_as_large_as_the_scatter(measured):
     assert np.isnan(finite_size.crossover(nothing, "anti-curriculum"))
 
 
+@pytest.mark.slow
 def test_a_scenario_with_an_N_of_its_own_is_solved_at_each_N(measured):
     found = finite_size.measure(with_N, (200, 400), 600, baselines=["anti-curriculum"], seed=1)
     np.testing.assert_allclose(found["mean"].sel(N=200), measured["mean"].sel(N=200), rtol=1e-9)

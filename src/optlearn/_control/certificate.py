@@ -11,6 +11,7 @@ from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.solvers.base import Outcome
 from optlearn._control.weighing import Fixed
+from optlearn._dynamics.executor import EXPLODED
 
 # Gaps up to this share of the objective count as small, …
 SMALL = 2e-5
@@ -18,8 +19,6 @@ SMALL = 2e-5
 ROUND_OFF = 1e-12
 # Expectations that are this share of the objective off leave three digits.
 QUADRATURE = 1e-3
-# A state that grows beyond this, relative to the start, is on its way to infinity.
-EXPLODED = 1e6
 LIMITS_MET = 1e-6  # share of itself by which a limit may be broken
 STEPS = 4  # in an interval, at least, along which the minimum principle is checked
 

@@ -19,17 +19,18 @@ from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.solvers.base import Method, Run, Start
 from optlearn._control.solvers.methods import METHODS, make_method
 from optlearn._control.solvers.starts import (
+    MOST_STEPS,
+    Candidates,
     choose_starts,
     enough_steps,
-    neutral,
     random_starts,
     too_coarse,
     warm_schedule,
 )
-from optlearn._errors import UnphysicalStateError, explained
+from optlearn._errors import RunawayError, UnphysicalStateError, explained
 from optlearn._precision import float64
 from optlearn._progress import Progress, Report, silent
-from optlearn._schedule import Schedule
+from optlearn._schedule import Schedule, uniform_grid
 from optlearn._trajectory import Trajectory
 from optlearn.models._checks import Arguments
 
@@ -37,6 +38,8 @@ __all__ = ["METHODS", "continuation", "solve"]
 
 # Rounds of further starts, while one start alone has reached the best.
 MORE_STARTS = 3
+# How many times more steps follow, where too coarse ones have hidden that the dynamics run away.
+FAR_FINER = 8
 
 
 # Trials with too large a rate or too long a step overflow; what is not finite is looked for and left.
@@ -95,7 +98,7 @@ def solve(
             check.count(name, value)
     if tolerance is not None:
         check.number("tolerance", tolerance, 0.0, open_below=True)
-    count = check.count("intervals", problem.intervals if intervals is None else intervals)
+    count = len(uniform_grid(problem.horizon, problem.intervals if intervals is None else intervals)) - 1
     chosen = make_method(method, max_iterations, tolerance)
     tell(Progress("tracing the dynamics"))
     compiled = compile_problem(problem)
@@ -103,24 +106,34 @@ def solve(
         compiled.program.prepare()
     check_grid(compiled, count)
     warm = None if warm_start is None else warm_schedule(problem, warm_start)
-    rollout = Rollout(compiled, count, steps or enough_steps(compiled, count))
     notes: list[str] = []
-    guesses = [neutral(compiled, count)]
-    if chosen.optimises:
-        tell(Progress("choosing starts"))
-        guesses = choose_starts(rollout, starts, seed, warm, notes)
+    tell(Progress("choosing starts"))
+    candidates = Candidates.of(compiled, count, starts if chosen.optimises else 1, warm, notes)
+    guesses = candidates.first + candidates.baselines
+    rollout = Rollout(compiled, count, steps or enough_steps(compiled, count, guesses))
+    guesses = choose_starts(rollout, starts, seed, candidates, notes) if chosen.optimises else guesses[-1:]
     runs = chosen.run_all(rollout, guesses, tell)
     for again in range(1, MORE_STARTS + 1):
         if runs[-1].interrupted or not Starts.of(_ends(runs)).lone:
             break
         # One start alone has reached the best so far: another may reach a better one.
-        runs += chosen.run_all(rollout, random_starts(rollout, starts, (seed, again)), tell)
+        others = random_starts(rollout, starts, (seed, again))
+        runs += chosen.run_all(rollout, others, tell) if others else []
     best = _best(rollout, runs)
     while steps is None and chosen.optimises and not runs[-1].interrupted and too_coarse(rollout, best):
-        rollout = Rollout(compiled, count, 2 * rollout.steps)
-        there = Start("the optimum with coarser steps", best.w, best.theta)
-        finer = chosen.run_all(rollout, [there], tell)
-        runs += [replace(run, continues=True) for run in finer]
+        coarser, rollout = rollout, Rollout(compiled, count, 2 * rollout.steps)
+        if np.isfinite(rollout.objective(best.w, best.theta)):
+            there = Start("the optimum with coarser steps", best.w, best.theta)
+            finer = chosen.run_all(rollout, [there], tell)
+            runs += [replace(run, continues=True) for run in finer]
+        else:
+            notes.append(
+                f"with more than {coarser.steps} steps in an interval, what was best runs away: left out"
+            )
+            # Steps that hide this are far too coarse, and the solver went where they do.
+            rollout = Rollout(compiled, count, min(FAR_FINER * coarser.steps, MOST_STEPS))
+            guesses = choose_starts(rollout, starts, seed, candidates, notes)
+            runs = finer = chosen.run_all(rollout, guesses, tell)
         best = _best(rollout, finer)
     options = {"intervals": count, "method": method, "starts": starts, "seed": seed, "steps": rollout.steps}
     given = {"max_iterations": max_iterations, "tolerance": tolerance}
@@ -178,7 +191,13 @@ def _finish(
         whole = _variant(compiled, "whole-number", found.w, found.theta, notes)
     tell(Progress("re-integrating and certifying"))
     schedule = compiled.relaxation.schedule(final.w, _named(compiled, final.theta), rounded=True)
-    trajectory = evaluate(problem, schedule)
+    try:
+        trajectory = evaluate(problem, schedule)
+    except UnphysicalStateError as error:
+        raise RunawayError(
+            f"the optimum with {rollout.steps} steps in an interval runs away when it is integrated "
+            f"accurately; take more intervals or steps, or tighten the bounds of the controls ({error})"
+        ) from error
     if relaxed is not None and trajectory.objective < relaxed.objective:
         # An interior point stops short of a bound by its tolerance; pure values reach it.
         relaxed = Variant(schedule, trajectory.objective)

@@ -39,7 +39,7 @@ def check_problem(
     for name, value in settings.items():
         if not np.all(np.isfinite(value)):
             raise SpecificationError(f"parameter {name!r} must be finite, got {value}")
-    for u in _extreme_settings(schedule, settings):
+    for u in extreme_settings(schedule, settings):
         leaves, structure = jax.tree.flatten((system, start, dict(u)))
         case = (structure, b"".join(np.asarray(leaf).tobytes() for leaf in leaves))
         if case not in _PASSED:
@@ -73,7 +73,7 @@ def check_states(system: System, states: np.ndarray, alphas: np.ndarray, where: 
     raise UnphysicalStateError(f"unphysical state {place}: {found[1]}. {advice}".rstrip())
 
 
-def _extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[dict[str, Array]]:
+def extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[dict[str, Array]]:
     """Settings where some control is lowest or highest: where a bound would be broken first."""
     chosen = {0}
     for name in schedule.controls:

@@ -14,6 +14,9 @@ from optlearn._schedule import Schedule
 # Steps in one interval of constant control after which it is given up (about 20 s): dynamics so
 # fast beside the horizon are those of an absurd learning rate. Ordinary runs take 20 to 500.
 MAX_STEPS = 50_000
+# A state that grows beyond this, relative to the start, is on its way to infinity: after so many steps it is
+# given up too.
+EXPLODED, EXPLODED_STEPS = 1e6, 2_000
 
 RightHandSide = Callable[[float, np.ndarray], np.ndarray]
 # (interval, left, right, state, times in it) → states at the times, and at the end (None: it failed).
@@ -88,6 +91,7 @@ def adaptive(course: Course, right_hand_side: Callable[[int], RightHandSide]) ->
     """Pieces by SciPy's DOP853, under the right-hand side of each interval."""
     guard = course.flat.system.round_off_guard()
     rtol, atol = course.tolerances
+    far = EXPLODED * max(1.0, float(np.abs(course.start).max()))
 
     def piece(
         i: int, left: float, right: float, state: np.ndarray, times: np.ndarray
@@ -102,6 +106,7 @@ def adaptive(course: Course, right_hand_side: Callable[[int], RightHandSide]) ->
             solver.step()
             steps += 1
             stuck = solver.status == "failed" or steps > MAX_STEPS
+            stuck = stuck or (steps > EXPLODED_STEPS and float(np.abs(solver.y).max()) > far)
             if stuck or not np.all(np.isfinite(solver.y)):
                 return found, None
             count = int(np.searchsorted(times, solver.t, side="right"))

@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from optlearn._arrays import Array
-from optlearn._dynamics.checks import check_problem, check_states
+from optlearn._dynamics.checks import check_problem, check_states, extreme_settings
 from optlearn._dynamics.executor import Course, Executor
 from optlearn._dynamics.flat import FlatSystem
-from optlearn._dynamics.system import System
+from optlearn._dynamics.system import System, resolved_for
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
@@ -66,12 +66,13 @@ def integrate(
     times = _record_times(record, schedule.horizon)
     initial = np.asarray(model.layout.flatten(start))
     probes = model.probes(start)
-    at_start, at_end = ({**settings, **schedule.at(a)} for a in (0.0, schedule.horizon))
+    at_end = {**settings, **schedule.at(schedule.horizon)}
+    cases = [{**settings, **schedule.at(0.0)}, *extreme_settings(schedule, settings)]
     # A rule that is accurate at the start may not be where the weights have grown: measure at the
     # end too, and if need be choose again with the end in view.
     chosen_again = False
     while True:
-        resolved = model.resolved(probes, at_start, rule)
+        resolved = resolved_for(model, probes, cases, rule)
         info, accuracy = dict(resolved.info), resolved.accuracy
         flat = FlatSystem(resolved.system, schedule.controls)
         tolerances = (rtol or resolved.rtol, atol)

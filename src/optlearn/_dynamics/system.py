@@ -2,11 +2,11 @@
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import equinox as eqx
 import jax
@@ -78,8 +78,8 @@ class System(eqx.Module):
         return None
 
     # Said after an impossible state, at the start and along training.
-    start_advice: ClassVar[str] = ""
-    run_advice: ClassVar[str] = "Smaller controls usually keep the dynamics bounded."
+    start_advice = ""
+    run_advice = "Smaller controls usually keep the dynamics bounded."
 
     def advance(self, x: Array, u: Settings, length: Array) -> Array:
         """The state after ``length`` under constant settings, exactly; write it instead of ``drift``.
@@ -260,6 +260,23 @@ class Resolved:
         """Errors of the rules, measured at flat states (S, n) as well."""
         del states, u
         return {}
+
+
+def resolved_for(
+    system: System, states: np.ndarray, cases: Sequence[Settings], quadrature: Any = None
+) -> Resolved:
+    """The system with expectations that are accurate at states (S, n) under each of several settings.
+
+    A quadrature is chosen under the first settings, and again under those at which it is worst, if it is not
+    accurate enough there.
+    """
+    resolved = system.resolved(states, cases[0], quadrature)
+    if resolved.accuracy is None:
+        return resolved
+    errors = [max(resolved.errors(states, u).values(), default=0.0) for u in cases[1:]]
+    if not errors or max(errors) <= resolved.accuracy:
+        return resolved
+    return system.resolved(states, cases[1 + int(np.argmax(errors))], quadrature)
 
 
 def as_floats(parameters: Mapping[str, Any]) -> dict[str, Array]:

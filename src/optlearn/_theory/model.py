@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -67,10 +67,8 @@ class LearningModel(System):
             forms where there are any.
     """
 
-    start_advice: ClassVar[str] = "No weight vectors have these overlaps."
-    run_advice: ClassVar[str] = (
-        "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
-    )
+    start_advice = "No weight vectors have these overlaps."
+    run_advice = "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
 
     students: int = eqx.field(static=True, kw_only=True)
     overlaps: Overlaps = eqx.field(kw_only=True)

@@ -6,6 +6,8 @@ shared weights and so spoils the other heads: this is forgetting. Which task a s
 the parameter ``task``, which may be controlled.
 """
 
+from dataclasses import fields
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -96,5 +98,6 @@ def continual(
     )
     replaced = {"task_share"} if readout_rate is not None else {"task_share", "readout_rate"}
     parameters = {name: value for name, value in made.parameters.items() if name not in replaced}
-    others = {name: getattr(made, name) for name in made.__dataclass_fields__ if name != "parameters"}
+    names = (field.name for field in fields(made))
+    others = {name: getattr(made, name) for name in names if name != "parameters"}
     return Continual(**others, parameters={**parameters, "task": 0.0})

@@ -4,11 +4,9 @@ Every function draws into the caller's axes and returns them; without axes it ma
 own, ``axes.figure``. None of them touches pyplot or global settings.
 """
 
-from optlearn.plotting.certificates import plot_certificate
-from optlearn.plotting.comparisons import plot_compare
 from optlearn.plotting.planning import plot_front, plot_regret
 from optlearn.plotting.schedules import plot_schedule
-from optlearn.plotting.solutions import plot_solution
+from optlearn.plotting.solutions import plot_certificate, plot_compare, plot_solution
 from optlearn.plotting.trajectories import plot_error, plot_order_parameters
 
 __all__ = [

@@ -18,9 +18,8 @@ from optlearn._control.summary import certificate_words, may_still_be_won
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._io import provenance, write_file
 from optlearn._trajectory import Trajectory
-from optlearn.plotting.certificates import plot_certificate
-from optlearn.plotting.comparisons import plot_compare
 from optlearn.plotting.schedules import plot_schedule
+from optlearn.plotting.solutions import plot_certificate, plot_compare
 from optlearn.plotting.style import style
 from optlearn.plotting.trajectories import plot_error, plot_order_parameters
 

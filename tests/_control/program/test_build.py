@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.marks import slow_but
 
 from optlearn import models
 from optlearn._control.budgets import Budget
@@ -104,6 +105,9 @@ TRACED = {
     ),
 }
 
+# JAX takes seconds for second derivatives of each.
+QUICK = ("curriculum", "linear, dropout", "augmented")
+
 
 def random_states(model: LearningModel, count: int, seed: int = 0) -> np.ndarray:
     """(count, n) flat states of random weights in a space of few dimensions."""
@@ -191,7 +195,7 @@ def close(found: Any, wanted: Any) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10 * max(1.0, np.abs(wanted).max()))
 
 
-@pytest.mark.parametrize("name", TRACED)
+@pytest.mark.parametrize("name", slow_but(QUICK, TRACED))
 def test_rate_value_jacobian_and_hessian_equal_jax(name: str) -> None:
     problem = TRACED[name].problem()
     compiled, rate = compile_problem(problem), jax_rate(problem)
@@ -232,7 +236,7 @@ def test_rate_value_jacobian_and_hessian_equal_jax(name: str) -> None:
     assert moved > 1e-3  # the comparison is not of zeros
 
 
-@pytest.mark.parametrize("name", TRACED)
+@pytest.mark.parametrize("name", slow_but(QUICK, TRACED))
 def test_final_value_gradient_and_hessian_equal_jax(name: str) -> None:
     problem = TRACED[name].problem()
     if not problem.objective.final and problem.objective.terminal is None:

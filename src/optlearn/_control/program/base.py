@@ -94,6 +94,11 @@ class Program(ABC):
 
     @property
     @abstractmethod
+    def operations(self) -> int:
+        """Scalar operations in one rate; each takes a few nanoseconds."""
+
+    @property
+    @abstractmethod
     def free_in_rate(self) -> bool:
         """Whether the rate, and not only the final cost, may read free parameters."""
 

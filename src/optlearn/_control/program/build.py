@@ -23,6 +23,7 @@ from optlearn._control.relaxation import Relaxation
 from optlearn._control.weighing import Weigher
 from optlearn._dynamics.flat import FlatSystem
 from optlearn._dynamics.on_casadi import pack
+from optlearn._dynamics.system import resolved_for
 from optlearn._precision import float64
 
 # Scalar operations in one rate up to which expressions beat compiled programs (measured:
@@ -111,8 +112,10 @@ def compile_problem(problem: Problem, *, xla: bool | None = None) -> CompiledPro
     relaxation = Relaxation(problem)
     settings = problem.settings
     u = {**settings, **{n: np.asarray(c.start) for n, c in problem.controls.items()}}
+    # Steep gates and sharp attention are the hardest to integrate: the bounds count as much as the guess.
+    ends = [{**u, n: np.asarray(v)} for n, c in problem.controls.items() for v in (c.lower, c.upper)]
     model = problem.model.current()
-    resolved = model.resolved(model.probes(problem.start), u, problem.rule)
+    resolved = resolved_for(model, model.probes(problem.start), [u, *ends], problem.rule)
     system = FlatSystem(resolved.system, relaxation.controls)
     columns = tuple((n, type(c), c.size) for n, c in problem.controls.items())
     minimised = tuple(objective.key(model, settings) for objective in problem.objectives)
@@ -196,4 +199,4 @@ def _program(
                 raise
     sizes = (n, m, len(free))
     rates, finals = unpacked(rate, constants), unpacked(final, constants)
-    return XlaProgram(rates, finals, sizes, pack(constants).size, key, stages)
+    return XlaProgram(rates, finals, sizes, pack(constants).size, traced.size, key, stages)

@@ -35,6 +35,11 @@ class CasadiProgram(Program):
         return False
 
     @property
+    def operations(self) -> int:
+        """Known from the expression."""
+        return int(self._rate.n_instructions())
+
+    @property
     def free_in_rate(self) -> bool:
         """Known from the expression."""
         return bool(self._rate.sparsity_jac(3, 0).nnz() + self._rate.sparsity_jac(3, 1).nnz() > 0)
@@ -124,7 +129,7 @@ class CasadiProgram(Program):
 
     def better_flat(self, steps: int) -> bool:
         """For small rates and few steps."""
-        return bool(self._rate.n_instructions() * steps <= FLAT)
+        return bool(self.operations * steps <= FLAT)
 
     def _symbols(self) -> tuple[Any, ...]:
         """c, x, w, θ, h, λ."""

@@ -60,6 +60,12 @@ class Rollout:
         """(K,) the costs of which there are several, under controls w (I, m)."""
         return self.compiled.costs(self.forward(w, theta)[1][-1], theta)
 
+    @property
+    def operations(self) -> int:
+        """Scalar operations of a forward pass; a backward pass takes about three times as many."""
+        program = self.compiled.program
+        return self._total * len(program.stages.nodes) * program.operations
+
     def forward(self, w: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Objective, and (I·s + 1, n) states, under controls w (I, m)."""
         W, Theta = self._columns(w, theta)

@@ -26,6 +26,7 @@ class XlaProgram(Program):
         cost: (c, x, θ) → final cost ().
         sizes: lengths of x, w, θ.
         constants: how many.
+        operations: in one slope.
         key: equal for problems that share the program.
         stages: of a step.
     """
@@ -36,12 +37,13 @@ class XlaProgram(Program):
         cost: Callable[..., Array],
         sizes: tuple[int, int, int],
         constants: int,
+        operations: int,
         key: Hashable,
         stages: Stages = CLASSICAL,
     ) -> None:
         super().__init__(sizes, constants, key, stages)
         self.cost = cost
-        self._slope = slope
+        self._slope, self._operations = slope, operations
 
     def slope(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
         """dx/dα (n,) and running cost (), on vectors."""
@@ -52,6 +54,11 @@ class XlaProgram(Program):
     def costly(self) -> bool:
         """Yes: a wide quadrature each."""
         return True
+
+    @property
+    def operations(self) -> int:
+        """Known from the trace."""
+        return self._operations
 
     @property
     def free_in_rate(self) -> bool:

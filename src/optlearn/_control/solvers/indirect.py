@@ -36,7 +36,7 @@ TOLERANCE = 1e-7
 _DAMPED = 10  # at most so many damped steps in a row
 _LITTLE = 0.1  # a damped step that wins less than this part of the gap is a zigzag
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
-_CHECK_EVERY = 5  # steps between evaluations of the gap, once the model promises little
+_CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
 _SMALLEST_STEP = 1e-10
 _ROUND_OFF = 1e-14  # of an objective
@@ -257,15 +257,17 @@ class _Descent:
     def _quasi_newton(self) -> Outcome | None:
         """Quasi-Newton steps while the model promises more; an outcome if they end the descent."""
         fresh, checked = False, self.iterations
+        wait, longest = _CHECK_AFTER
         for _ in range(_DESCENTS):
             gradient = self.feasible.gradient(self.point.rolled)
             negligible = _NEGLIGIBLE * self.tolerance
             direction = self.model.direction(self.point.v, gradient, 0.01 * negligible)
             promise = -float(gradient @ direction)
             limit = self.iterations >= self.max_iterations
-            if limit or (promise < self.tolerance and self.iterations >= checked + _CHECK_EVERY):
+            if limit or (promise < self.tolerance and self.iterations >= checked + wait):
                 self._minimise_hamiltonian()
-                checked = self.iterations
+                # A gap costs as much as ten passes.
+                checked, wait = self.iterations, min(2 * wait, longest)
                 if self.gap <= self.tolerance:
                     return Outcome.SOLVED
                 if limit:

@@ -13,8 +13,10 @@ from optlearn._progress import Report, silent
 
 # Where a direct run follows: it ends within a dozen iterations what the indirect method creeps towards.
 MOST_PASSES = 400
-# Steps in an interval up to which that is worth its price.
-DIRECT_STEPS = 32
+# Steps in an interval, and operations of a pass, up to which that is worth its price.
+DIRECT_STEPS, DIRECT_OPERATIONS = 32, 4_000_000
+# Beyond it a start may take so many operations in all (ten seconds), but always a few passes.
+START_OPERATIONS, FEWEST_PASSES = 600_000_000, 20
 
 
 class Auto(Method):
@@ -26,11 +28,10 @@ class Auto(Method):
     def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
         """Runs of both solvers."""
         # A direct run needs second derivatives of every step: it would take several times as long.
-        costly = rollout.compiled.program.costly or rollout.steps > DIRECT_STEPS
-        runs = Indirect(None if costly else MOST_PASSES).run_all(rollout, starts, tell)
-        if costly and any(run.outcome.ok for run in runs):
-            return runs
-        if runs[-1].interrupted:
+        costly = rollout.compiled.program.costly
+        long = rollout.steps > DIRECT_STEPS or rollout.operations > DIRECT_OPERATIONS
+        runs = Indirect(self.max_iterations or _passes(rollout)).run_all(rollout, starts, tell)
+        if runs[-1].interrupted or (costly and any(run.outcome.ok for run in runs)) or (long and not costly):
             return runs
         # Where the objective hardly depends on a control, as on singular arcs, the indirect method leaves
         # that ragged.
@@ -41,6 +42,13 @@ class Auto(Method):
         if not any(run.outcome.ok for run in runs):
             runs += direct.run_all(rollout, starts, tell)
         return runs
+
+
+def _passes(rollout: Rollout) -> int | None:
+    """Forward-backward passes from one start, at most; None: as many as it takes."""
+    if rollout.compiled.program.costly:
+        return None
+    return max(FEWEST_PASSES, min(MOST_PASSES, START_OPERATIONS // rollout.operations))
 
 
 _ALL: tuple[type[Method], ...] = (Auto, Direct, Indirect, Greedy)

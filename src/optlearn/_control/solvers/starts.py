@@ -1,5 +1,8 @@
 """Where solvers start: a neutral guess, baselines, a warm start, random controls; and with how many steps."""
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 import numpy as np
 
 from optlearn._control.certificate import ROUND_OFF, limits
@@ -16,26 +19,42 @@ from optlearn._schedule import Mixture, Schedule
 Seed = int | tuple[int, ...]
 
 
-def choose_starts(
-    rollout: Rollout, count: int, seed: int, warm: Schedule | None, notes: list[str] | None = None
-) -> list[Start]:
-    """The best ``count`` guesses by objective; a warm start and the neutral one come first.
+class Candidates(NamedTuple):
+    """Where a solver could start: guesses that always count, and baselines, which have to be good."""
 
-    All are moved to the nearest controls that meet bounds and budgets. What cannot be used is left out, and
-    ``notes`` get a line that says why.
+    first: list[Start]
+    baselines: list[Start]
+
+    @classmethod
+    def of(
+        cls, compiled: CompiledProblem, intervals: int, count: int, warm: Schedule | None, notes: list[str]
+    ) -> "Candidates":
+        """The warm start, the neutral guess, and baselines if ``count`` is more than these.
+
+        All are moved to the nearest controls that meet bounds and budgets. Baselines that fail are left out,
+        and ``notes`` get a line that says why.
+        """
+        first, baselines = [neutral(compiled, intervals)], []
+        if warm is not None:
+            first.insert(0, _from_schedule(compiled, "warm start", warm, intervals))
+        for name, make in compiled.problem.baselines.items() if count > len(first) else ():
+            try:
+                schedule = make(compiled.problem, intervals)
+            except (SpecificationError, UnphysicalStateError) as error:
+                notes.append(f"the baseline {name!r} is no start: {error}")
+                continue
+            baselines.append(_from_schedule(compiled, name, schedule, intervals))
+        return cls(first, baselines)
+
+
+def choose_starts(
+    rollout: Rollout, count: int, seed: int, candidates: Candidates, notes: list[str]
+) -> list[Start]:
+    """The first candidates, the best baselines by objective, then random guesses: ``count`` in all.
+
+    What has no finite objective is left out, and ``notes`` get a line that says so.
     """
-    compiled, notes = rollout.compiled, [] if notes is None else notes
-    first = [neutral(compiled, rollout.intervals)]
-    if warm is not None:
-        first.insert(0, _from_schedule(compiled, "warm start", warm, rollout.intervals))
-    others = []
-    for name, make in compiled.problem.baselines.items() if count > len(first) else ():
-        try:
-            schedule = make(compiled.problem, rollout.intervals)
-        except (SpecificationError, UnphysicalStateError) as error:
-            notes.append(f"the baseline {name!r} is no start: {error}")
-            continue
-        others.append(_from_schedule(compiled, name, schedule, rollout.intervals))
+    compiled, (first, others) = rollout.compiled, candidates
     ranked = sorted(((rollout.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first)
     chosen = _distinct(first + [others[i] for _, i in ranked])[: max(1, count)]
     chosen += _randoms(compiled, rollout.intervals, count - len(chosen), seed)
@@ -60,16 +79,22 @@ def _usable(rollout: Rollout, starts: list[Start]) -> list[Start]:
     return [start for start in starts if np.isfinite(rollout.objective(start.w, start.theta))]
 
 
+def _fault(compiled: CompiledProblem, start: Start) -> str | None:
+    """What an accurate integration says is wrong with a start; None: nothing."""
+    free = dict(zip(compiled.problem.free, map(float, start.theta), strict=True))
+    try:
+        evaluate(compiled.problem, compiled.relaxation.schedule(start.w, free), record=2)
+    except UnphysicalStateError as error:
+        return str(error)
+    return None
+
+
 def _reason(compiled: CompiledProblem, starts: list[Start]) -> str:
     """What an accurate integration says of the starts."""
-    reason = ""
+    reason: str | None = ""
     for start in starts:
-        free = dict(zip(compiled.problem.free, map(float, start.theta), strict=True))
-        try:
-            evaluate(compiled.problem, compiled.relaxation.schedule(start.w, free), record=2)
-        except UnphysicalStateError as error:
-            reason = str(error)
-        else:
+        reason = _fault(compiled, start)
+        if reason is None:
             return (
                 f"an accurate integration from {start.name!r} is finite, so the dynamics are too fast for "
                 "steps of this length; take more intervals"
@@ -171,38 +196,53 @@ def warm_schedule(problem: Problem, source: Solution | Schedule) -> Schedule:
 
 MOST_STEPS = 512  # in an interval: stiff dynamics on long intervals are stable with so many
 MOST_COSTLY_STEPS = 16  # where one rate takes a millisecond
+MOST_OPERATIONS = 50_000_000  # of a forward pass, which then takes a third of a second
 
 
-def most_steps(compiled: CompiledProblem) -> int:
-    """Steps in an interval after which nothing finer is tried."""
-    return MOST_COSTLY_STEPS if compiled.program.costly else MOST_STEPS
+def _as_fine_as_can_be(rollout: Rollout) -> bool:
+    """Are the steps so many that nothing finer is tried?"""
+    if rollout.compiled.program.costly:
+        return rollout.steps >= MOST_COSTLY_STEPS
+    return rollout.steps >= MOST_STEPS or rollout.operations > MOST_OPERATIONS / 2
 
 
-def enough_steps(compiled: CompiledProblem, intervals: int) -> int:
+def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[Start]) -> int:
     """Steps in an interval after which the objective changes by less than 1e-8, or 1e-5 of itself.
 
-    Or 1e-7 where expectations are wide quadratures, which are no more accurate than that. An objective that
-    is not finite may be an unstable step and not the dynamics: finer ones are tried. This is under the
-    neutral guess; the optimum may need more, see ``too_coarse``.
+    Or 1e-7 where expectations are wide quadratures, which are no more accurate than that. This is under the
+    first guess whose dynamics stay finite; the optimum may need more, see ``too_coarse``.
     """
     if compiled.program.exact:
         return compiled.exact_steps(compiled.problem.horizon / intervals)
-    guess = neutral(compiled, intervals)
+    found = (_enough_for(guess, compiled, intervals) for guess in guesses)
+    return next((steps for steps in found if steps is not None), 1)
+
+
+def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int | None:
+    """Enough steps for a guess; None: its dynamics run away, however fine the steps."""
     small = 1e-7 if compiled.program.costly else 1e-8
-    coarse, steps = Rollout(compiled, intervals, 1).objective(guess.w, guess.theta), 1
-    while steps < most_steps(compiled):
-        fine = Rollout(compiled, intervals, 2 * steps).objective(guess.w, guess.theta)
+    rollout, known_to_stay = Rollout(compiled, intervals, 1), False
+    coarse = rollout.objective(guess.w, guess.theta)
+    while not _as_fine_as_can_be(rollout):
+        finer = Rollout(compiled, intervals, 2 * rollout.steps)
+        fine = finer.objective(guess.w, guess.theta)
         if abs(fine - coarse) <= min(small * max(1.0, abs(fine)), 1e-5 * abs(fine) + ROUND_OFF):
-            return steps
-        coarse, steps = fine, 2 * steps
-    return steps
+            return rollout.steps
+        # What is not finite may be an unstable step, or the dynamics themselves.
+        if not np.isfinite(fine) and not known_to_stay:
+            if _fault(compiled, guess) is not None:
+                return None
+            known_to_stay = True
+        rollout, coarse = finer, fine
+    return rollout.steps
 
 
 def too_coarse(rollout: Rollout, best: Run) -> bool:
     """Whether twice as many steps would change the objective by more than a certificate allows."""
-    if rollout.compiled.program.exact or rollout.steps >= most_steps(rollout.compiled):
+    if rollout.compiled.program.exact or _as_fine_as_can_be(rollout):
         return False
     finer = Rollout(rollout.compiled, rollout.intervals, 2 * rollout.steps)
     fine = finer.objective(best.w, best.theta)
     change = abs(fine - best.objective)
-    return bool(np.isfinite(fine) and change > limits(best.objective)["integration_error"] / 2)
+    # Written so that a NaN is too coarse as well: steps hide that the dynamics run away.
+    return not change <= limits(best.objective)["integration_error"] / 2

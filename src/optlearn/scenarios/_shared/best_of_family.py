@@ -5,7 +5,7 @@ smooth in the parameters; values that are reported come from ``evaluate``.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -13,14 +13,17 @@ from scipy.optimize import minimize, minimize_scalar
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
+from optlearn._errors import UnphysicalStateError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
 Family = Callable[..., Schedule]
 
-# Runge-Kutta steps over the whole of training: for a first look, and so many that they do not move
-# an optimum by more than 1e-6 of its parameter.
-COARSE, FINE = 120, 480
+# Runge-Kutta steps over the whole of training for a first look, and how often they become four times as many
+# where the dynamics are too fast for them.
+COARSE, REFINEMENTS = 120, 3
+# By how many more the search then takes: they do not move an optimum by more than 1e-6 of its parameter.
+FINER = 4
 # Points of the first look in each direction; the search then refines the best one.
 SCAN = {1: 17, 2: 6}
 # Shift of a family's parameter: schedules are smooth in theirs, so this is exact to about 1e-10.
@@ -39,15 +42,34 @@ def best_of(problem: Problem, family: Family, *bounds: tuple[float, float]) -> S
     """
     compiled = compile_problem(problem)
     lower, upper = (np.array(side, dtype=float) for side in zip(*bounds, strict=True))
-    rough, cost = (_Trial(compiled, family, lower, upper, steps) for steps in (COARSE, FINE))
     axes = [np.linspace(low, high, SCAN[len(bounds)]) for low, high in bounds]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(bounds))
-    first = points[int(np.argmin([rough(point) for point in points]))]
+    first, steps = _scan(_Trial(compiled, family, lower, upper, COARSE), points)
+    cost = _Trial(compiled, family, lower, upper, FINER * steps)
     spacing = (upper - lower) / (SCAN[len(bounds)] - 1)
     refine = _refine_line if len(bounds) == 1 else _refine_plane
     found = refine(cost, first, spacing)
     # A bound itself is among the points of the scan but is not always reached by a refinement.
     return family(*map(float, found if cost(found) < cost(first) else first))
+
+
+def _scan(trial: "_Trial", points: np.ndarray) -> tuple[np.ndarray, int]:
+    """The best of points (P, p), and steps with which its objective is finite."""
+    values = np.array([trial(point) for point in points])
+    steps = np.full(len(points), trial.total_steps)
+    for _ in range(REFINEMENTS):
+        if np.all(np.isfinite(values)):
+            break
+        # An unstable step, or dynamics that run away: finer steps tell.
+        trial = replace(trial, total_steps=4 * trial.total_steps)
+        for i in np.flatnonzero(~np.isfinite(values)):
+            values[i], steps[i] = trial(points[i]), trial.total_steps
+    best = int(np.argmin(values))
+    if not np.isfinite(values[best]):
+        raise UnphysicalStateError(
+            f"the dynamics run away under all {len(points)} schedules of the family that were tried"
+        )
+    return points[best], int(steps[best])
 
 
 @dataclass(frozen=True)
