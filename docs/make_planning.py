@@ -59,13 +59,13 @@ def fronts() -> None:
     figure = ShownFigure(figsize=(8.4, 3.0), layout="constrained")
     left, right = figure.subplots(1, 2)
     batch = replace(ol.scenarios.batch_size(K=1, M=1, alpha_F=10.0), budgets=())
-    front = ol.pareto(batch, {"error": None, "samples a step": ol.Objective.price()}, points=10, intervals=30)
+    front = ol.pareto(batch, {"error": None, "samples a step": ol.Objective.price()}, points=8, intervals=20)
     report("batch_size", front)
     front.plot(left).set(xscale="log", yscale="log")
     groups = {"majority": {"share": 0.0}, "minority": {"share": 1.0}}
     problem = ol.scenarios.imbalance(objective="mean")
     goals = {f"error of the {name}": ol.Objective.under(test) for name, test in groups.items()}
-    front = ol.pareto(problem, goals, points=10, intervals=30)
+    front = ol.pareto(problem, goals, points=8, intervals=20)
     report("imbalance", front)
     front.plot(right)
     save_figure(figure, FOLDER / "fronts.png")

@@ -44,13 +44,14 @@ class Objective:
         if not (self.final or self.average or self.terminal or self.cost):
             raise SpecificationError("Objective: nothing to minimise")
         pairs = [(1.0, self.tests)] if isinstance(self.tests, Mapping) else self.tests
-        if not all(isinstance(values, Mapping | tuple) for _, values in pairs):
+        try:
+            # As tuples, which can be told apart by what they hold.
+            held = [(float(w), tuple(sorted((n, float(v)) for n, v in dict(t).items()))) for w, t in pairs]
+        except (TypeError, ValueError):
             raise SpecificationError(
                 f"tests must be a mapping of settings, or pairs of a weight and one, got {self.tests!r}"
-            )
-        # As tuples, which can be told apart by what they hold.
-        held = tuple((float(w), tuple(sorted((n, float(v)) for n, v in dict(t).items()))) for w, t in pairs)
-        object.__setattr__(self, "tests", held)
+            ) from None
+        object.__setattr__(self, "tests", tuple(held))
 
     @classmethod
     def under(cls, *tests: Mapping[str, float], weights: Sequence[float] | None = None) -> "Objective":
@@ -284,7 +285,7 @@ class Problem:
         if self.reach is None:
             object.__setattr__(self, "shortest", 0.0)
             return
-        if not np.isfinite(self.reach):
+        if not (isinstance(self.reach, int | float) and np.isfinite(self.reach)):
             raise SpecificationError(f"reach must be a finite number, got {self.reach!r}")
         shortest = self.shortest or self.horizon / 1000
         if not 0 < shortest < self.horizon:

@@ -100,6 +100,9 @@ def test_what_is_no_front(reaching):
         ol.pareto(reaching, {"error": None, "same": None}, points=3, method="direct", starts=1)
     with pytest.raises(SpecificationError, match="Pull has no parameter 'colour'"):
         replace(reaching, objective=ol.Objective.under({"colour": 1.0}))
+    for tests in (3, [{"target": 1.0}], {"target": "far"}):
+        with pytest.raises(SpecificationError, match="tests must be a mapping of settings, or pairs"):
+            ol.Objective(tests=tests)
     with pytest.raises(SpecificationError, match="has no worst case or limit of its own"):
         replace(reaching, limits=(ol.Limit(samples, 1.0),))
 

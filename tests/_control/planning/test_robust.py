@@ -111,7 +111,6 @@ def test_a_solution_of_an_ensemble_goes_through_a_file(pull, tmp_path):
     other = ol.robust(pull, {"target": [0.5, 1.8]}, weights=[0.3, 0.7], risk="worst")
     with pytest.raises(SpecificationError, match=r"weights\[0\] is 0.5 there and 0.3 here"):
         ol.load(tmp_path / "worst.nc", problem=other)
-    solution.plot()
 
 
 def test_what_is_no_ensemble(pull):
@@ -175,6 +174,7 @@ def test_dropout_over_the_noise_of_labels():
         rescaling = float(np.clip(solution.parameters["rescaling"] + 0.1 * rng.standard_normal(), 0, 1))
         worse = ol.evaluate(problem, trial, {"rescaling": rescaling}, record=2).objective
         assert worse >= solution.objective - solution.certificate.may_still_be_won - 1e-9
+    solution.plot()
     mean = ol.solve(ol.robust(plain, over), starts=1)
     for sigma in over["sigma_n"]:
         own = ol.solve(plain.with_parameters(sigma_n=sigma), starts=1)

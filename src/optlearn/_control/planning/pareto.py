@@ -74,7 +74,9 @@ def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, *
         raise SpecificationError(f"objectives must be two, got {len(objectives)}")
     Arguments("pareto").count("points", points, 2)
     groups = [_several(problem, goal) for goal in objectives.values()]
-    made, ends = accounted(problem, [objective for group in groups for objective in group])
+    # Schedules to compare with belong to the problem's own objective and budgets.
+    bare = replace(problem, baselines={})
+    made, ends = accounted(bare, [objective for group in groups for objective in group])
     first, second = ends[: len(groups[0])], ends[len(groups[0]) :]
     options = {"starts": 2, **options}
 
