@@ -62,7 +62,7 @@ def fronts() -> None:
     front = ol.pareto(batch, {"error": None, "samples a step": ol.Objective.price()}, points=8, intervals=20)
     report("batch_size", front)
     front.plot(left).set(xscale="log", yscale="log")
-    groups = {"majority": {"share": 0.0}, "minority": {"share": 1.0}}
+    groups = {"majority": {"test_share": 0.0}, "minority": {"test_share": 1.0}}
     problem = ol.scenarios.imbalance(objective="mean")
     goals = {f"error of the {name}": ol.Objective.under(test) for name, test in groups.items()}
     front = ol.pareto(problem, goals, points=8, intervals=20)

@@ -46,7 +46,7 @@ class Objective:
         pairs = [(1.0, self.tests)] if isinstance(self.tests, Mapping) else self.tests
         try:
             # As tuples, which can be told apart by what they hold.
-            held = [(float(w), tuple(sorted((n, float(v)) for n, v in dict(t).items()))) for w, t in pairs]
+            held = [(float(w), tuple(sorted((n, _held(v)) for n, v in dict(t).items()))) for w, t in pairs]
         except (TypeError, ValueError):
             raise SpecificationError(
                 f"tests must be a mapping of settings, or pairs of a weight and one, got {self.tests!r}"
@@ -96,7 +96,7 @@ class Objective:
             return model.error(x, u)
         total = jax.numpy.zeros(())
         for weight, values in self.tests:
-            total = total + weight * model.error(x, {**u, **dict(values)})
+            total = total + weight * model.error(x, {**u, **{n: np.asarray(v) for n, v in values}})
         return total
 
     def key(self, model: System, u: Settings) -> Hashable:
@@ -131,6 +131,11 @@ class Objective:
     def has_running(self) -> bool:
         """Is there an integral over training?"""
         return bool(self.average) or self.cost is not None
+
+
+def _held(value: Any) -> Any:
+    """A number, or numbers, as something that can be compared."""
+    return float(value) if np.ndim(value) == 0 else tuple(map(_held, value))
 
 
 @dataclass(frozen=True)

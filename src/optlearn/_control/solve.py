@@ -156,8 +156,13 @@ def _best(rollout: Rollout, runs: list[Run]) -> Run:
     weighing = rollout.compiled.problem.weighing
 
     def rank(run: Run) -> tuple[bool, float]:
-        broken = weighing is not None and weighing.excess(rollout.costs(run.w, run.theta)) > LIMITS_MET
-        return broken, run.objective
+        if weighing is None or not weighing.limits:
+            return False, run.objective
+        costs = rollout.costs(run.w, run.theta)
+        # A limit that is broken a little must not make a run look better than one that keeps it.
+        over = np.maximum(costs[weighing.members :] - np.array(weighing.limits), 0.0)
+        prices = np.zeros(len(over)) if run.weights is None else run.weights[weighing.members :]
+        return weighing.excess(costs) > LIMITS_MET, run.objective + float(prices @ over)
 
     return min(runs, key=rank)
 

@@ -50,7 +50,7 @@ def worst_of(problem: Problem, objectives: Sequence[Objective]) -> Problem:
 
     Args:
         problem: the problem; its own objective does not count.
-        objectives: such as the errors of groups, ``[ol.Objective.under({"share": s}) for s in (0, 1)]``.
+        objectives: such as the errors of groups, ``[ol.Objective.under({"test_share": s}) for s in (0, 1)]``.
     """
     if not objectives:
         raise SpecificationError("objectives must be at least one, got none")
