@@ -52,8 +52,10 @@ class Feedback:
             raise SpecificationError(
                 f"alpha must be a training time from 0 to {self.schedule.horizon:g}, got {alpha!r}"
             )
-        layout = self.solution.problem.model.layout
-        flat = np.asarray(state if isinstance(state, np.ndarray) else layout.flatten(state), dtype=float)
+        model = self.solution.problem.model
+        layout = model.layout
+        given = state if isinstance(state, np.ndarray) else layout.flatten(model.initial_state(state))
+        flat = np.asarray(given, dtype=float)
         planned = np.asarray(layout.flatten(state_at(self.solution, alpha)))
         return self.correct(alpha, flat - planned)
 
