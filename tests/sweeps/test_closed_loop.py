@@ -11,6 +11,7 @@ def solved():
     return ol.solve(problem, intervals=6, starts=1)
 
 
+@pytest.mark.slow
 def test_arms_share_their_random_numbers(solved):
     found = ol.sweeps.closed_loop(solved, 100, seeds=3, arms=["feedback"])
     plain = ol.simulate(solved.problem, solved.schedule, N=100, seeds=3, record=2)
