@@ -44,6 +44,7 @@ from ._theory.order import OrderParameters as OrderParameters
 from ._theory.order import Overlaps as Overlaps
 from ._theory.sample import Fields as Fields
 from ._theory.sample import Latents as Latents
+from ._theory.spectrum import Spectrum as Spectrum
 from ._trajectory import Trajectory as Trajectory
 from .plotting import plot_certificate as plot_certificate
 from .plotting import plot_compare as plot_compare

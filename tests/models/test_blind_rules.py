@@ -80,7 +80,7 @@ def test_sgd_follows_the_drift(mode):
     ("make", "message"),
     [
         (lambda: node_perturbation(perturbation=0.0), "perturbation"),
-        (lambda: node_perturbation(K=0), "K=0"),
+        (lambda: node_perturbation(K=0), "K must be a whole number of at least 1, got 0"),
         (lambda: feedback_alignment(feedback=[[1.0]]), "feedback.*one number for each hidden node"),
         (lambda: feedback_alignment(sigma_n=-1), "sigma_n"),
     ],

@@ -12,8 +12,10 @@ import numpy as np
 from optlearn._control.controls import TOLERANCE, Control
 from optlearn._errors import BudgetError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 
 
+@checked
 @dataclass(frozen=True)
 class Budget:
     """A constraint on a control's mean over training, or on the share of training spent at values.
@@ -32,9 +34,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.mean is None) == (not self.share):
-            raise BudgetError(f"Budget({self.control!r}): give either mean=… or share={{value: share}}")
-        if self.sense not in ("equal", "at most"):
-            raise BudgetError(f"Budget({self.control!r}, sense={self.sense!r}): 'equal' or 'at most'")
+            raise BudgetError(
+                f"Budget: either mean or share={{value: share}} must be given for {self.control!r}, got "
+                f"{self.mean!r} and {dict(self.share)!r}"
+            )
 
     @property
     def equal(self) -> bool:

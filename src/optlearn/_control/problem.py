@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget, check_together
 from optlearn._control.controls import Control, Free
@@ -17,9 +18,11 @@ from optlearn._dynamics.own_code import Known, digest
 from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
-from optlearn.models._checks import Arguments
+from optlearn._signatures import checked
+from optlearn._theory.expectation import AbstractRule, AutoRule
 
 
+@checked
 @dataclass(frozen=True)
 class Objective:
     """What is minimised: a function of the final state, plus integrals over training.
@@ -42,7 +45,9 @@ class Objective:
 
     def __post_init__(self) -> None:
         if not (self.final or self.average or self.terminal or self.cost):
-            raise SpecificationError("Objective: nothing to minimise")
+            raise SpecificationError(
+                "Objective: final, average, terminal or cost must be given, got nothing to minimise"
+            )
         pairs = [(1.0, self.tests)] if isinstance(self.tests, Mapping) else self.tests
         try:
             # As tuples, which can be told apart by what they hold.
@@ -167,9 +172,13 @@ class Limit:
             raise SpecificationError(f"Limit: at_most must be a finite number, got {self.at_most!r}")
 
 
+# More would fill the memory before anything is computed.
+MOST_INTERVALS = 100_000
+
 Baseline = Callable[["Problem", int], Schedule]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """Model, start, horizon, controls, budgets and objective.
@@ -210,7 +219,7 @@ class Problem:
     parameters: Mapping[str, Array] = field(default_factory=dict)
     intervals: int = 100
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
-    rule: Any = None
+    rule: AbstractRule | AutoRule | None = None
     name: str = "problem"
     risk: CVaR | None = None
     limits: tuple[Limit, ...] = ()
@@ -221,30 +230,17 @@ class Problem:
     made_by: ScenarioCall | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        check = Arguments("Problem")
         if isinstance(self.horizon, Free):
             if self.reach is None:
                 raise SpecificationError("horizon is free: say what training must reach (reach=…)")
             object.__setattr__(self, "shortest", self.horizon.lower)
             object.__setattr__(self, "horizon", self.horizon.upper)
-        if not (np.isfinite(self.horizon) and self.horizon > 0):
-            raise SpecificationError(f"horizon={self.horizon!r}: a finite training time above 0")
-        object.__setattr__(self, "horizon", float(self.horizon))
+        object.__setattr__(self, "horizon", check.number("horizon", self.horizon, 0.0, open_below=True))
         self._check_reach()
-        Arguments("Problem").count("intervals", self.intervals)
-        kinds = [("controls", self.controls, Control), ("free", self.free, Free)]
-        for argument, given, wanted in kinds:
-            for name, value in given.items():
-                if not isinstance(value, wanted):
-                    allowed = ", ".join(c.__name__ for c in wanted.__subclasses__() or [wanted])
-                    raise SpecificationError(f"{argument}: {name!r} must be one of {allowed}, got {value!r}")
-        if not isinstance(self.objective, Objective):
-            raise SpecificationError(f"objective must be an Objective, got {self.objective!r}")
+        check.count("intervals", self.intervals, 1, MOST_INTERVALS)
         if not self.controls:
-            raise SpecificationError("controls: name at least one parameter to be controlled")
-        if not isinstance(self.model, System):
-            raise SpecificationError(
-                f"model must be a System or LearningModel, got {type(self.model).__name__}"
-            )
+            check.fail("controls", {}, "must name at least one parameter to be controlled")
         object.__setattr__(self, "start", self.model.initial_state(self.start))
         check_states(self.model, self.flat_start[None], np.zeros(1), where="at the start")
         settings = self.model.settings(self.parameters)
@@ -255,6 +251,9 @@ class Problem:
                         f"unknown {kind} {name!r}: {type(self.model).__name__} has "
                         f"{', '.join(sorted(settings))}"
                     )
+                limited = names[name]
+                for bound in (limited.lower, limited.upper):
+                    self.model.check_parameter(name, bound)
                 if np.shape(settings[name]) != ():
                     raise SpecificationError(
                         f"{kind} {name!r} has shape {np.shape(settings[name])}: only single "

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from optlearn._json import plain
@@ -38,10 +38,16 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """
     signature = inspect.signature(function)
 
+    @cache
+    def checked_function() -> Callable[_P, _R]:
+        from optlearn._signatures import checked
+
+        return checked(function)
+
     @wraps(function)
     def made(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         common: dict[str, Any] = {name: kwargs.pop(name) for name in COMMON if name in kwargs}
-        problem: Any = function(*args, **kwargs)
+        problem: Any = checked_function()(*args, **kwargs)
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
         given = _by_name(call) | {name: value for name, value in common.items() if value is not None}

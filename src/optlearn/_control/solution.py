@@ -11,6 +11,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.solvers.base import Outcome, RunRecord
 from optlearn._control.summary import summary
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class Solution:
         """Objective, certificate and the shape of the schedule, in a few lines of text."""
         return summary(self)
 
+    @checked
     def save(self, path: str | PathLike[str]) -> Path:
         """Write everything to a NetCDF file, with provenance; ``ol.load`` reads it.
 
@@ -134,6 +136,7 @@ class Solution:
 
         return plot_solution(self)
 
+    @checked
     def report(self, path: str | PathLike[str], *, baselines: bool = False) -> Path:
         """Write a page of HTML that needs nothing else: summary, plots, certificate, provenance.
 
@@ -145,6 +148,7 @@ class Solution:
 
         return write_report(self, path, baselines=baselines)
 
+    @checked
     def export(self, path: str | PathLike[str], *, N: int | None = None, steps: int | None = None) -> Path:
         """Write a script of PyTorch that trains a small network under the schedule, and prints the loss.
 

@@ -1,17 +1,17 @@
 """Find the optimal schedule of a problem."""
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._control.certificate import LIMITS_MET, Starts, certify
 from optlearn._control.evaluate import evaluate
 from optlearn._control.planning.shortest import shortest
-from optlearn._control.problem import Problem
+from optlearn._control.problem import MOST_INTERVALS, Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.rounding.rounded import Rounded, check_grid, round_controls, whole_schedule
@@ -30,9 +30,10 @@ from optlearn._control.solvers.starts import (
 from optlearn._errors import RunawayError, UnphysicalStateError, explained
 from optlearn._precision import float64
 from optlearn._progress import Progress, Report, silent
-from optlearn._schedule import Schedule, uniform_grid
+from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
-from optlearn.models._checks import Arguments
+from optlearn._warn import warn
 
 __all__ = ["METHODS", "continuation", "solve"]
 
@@ -43,6 +44,7 @@ FAR_FINER = 8
 
 
 # Trials with too large a rate or too long a step overflow; what is not finite is looked for and left.
+@checked
 @float64
 @np.errstate(over="ignore", invalid="ignore")
 def solve(
@@ -97,8 +99,8 @@ def solve(
         if value is not None:
             check.count(name, value)
     if tolerance is not None:
-        check.number("tolerance", tolerance, 0.0, open_below=True)
-    count = len(uniform_grid(problem.horizon, problem.intervals if intervals is None else intervals)) - 1
+        check.number("tolerance", tolerance, 0.0, 1.0, open_below=True)
+    count = check.count("intervals", problem.intervals if intervals is None else intervals, 1, MOST_INTERVALS)
     chosen = make_method(method, max_iterations, tolerance)
     tell(Progress("tracing the dynamics"))
     compiled = compile_problem(problem)
@@ -142,6 +144,7 @@ def solve(
     return _finish(rollout, chosen, best, runs, notes, options, began, tell)
 
 
+@checked
 def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
     """Solve problems one after the other, each from the solution of the one before."""
     solutions: list[Solution] = []
@@ -221,10 +224,9 @@ def _finish(
         weights=best.weights,
     )
     if not certificate.converged and method.optimises:
-        warnings.warn(
+        warn(
             f"{problem.name}: not converged: {'; '.join(certificate.reasons)}. {explained('not-converged')}",
             NotConvergedWarning,
-            stacklevel=5,
         )
     return Solution(
         problem=problem,

@@ -129,6 +129,12 @@ class Ensemble(System):
             )
         return tuple(m.initial_state(start) for m, start in zip(self.members, starts, strict=True))
 
+    def check_parameter(self, name: str, value: Array) -> None:
+        """As the members that have it say."""
+        for member in self.members:
+            if name in member.parameters:
+                member.check_parameter(name, value)
+
     def check(self, x: Any) -> str | None:
         """What is wrong with the first member whose state is impossible."""
         for number, (member, own) in enumerate(zip(self.members, x, strict=True), 1):

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import as_numbers
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
 
@@ -125,9 +126,10 @@ class NamedLayout:
         for name, value in values.items():
             if name not in made:
                 raise SpecificationError(f"{self.owner} has no state {name!r}; it has {', '.join(made)}")
-            array, shape = np.asarray(value, dtype=float), made[name].shape
-            if array.shape not in ((), shape):
-                raise SpecificationError(f"start: {name!r} must have shape {shape}, got {array.shape}")
+            array, shape = as_numbers(value), made[name].shape
+            if array is None or array.shape not in ((), shape):
+                got = repr(value) if array is None else array.shape
+                raise SpecificationError(f"start: {name!r} must be numbers of shape {shape}, got {got}")
             made[name] = np.array(np.broadcast_to(array, shape))
         return made
 

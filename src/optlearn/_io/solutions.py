@@ -26,6 +26,7 @@ from optlearn._io.files import as_netcdf, read_checked, write_file
 from optlearn._io.parts import from_schedule, from_trajectory, to_schedule, to_trajectory
 from optlearn._io.provenance import provenance
 from optlearn._json import parse, plain
+from optlearn._signatures import checked
 
 KIND = "optlearn solution"
 # Raised when a file of the new kind cannot be read by older code, or the other way round.
@@ -85,6 +86,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
     return write_file(path, as_netcdf(tree))
 
 
+@checked
 def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
     """A solution from a file that ``solution.save`` has written.
 

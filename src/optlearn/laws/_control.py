@@ -1,6 +1,5 @@
 """From a fitted law to the problem of its best schedule, and back to steps and true rates."""
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,8 @@ from optlearn._control.solution import Solution
 from optlearn._dynamics.ensemble import Ensemble
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
+from optlearn._warn import warn
 from optlearn.laws._law import Course, state_after
 from optlearn.laws._system import LossLaw
 from optlearn.practice.shapes import SHAPES, fall
@@ -25,6 +26,7 @@ INTERVALS = 100
 LOWEST = 1e-3
 
 
+@checked
 def law_problem(
     fit: "LawFit",
     steps: int | None = None,
@@ -76,10 +78,9 @@ def law_problem(
     for what, asked, known in (("a rate of", high, tried), ("a training of", total, 2 * scale.steps)):
         if asked > 1.01 * known:
             unit = "" if what == "a rate of" else " steps"
-            warnings.warn(
+            warn(
                 f"{what} {asked:g}{unit} is beyond the curves, which say nothing beyond {known:g}{unit}",
                 LawWarning,
-                stacklevel=3,
             )
     members = fit.draws(MEMBERS if robust is True else max(int(robust), 1), seed)
     course = Course.stack(

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 
 MOST_POINTS = 400  # of a curve in a fit; denser logs are averaged
 WARMUP_PIECES = 20
 
 
+@checked
 @dataclass(frozen=True)
 class Curve:
     """One training run.
@@ -32,9 +34,15 @@ class Curve:
     def __post_init__(self) -> None:
         step, rate, loss = self.step, self.rate, self.loss
         who = f"curve {self.name!r}"
+        batch = () if self.batch is None else (("batch", self.batch),)
+        for what, column in (("step", step), ("rate", rate), ("loss", loss), *batch):
+            if np.shape(column) != np.shape(step) or np.ndim(step) != 1:
+                raise SpecificationError(
+                    f"{who}: {what} must be one number for each step, got shape {np.shape(column)} for steps "
+                    f"of shape {np.shape(step)}"
+                )
         if len(step) < 3:
             raise SpecificationError(f"{who} must have at least 3 points, got {len(step)}")
-        batch = () if self.batch is None else (("batch", self.batch),)
         for what, column in (("step", step), ("rate", rate), ("loss", loss), *batch):
             if not np.all(np.isfinite(column)):
                 row = int(np.flatnonzero(~np.isfinite(column))[0])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 import optlearn as ol
-from optlearn.models._checks import Arguments
+from optlearn._arguments import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 from optlearn.scenarios._denoising import NOISE_BOUNDS, StartName, start_overlaps

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from scipy.stats import t as student_t
 
+from optlearn._arguments import Arguments
 from optlearn._control.solution import Solution
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._precision import float64
@@ -20,7 +21,6 @@ from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn._simulate.record import evaluate
 from optlearn._simulate.run import Prepared, prepare
 from optlearn._theory.model import LearningModel
-from optlearn.models._checks import Arguments
 
 ARMS = ("open loop", "feedback", "planning again")
 

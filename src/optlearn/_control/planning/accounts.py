@@ -59,6 +59,10 @@ class Accounted(System):
         """The inner ones."""
         return self.inner.observables(x[0], u)
 
+    def check_parameter(self, name: str, value: Array) -> None:
+        """As the inner system says."""
+        self.inner.check_parameter(name, value)
+
     def check(self, x: Any) -> str | None:
         """As the inner system says."""
         return self.inner.check(x[0])

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._control.planning.accounts import accounted
 from optlearn._control.problem import Limit, Objective, Problem
 from optlearn._control.program.build import compile_problem
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError
-from optlearn.models._checks import Arguments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -30,6 +30,10 @@ from optlearn._precision import float64
 # docs/decisions/009-wide-quadratures.md).
 EXPRESSION_LIMIT = 150_000
 
+# The same for an exact advance: a power of a matrix is a deep product, and its derivatives, as expressions,
+# are far larger than itself (10 modes, 20 squarings: not built after minutes; XLA compiles them in seconds).
+EXACT_LIMIT = 10_000
+
 # Positions and weights of Gauss's rule of three points on [0, 1].
 _GAUSS = ((0.5 - 0.15**0.5, 0.5, 0.5 + 0.15**0.5), (5 / 18, 8 / 18, 5 / 18))
 
@@ -189,7 +193,8 @@ def _program(
     theta = np.zeros(len(free))
     traced = trace(rate, constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
     traced_final = trace(final, constants, np.zeros(n), theta)
-    small = max(traced.size, traced_final.size) <= EXPRESSION_LIMIT
+    limit = EXACT_LIMIT if advances else EXPRESSION_LIMIT
+    small = max(traced.size, traced_final.size) <= limit
     if xla is False or (xla is None and small):
         try:
             return CasadiProgram(traced.function("rate"), traced_final.function("final"), key, stages)
