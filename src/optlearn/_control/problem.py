@@ -289,8 +289,6 @@ class Problem:
         if self.reach is None:
             object.__setattr__(self, "shortest", 0.0)
             return
-        if not np.isfinite(self.reach):
-            raise SpecificationError(f"reach must be a finite number, got {self.reach!r}")
         shortest = self.shortest or self.horizon / 1000
         if not 0 < shortest < self.horizon:
             raise SpecificationError(
