@@ -32,7 +32,7 @@ def test_planning_again_answers_to_what_happened(solved):
 
 def test_what_has_no_loop(solved):
     for arguments, message in (
-        ({"N": 0}, "N=0"),
+        ({"N": 0}, "N must be a whole number of at least 1, got 0"),
         ({"N": 10, "seeds": 1}, "must be a whole number of at least 2"),
         ({"N": 10, "arms": ["prayer"]}, "prayer"),
     ):

@@ -116,8 +116,8 @@ def test_fronts_of_scenarios_are_monotone_from_two_starts(scenario):
     else:
         problem = ol.scenarios.imbalance(objective="mean")
         goals = {
-            "majority": ol.Objective.under({"share": 0.0}),
-            "minority": ol.Objective.under({"share": 1.0}),
+            "majority": ol.Objective.under({"test_share": 0.0}),
+            "minority": ol.Objective.under({"test_share": 1.0}),
         }
     front = ol.pareto(problem, goals, points=6, intervals=12)
     first, second = front.values.values()
