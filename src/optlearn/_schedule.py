@@ -193,6 +193,56 @@ class Schedule:
         """The same schedule with values of free parameters attached."""
         return replace(self, parameters={**self.parameters, **parameters})
 
+    def between(self, begin: float, end: float) -> "Schedule":
+        """The part from α = ``begin`` to ``end``, with a time of its own that starts at 0."""
+        if not 0 <= begin < end <= self.horizon * (1 + 1e-12):
+            raise SpecificationError(
+                f"a part must lie between 0 and the horizon {self.horizon:g}, got {begin:g} to {end:g}"
+            )
+        # Edges that differ by round-off are one.
+        near = 1e-12 * self.horizon
+        inside = (self.grid > begin + near) & (self.grid < end - near)
+        grid = np.concatenate([[begin], self.grid[inside], [end]])
+        kept = np.searchsorted(self.grid, (grid[1:] + grid[:-1]) / 2, side="right") - 1
+        return self._kept(grid - begin, kept)
+
+    def extended(self, horizon: float) -> "Schedule":
+        """The same with its last values up to a later horizon, in intervals as long as its last."""
+        last = self.grid[-1] - self.grid[-2]
+        more = round((horizon - self.horizon) / last)
+        if more < 1:
+            return self
+        grid = np.concatenate([self.grid, np.linspace(self.horizon, horizon, more + 1)[1:]])
+        return self._kept(grid, np.minimum(np.arange(len(grid) - 1), self.intervals - 1))
+
+    def followed_by(self, rest: "Schedule") -> "Schedule":
+        """This schedule, then another one of the same controls; free parameters are those of the latter."""
+        if {*self.values} != {*rest.values} or {*self.mixtures} != {*rest.mixtures}:
+            raise SpecificationError(
+                "schedules that follow each other must have the same controls, got "
+                f"{list(self.controls)} and {list(rest.controls)}"
+            )
+        mixtures = {}
+        for name, mixture in self.mixtures.items():
+            if not np.array_equal(mixture.values, rest.mixtures[name].values):
+                raise SpecificationError(f"the mixtures of {name!r} must be of the same values")
+            mixtures[name] = Mixture(mixture.values, np.vstack([mixture.shares, rest.mixtures[name].shares]))
+        return Schedule(
+            np.concatenate([self.grid, self.horizon + rest.grid[1:]]),
+            {name: np.concatenate([values, rest.values[name]]) for name, values in self.values.items()},
+            mixtures,
+            {**self.parameters, **rest.parameters},
+        )
+
+    def _kept(self, grid: np.ndarray, intervals: np.ndarray) -> "Schedule":
+        """On another grid, whose intervals have the values of these."""
+        return Schedule(
+            grid,
+            {name: values[intervals] for name, values in self.values.items()},
+            {name: Mixture(m.values, m.shares[intervals]) for name, m in self.mixtures.items()},
+            self.parameters,
+        )
+
     def merged(self) -> "Schedule":
         """The same schedule with neighbouring equal intervals joined."""
         columns = [*self.values.values()]
@@ -200,12 +250,7 @@ class Schedule:
         keep = np.ones(self.intervals, dtype=bool)
         for interval in range(1, self.intervals):
             keep[interval] = any(c[interval] != c[interval - 1] for c in columns)
-        return Schedule(
-            np.append(self.grid[:-1][keep], self.grid[-1]),
-            {name: v[keep] for name, v in self.values.items()},
-            {name: Mixture(m.values, m.shares[keep]) for name, m in self.mixtures.items()},
-            self.parameters,
-        )
+        return self._kept(np.append(self.grid[:-1][keep], self.grid[-1]), np.flatnonzero(keep))
 
     def to_dict(self) -> dict[str, Any]:
         """Grid and controls as lists, mixtures and free parameters under their own keys; for JSON.

@@ -189,7 +189,8 @@ def _row(problem: Problem, name: str, schedule: Schedule, best: float) -> Row:
         return Row(name, None, None, None, None, not notes, "; ".join([*notes, str(error)]))
     objective = trajectory.objective
     start = problem.objective.final * trajectory["error"][0]
-    only_final = not problem.objective.has_running and problem.objective.terminal is None
+    own = problem.objective
+    only_final = not (own.has_running or own.terminal or own.tests) and problem.weighing is None
     learned = improvement([objective], [best], start)[0] if only_final else np.nan
     return Row(
         name,

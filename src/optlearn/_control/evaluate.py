@@ -168,7 +168,7 @@ def _objective(
     compiled: CompiledProblem, schedule: Schedule, theta: np.ndarray, trajectory: Trajectory
 ) -> float:
     program, constants = compiled.program, compiled.constants
-    total = float(program.final(constants, trajectory.states[-1], theta))
+    total = compiled.final(trajectory.states[-1], theta)
     if not compiled.problem.objective.has_running:
         return total
     controls = compiled.relaxation.own_vectors(schedule)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.text import Text
 
+    from optlearn._control.planning.feedback import Feedback
+
 
 class NotConvergedWarning(UserWarning):
     """A solution's certificate does not say converged; ``certificate.reasons`` says why."""
@@ -51,6 +53,10 @@ class Solution:
         runs: what was done: start, solver, outcome, iterations, objective, seconds, steps of each run.
         options: of ``solve`` that it was found with, the seed among them.
         provenance: of a solution from a file: when it was saved, versions, git revision.
+        weights: of a worst case, the multipliers of the members, which add up to 1: above 0 for those that
+            are the worst; then those of limits. Empty if one cost is minimised.
+        past: of a training that was planned again, the schedule until then; times of everything else count
+            from there on.
     """
 
     problem: Problem
@@ -69,6 +75,46 @@ class Solution:
     notes: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
+    weights: tuple[float, ...] = ()
+    past: Schedule | None = None
+
+    @property
+    def full_schedule(self) -> Schedule:
+        """From the beginning of training: the past, if there is one, and the schedule; for adapters."""
+        schedule = self.schedule.with_parameters(**self.parameters)
+        return schedule if self.past is None else self.past.followed_by(schedule)
+
+    def replan(
+        self,
+        at: float,
+        state: Any = None,
+        horizon: float | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> "Solution":
+        """The optimal rest of training from α = ``at`` on; what was scheduled before is kept.
+
+        The result's ``schedule``, trajectory and objective are those of the rest, from time 0;
+        ``full_schedule`` is what adapters take, from the beginning. Budgets hold for the whole of training,
+        past included. Free parameters that training reads keep their values.
+
+        Args:
+            at: training time, from the beginning.
+            state: measured then, as ``Problem.start`` takes it or as a flat array (default: the predicted
+                one).
+            horizon: where training ends (default: as planned); later extends the run, earlier shortens it.
+            parameters: values that have turned out otherwise.
+            options: of ``ol.solve`` (default: one start, the old schedule; intervals as long as before).
+        """
+        from optlearn._control.planning.replan import replan
+
+        return replan(self, at, state, horizon, parameters, **options)
+
+    def feedback(self) -> "Feedback":
+        """A linear correction of the controls by what is measured, from the second variation."""
+        from optlearn._control.planning.feedback import feedback
+
+        return feedback(self)
 
     def summary(self) -> str:
         """Objective, certificate and the shape of the schedule, in a few lines of text."""

@@ -153,6 +153,15 @@ class System(eqx.Module):
         """Names and flat form of the state."""
         return NamedLayout.of(type(self).__name__, self.names)
 
+    def each(self, x: Any, u: Settings) -> "list[tuple[System, Any, Settings]]":
+        """The systems that this one is made of, with their states and settings: itself, if it is one."""
+        return [(self, x, u)]
+
+    @property
+    def mean_weights(self) -> Array:
+        """Weights (M,) of what ``each`` gives, in a mean."""
+        return np.ones(1)
+
     def state(self, **values: Array) -> Any:
         """A state from named values; the rest is zero."""
         return self.layout.state(**values)
