@@ -103,6 +103,7 @@ def test_a_block_of_few_directions_cannot_hold_all_vectors():
         ol.simulate(model, ol.Schedule.constant(0.1, {}), start=start, N=100, seeds=1, mode="weights")
 
 
+@pytest.mark.slow
 def test_clusters_of_an_autoencoder_with_a_spectrum():
     spectrum = ol.Spectrum([[2.0, 0.5], [0.4, 1.2]], [0.3, 0.7])
     model = ol.models.autoencoder(spectrum=spectrum, sigma=[0.3, 0.5], eta=1.0, skip_rate=1.0, N=2000)

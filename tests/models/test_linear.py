@@ -90,6 +90,7 @@ def test_where_training_ends():
     assert small(False).stationary_risk(learning_rate=0.6) == pytest.approx(0.48 * 0.3 / (2 - 0.48))
 
 
+@pytest.mark.slow
 def test_the_largest_stable_rate_of_power_laws():
     """2 in the limit at any N; much less in reality."""
     for exponent, threshold in ((1.2, 1.76), (1.5, 1.36), (2.0, 1.005)):
@@ -183,6 +184,7 @@ def test_bad_input(arguments, message):
         ol.models.linear(**{"spectrum": spectrum, **arguments})
 
 
+@pytest.mark.slow
 def test_theory_and_sgd_of_least_squares():
     model = small(True, N=60)
     schedule = ol.Schedule.piecewise([0, 2, 4], {"learning_rate": [0.8, 0.2]})

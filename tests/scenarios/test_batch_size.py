@@ -26,6 +26,7 @@ def growing():
     return ol.solve(batch_size(**ONE_NODE, eta=0.7), method="direct", starts=1)
 
 
+@pytest.mark.slow
 def test_the_optimum_is_certified(direct):
     assert direct.certificate.converged
     assert direct.certificate.hamiltonian_gap < 1e-5 * direct.objective
