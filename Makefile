@@ -12,7 +12,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 .DEFAULT_GOAL := help
 PYTEST = $(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
 
-.PHONY: help demo test test-slow test-browser coverage bench docs lint clean
+.PHONY: help demo test test-slow test-browser test-oldest coverage bench docs lint wheel newcomer screenshots clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,24 @@ test-browser: .venv/.test  ## the explorer's tests, in a Chromium from Debian's 
 	$(PIP) -e ".[app,test]"
 	$(BIN)/python -m pytest -q -rs --durations=10 -m browser tests/_app
 
+# An environment of its own: the oldest versions cannot stand beside the newest.
+test-oldest:  ## the tests, with the oldest supported versions of JAX, CasADi, NumPy and SciPy
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints-oldest.txt -e ".[test]"
+	.venv-oldest/bin/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
+
+wheel: .venv/bin/python  ## build the wheel and the source archive into dist/, and check them
+	$(PIP) build twine
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/twine check --strict dist/*
+
+newcomer: wheel  ## a first hour from an empty folder with the wheel alone, into docs/newcomer.txt
+	docs/newcomer.sh dist/*.whl constraints.txt > docs/newcomer.txt
+
+screenshots: .venv/.test  ## the explorer's pictures of docs/explorer.md, in Chromium
+	$(BIN)/python docs/make_screenshots.py
+
 bench: .venv/.test  ## measure costs
 	$(BIN)/python -m benchmarks
 
@@ -50,7 +68,7 @@ lint: .venv/.test  ## ruff and mypy
 	$(BIN)/mypy
 
 clean:  ## remove everything that make creates
-	rm -rf .venv out build dist docs/_build .pytest_cache .ruff_cache .mypy_cache .hypothesis .jax_cache
+	rm -rf .venv .venv-oldest out build dist docs/_build .pytest_cache .ruff_cache .mypy_cache .hypothesis .jax_cache
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One environment, filled on demand; a stamp for each set of extras.

@@ -4,9 +4,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import drifts, integration, simulators, solvers, sweeps
+from benchmarks import blocks, drifts, integration, simulators, solvers, sweeps
 
 ALL: dict[str, Callable[[], None]] = {
+    "blocks": blocks.main,
     "drifts": drifts.main,
     "integration": integration.main,
     "simulators": simulators.main,

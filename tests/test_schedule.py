@@ -66,10 +66,10 @@ def test_variants_of_a_plain_schedule():
 @pytest.mark.parametrize(
     ("edges", "message"),
     [
-        ([0.0], "at least two finite numbers"),
-        ([[0.0, 1.0]], "at least two finite numbers"),
-        ([0.0, np.nan], "at least two finite numbers"),
-        ([0.0, np.inf], "at least two finite numbers"),
+        ([0.0], "at least two finite edges"),
+        ([[0.0, 1.0]], "at least two finite edges"),
+        ([0.0, np.nan], "at least two finite edges"),
+        ([0.0, np.inf], "at least two finite edges"),
         ([1.0, 2.0], "start at 0 and increase"),
         ([0.0, 1.0, 1.0], "start at 0 and increase"),
         ([0.0, 2.0, 1.0], "start at 0 and increase"),
@@ -87,7 +87,7 @@ def test_wrong_edges(edges, message):
     [
         ([1.0], r"'noise' has shape \(1,\); 3 edges need 2 values"),
         ([1.0, 2.0, 3.0], r"'noise' has shape \(3,\)"),
-        (1.0, r"'noise' has shape \(\)"),
+        (1.0, r"values\['noise'\] must be a list of numbers, got 1.0"),
         ([1.0, np.nan], "'noise' is nan in interval 1"),
         ([np.inf, 1.0], "'noise' is inf in interval 0"),
     ],
@@ -104,7 +104,7 @@ def test_wrong_values(values, message):
         ({0.0: [0.5, 1.5], 2.0: [0.5, -0.5]}, "at least 0 and add up to 1"),
         ({0.0: [0.5, np.nan], 2.0: [0.5, 0.5]}, "at least 0 and add up to 1"),
         ({0.0: [0.5, 0.5, 0.5], 2.0: 0.5}, "one share for each of the 2 intervals"),
-        ({np.nan: 0.5, 2.0: 0.5}, "all finite"),
+        ({np.nan: 0.5, 2.0: 0.5}, "must be a finite number, got nan"),
         ({}, "at least one value"),
     ],
 )

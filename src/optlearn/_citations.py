@@ -5,12 +5,14 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from optlearn._signatures import checked
 from optlearn.scenarios._catalogue import catalogue
 
 if TYPE_CHECKING:
     from optlearn._control.solution import Solution
 
 
+@checked
 def cite(solution: "Solution | None" = None) -> None:
     """Print the BibTeX entries of what a solution was computed with.
 

@@ -31,6 +31,10 @@ class SpecificationError(ValueError):
         self.add_note(explained(self.topic))
 
 
+class CallError(SpecificationError, TypeError):
+    """A function is called with an argument that it does not have, or without one that it needs."""
+
+
 class BudgetError(SpecificationError):
     """No schedule meets a budget: on any grid, or exactly on this one."""
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 
 if TYPE_CHECKING:
     import keras
@@ -52,6 +54,7 @@ class Mixture:
         return np.asarray(self.shares @ self.values)
 
 
+@checked
 @dataclass(frozen=True)
 class Schedule:
     """Controls on a grid of training time. Its arrays are copies of those given, and cannot be changed.
@@ -71,9 +74,9 @@ class Schedule:
     def __post_init__(self) -> None:
         grid = _frozen(self.grid)
         if grid.ndim != 1 or len(grid) < 2 or not np.all(np.isfinite(grid)):
-            raise SpecificationError(f"edges must be at least two finite numbers, got {grid.tolist()}")
+            raise SpecificationError(f"the grid must have at least two finite edges, got {grid.tolist()}")
         if grid[0] != 0 or np.any(np.diff(grid) <= 0):
-            raise SpecificationError(f"edges must start at 0 and increase, got {grid.tolist()}")
+            raise SpecificationError(f"edges of the grid must start at 0 and increase, got {grid.tolist()}")
         values = {name: _checked_values(name, given, grid) for name, given in self.values.items()}
         for name, mixture in self.mixtures.items():
             if name in values:
@@ -93,11 +96,13 @@ class Schedule:
         object.__setattr__(self, "parameters", dict(self.parameters))
 
     @classmethod
+    @checked
     def constant(cls, alpha_F: float, values: Mapping[str, float]) -> "Schedule":
         """The same values from 0 to ``alpha_F``."""
-        return cls.piecewise([0.0, alpha_F], {name: [value] for name, value in values.items()})
+        return cls.piecewise(uniform_grid(alpha_F, 1), {name: [value] for name, value in values.items()})
 
     @classmethod
+    @checked
     def piecewise(
         cls, edges: Sequence[float] | np.ndarray, values: Mapping[str, Sequence[float] | np.ndarray]
     ) -> "Schedule":
@@ -105,6 +110,7 @@ class Schedule:
         return cls(np.asarray(edges, dtype=float), {name: np.asarray(v) for name, v in values.items()})
 
     @classmethod
+    @checked
     def from_function(
         cls,
         alpha_F: float,
@@ -117,6 +123,7 @@ class Schedule:
         return cls.piecewise(grid, {name: [float(f(a)) for a in middles] for name, f in functions.items()})
 
     @classmethod
+    @checked
     def mixed(
         cls,
         edges: Sequence[float] | np.ndarray,
@@ -154,6 +161,7 @@ class Schedule:
             raise KeyError(f"no control {name!r} in this schedule; it has {list(self.controls)}")
         return self.values[name]
 
+    @checked
     def at(self, alpha: float | np.ndarray) -> dict[str, np.ndarray]:
         """Values at training time ``alpha``; at an edge, of the interval that begins there."""
         index = np.clip(np.searchsorted(self.grid, alpha, side="right") - 1, 0, self.intervals - 1)
@@ -180,9 +188,60 @@ class Schedule:
         # An edge that is a whole number of steps up to round-off begins exactly there.
         return np.ceil(self.grid[:-1] * N * (1 - 1e-12) - 1e-9).astype(np.int64)
 
+    @checked
     def with_parameters(self, **parameters: float) -> "Schedule":
         """The same schedule with values of free parameters attached."""
         return replace(self, parameters={**self.parameters, **parameters})
+
+    def between(self, begin: float, end: float) -> "Schedule":
+        """The part from α = ``begin`` to ``end``, with a time of its own that starts at 0."""
+        if not 0 <= begin < end <= self.horizon * (1 + 1e-12):
+            raise SpecificationError(
+                f"a part must lie between 0 and the horizon {self.horizon:g}, got {begin:g} to {end:g}"
+            )
+        # Edges that differ by round-off are one.
+        near = 1e-12 * self.horizon
+        inside = (self.grid > begin + near) & (self.grid < end - near)
+        grid = np.concatenate([[begin], self.grid[inside], [end]])
+        kept = np.searchsorted(self.grid, (grid[1:] + grid[:-1]) / 2, side="right") - 1
+        return self._kept(grid - begin, kept)
+
+    def extended(self, horizon: float) -> "Schedule":
+        """The same with its last values up to a later horizon, in intervals as long as its last."""
+        last = self.grid[-1] - self.grid[-2]
+        more = round((horizon - self.horizon) / last)
+        if more < 1:
+            return self
+        grid = np.concatenate([self.grid, np.linspace(self.horizon, horizon, more + 1)[1:]])
+        return self._kept(grid, np.minimum(np.arange(len(grid) - 1), self.intervals - 1))
+
+    def followed_by(self, rest: "Schedule") -> "Schedule":
+        """This schedule, then another one of the same controls; free parameters are those of the latter."""
+        if {*self.values} != {*rest.values} or {*self.mixtures} != {*rest.mixtures}:
+            raise SpecificationError(
+                "schedules that follow each other must have the same controls, got "
+                f"{list(self.controls)} and {list(rest.controls)}"
+            )
+        mixtures = {}
+        for name, mixture in self.mixtures.items():
+            if not np.array_equal(mixture.values, rest.mixtures[name].values):
+                raise SpecificationError(f"the mixtures of {name!r} must be of the same values")
+            mixtures[name] = Mixture(mixture.values, np.vstack([mixture.shares, rest.mixtures[name].shares]))
+        return Schedule(
+            np.concatenate([self.grid, self.horizon + rest.grid[1:]]),
+            {name: np.concatenate([values, rest.values[name]]) for name, values in self.values.items()},
+            mixtures,
+            {**self.parameters, **rest.parameters},
+        )
+
+    def _kept(self, grid: np.ndarray, intervals: np.ndarray) -> "Schedule":
+        """On another grid, whose intervals have the values of these."""
+        return Schedule(
+            grid,
+            {name: values[intervals] for name, values in self.values.items()},
+            {name: Mixture(m.values, m.shares[intervals]) for name, m in self.mixtures.items()},
+            self.parameters,
+        )
 
     def merged(self) -> "Schedule":
         """The same schedule with neighbouring equal intervals joined."""
@@ -191,12 +250,7 @@ class Schedule:
         keep = np.ones(self.intervals, dtype=bool)
         for interval in range(1, self.intervals):
             keep[interval] = any(c[interval] != c[interval - 1] for c in columns)
-        return Schedule(
-            np.append(self.grid[:-1][keep], self.grid[-1]),
-            {name: v[keep] for name, v in self.values.items()},
-            {name: Mixture(m.values, m.shares[keep]) for name, m in self.mixtures.items()},
-            self.parameters,
-        )
+        return self._kept(np.append(self.grid[:-1][keep], self.grid[-1]), np.flatnonzero(keep))
 
     def to_dict(self) -> dict[str, Any]:
         """Grid and controls as lists, mixtures and free parameters under their own keys; for JSON.
@@ -216,6 +270,7 @@ class Schedule:
         return made
 
     @classmethod
+    @checked
     def from_dict(cls, data: Mapping[str, Any]) -> "Schedule":
         """The schedule that ``to_dict`` wrote."""
         plain = {name: values for name, values in data.items() if name not in RESERVED}
@@ -228,6 +283,7 @@ class Schedule:
 
     # --- to the user's own training loop: the work is done in ``practice`` -------------------------
 
+    @checked
     def to_optax(
         self,
         control: str,
@@ -251,6 +307,7 @@ class Schedule:
 
         return step_function(self, control, steps=steps, N=N, scale=scale, peak=peak)
 
+    @checked
     def to_torch(
         self,
         optimizer: "torch.optim.Optimizer",
@@ -276,6 +333,7 @@ class Schedule:
 
         return ScheduledLR(optimizer, self, control, steps=steps, N=N, scale=scale, peak=peak)
 
+    @checked
     def to_keras(
         self,
         control: str = "learning_rate",
@@ -298,6 +356,7 @@ class Schedule:
 
         return ScheduledLearningRate(self, control, steps=steps, N=N, scale=scale, peak=peak)
 
+    @checked
     def to_script(
         self,
         path: str | PathLike[str] | None = None,
@@ -323,6 +382,7 @@ class Schedule:
 
         return training_script(self, path, framework=framework, arguments=arguments, N=N, steps=steps)
 
+    @checked
     def to_csv(self, path: str | PathLike[str], *, steps: int | None = None, N: float | None = None) -> Path:
         """Write a table: a row for each interval, in α and, with ``steps`` or ``N``, in steps as well.
 
@@ -335,6 +395,7 @@ class Schedule:
 
         return write_csv(self, path, steps=steps, N=N)
 
+    @checked
     def to_thresholds(
         self,
         control: str = "learning_rate",
@@ -363,6 +424,7 @@ class Schedule:
             self, control, unit=unit, steps=steps, N=N, tokens_per_step=tokens_per_step, scale=scale
         )
 
+    @checked
     def nearest(
         self,
         shape: str,
@@ -384,6 +446,7 @@ class Schedule:
 
         return nearest_shape(self, shape, control, loss)
 
+    @checked
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """The schedule as JSON, also written to ``path`` if given; ``from_json`` reads it."""
         from optlearn.practice.tables import write_json
@@ -391,6 +454,7 @@ class Schedule:
         return write_json(self, path)
 
     @classmethod
+    @checked
     def from_json(cls, source: str | PathLike[str]) -> "Schedule":
         """The schedule in JSON text, in a file that ``to_json`` or ``optlearn solve`` has written."""
         from optlearn.practice.tables import read_json
@@ -400,11 +464,9 @@ class Schedule:
 
 def uniform_grid(alpha_F: float, intervals: int) -> np.ndarray:
     """Edges of ``intervals`` equal intervals from 0 to ``alpha_F``."""
-    if int(intervals) != intervals or intervals < 1:
-        raise SpecificationError(f"intervals must be a whole number of at least 1, got {intervals!r}")
-    if not (np.isfinite(alpha_F) and alpha_F > 0):
-        raise SpecificationError(f"alpha_F must be a finite training time above 0, got {alpha_F!r}")
-    return np.linspace(0.0, alpha_F, int(intervals) + 1)
+    check = Arguments("Schedule")
+    end = check.number("alpha_F", alpha_F, 0.0, open_below=True)
+    return np.linspace(0.0, end, check.count("intervals", intervals) + 1)
 
 
 def _frozen(values: Any) -> np.ndarray:

@@ -74,6 +74,14 @@ def warm_up_stable_decay(
     return shape
 
 
+def power_decay(peak: float, horizon: float, exponent: float) -> Shape:
+    """A fall to zero like ``peak`` · (1 − α/α_F)^``exponent``."""
+    _check_horizon("power_decay", horizon)
+    if not exponent >= 0:
+        raise SpecificationError(f"power_decay(exponent={exponent!r}): a number of at least 0")
+    return lambda alpha: float(peak * max(1 - alpha / horizon, 0.0) ** exponent)
+
+
 def two_switch(first: float, second: float, third: float, a: float, b: float) -> Shape:
     """``first`` up to α = a, ``second`` up to α = b, then ``third``."""
     if not 0 <= a <= b:

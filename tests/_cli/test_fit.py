@@ -134,7 +134,7 @@ class TestFit:
             (["--set", "sigma=0.1"], "sigma must be left out, since the data say it, got 0.1"),
             (["--set", "etta=0.1"], "etta"),
             (["--scale", "0"], "scale must be a finite number above 0, got 0.0"),
-            (["--set", "Delta_F=2"], "denoising(Delta_F=2)"),
+            (["--set", "Delta_F=2"], "denoising: Delta_F must be from 0.01 to 0.99, got 2"),
             (["--labels-key", "y", "--clusters", "2"], "must not both be given"),
         ],
     )

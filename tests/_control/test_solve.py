@@ -349,7 +349,7 @@ def test_progress_is_told() -> None:
     assert found.seconds > 0
 
 
-@pytest.mark.parametrize("intervals", [np.int64(60), 60.0])
+@pytest.mark.parametrize("intervals", [np.int64(60), np.int32(60)])
 def test_whole_numbers_of_any_type_are_intervals(intervals: Any) -> None:
     found = ol.solve(curriculum(), intervals, "direct", starts=1)
     assert found.schedule.intervals == 60
@@ -520,7 +520,7 @@ def test_grid_that_cannot_hold_the_budget() -> None:
 
 @pytest.mark.parametrize("intervals", [0, -1, 2.5])
 def test_number_of_intervals(intervals: Any) -> None:
-    with pytest.raises(SpecificationError, match=r"must be a whole number of at least 1"):
+    with pytest.raises(SpecificationError, match=r"intervals must be a whole number"):
         ol.solve(curriculum(), intervals)
 
 
@@ -530,7 +530,7 @@ def test_unknown_method() -> None:
 
 
 def test_no_starts() -> None:
-    with pytest.raises(SpecificationError, match=r"starts=0\): must be a whole number of at least 1"):
+    with pytest.raises(SpecificationError, match="solve: starts must be a whole number of at least 1, got 0"):
         ol.solve(curriculum(), 24, starts=0)
 
 

@@ -96,7 +96,9 @@ def test_auto_takes_casadi_for_closed_forms():
 
 
 def test_unknown_backend():
-    with pytest.raises(SpecificationError, match="backend must be 'auto', 'casadi' or 'xla', got 'gpu'"):
+    with pytest.raises(
+        SpecificationError, match="backend must be one of auto, casadi, xla or an Executor, got 'gpu'"
+    ):
         run(backend="gpu")
 
 
@@ -172,7 +174,7 @@ def test_record():
     [1, 0, [], [0.0, 0.0], [2.0, 1.0], [-1.0, 2.0], [0.0, 13.0], [[0.0, 1.0]], [0, np.nan]],
 )
 def test_wrong_record(record):
-    with pytest.raises(SpecificationError, match="record="):
+    with pytest.raises(SpecificationError, match="record must be "):
         run(record=record)
 
 

@@ -98,8 +98,8 @@ def test_a_negative_error_is_refused():
     [
         ({"start": {"f": 1.0}}, "Relaxation has no state 'f'; it has e"),
         ({"start": 1.0}, "start must be a dictionary of Relaxation's state"),
-        ({"start": {"e": [1.0, 2.0]}}, r"start: 'e' must have shape \(\), got \(2,\)"),
-        ({"model": "Relaxation"}, "model must be a System or LearningModel, got str"),
+        ({"start": {"e": [1.0, 2.0]}}, r"start: 'e' must be numbers of shape \(\), got \(2,\)"),
+        ({"model": "Relaxation"}, "model must be a System, got 'Relaxation'"),
         ({"controls": {"rate": ol.Continuous(0, 1)}}, "'rate'.*Relaxation has learning_rate, sigma2"),
         ({"parameters": {"sigma": 1.0}}, "Relaxation has no parameter 'sigma'"),
     ],

@@ -61,12 +61,13 @@ def test_overlaps_and_weights_agree_at_very_small_N(case):
     compare(overlaps, weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("N", "dtype", "seeds"),
     [
         (100, "float32", 1000),
         (100, "float64", 1000),
-        pytest.param(1000, "float32", 300, marks=pytest.mark.slow),
+        (1000, "float32", 300),
     ],
 )
 def test_they_agree_at_larger_N_in_either_precision_of_the_weights(N, dtype, seeds):

@@ -112,9 +112,9 @@ def test_simulate_of_a_problem_is_the_same():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sampling": "epochs"}, "sampling must be 'replacement' or 'shuffle', got 'epochs'"),
-        ({"N": None}, "N must be at least 2, got None"),
-        ({"seeds": 0}, "seeds must be at least 1, got 0"),
+        ({"sampling": "epochs"}, "sampling must be one of replacement, shuffle, got 'epochs'"),
+        ({"N": None}, "N must be a whole number of at least 2, got None"),
+        ({"seeds": 0}, "seeds must be a whole number of at least 1, got 0"),
         ({"parameters": {"batch": 0.5}}, "batch must be at least 1, got 0.5"),
         ({"start": {"response": np.ones(32), "variance": np.zeros(32)}}, "start must be model.start"),
         ({"model": "data"}, "model must be FiniteData, got str"),

@@ -1,5 +1,6 @@
 """One step on the weights is a step down the gradient of the whole loss, as JAX differentiates it."""
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -28,7 +29,7 @@ def setting(case):
     batches = case.schedule["batch"] if "batch" in case.schedule.controls else np.ones(1)
     views = make_views(case.model, batches)
     fractional = bool(np.any(batches % 1))
-    plan = make_plan(case.model, case.start, settings, controls, views, fractional)
+    plan = make_plan(case.model, case.start, settings, controls, views, fractional, N)
     return settings, controls, plan
 
 
@@ -99,7 +100,7 @@ def test_the_teachers_never_move():
     schedule = Schedule.constant(1.0, {})
     start = model.state(Q11=1)
     settings, controls = model.settings(), make_controls(schedule, N)
-    plan = make_plan(model, start, settings, controls, make_views(model, [1.0]), False)
+    plan = make_plan(model, start, settings, controls, make_views(model, [1.0]), False, N)
     before = initial_weights(model, start, N, 2, 0, "float64")
     after = advance_weights(
         plan, model, settings, controls, make_keys(0, 2), before, np.int64(0), np.int64(5)
@@ -119,7 +120,7 @@ def test_the_pull_of_a_penalty_alone_is_exact(mode):
             return 0.0 * fields.student[0, 0] + 0.7 * x.Q[0, 1]
 
     made = committee(weight_decay=0.5)
-    fields = {name: getattr(made, name) for name in made.__dataclass_fields__}
+    fields = {part.name: getattr(made, part.name) for part in dataclasses.fields(made)}
     model = OnlyPenalty(**fields)
     Q, M = np.array([[1.0, 0.2], [0.2, 0.6]]), np.array([[0.3], [-0.4]])
     found = simulate(

@@ -54,6 +54,7 @@ def test_the_same_call_gives_the_same_numbers(mode):
     assert len(np.unique(first["M11"][:, -1])) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_neither_recording_nor_progress_nor_other_seeds_change_a_run(mode, capsys):
     plain = run(mode)

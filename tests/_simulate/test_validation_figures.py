@@ -53,9 +53,8 @@ def compare(case: Case, mode: str, seeds: int) -> None:
         assert np.all(distance <= 4 * run.standard_error(name)[1:] + allowance), name
 
 
-@pytest.mark.parametrize(
-    "make", [curriculum, *(pytest.param(make, marks=pytest.mark.slow) for make in (dropout, autoencoder))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [curriculum, dropout, autoencoder])
 def test_overlap_chain(make: Callable[[], Case]) -> None:
     compare(make(), "overlaps", 16)
 

@@ -143,7 +143,7 @@ def test_unknown_names():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_parameters_must_be_finite(value):
-    with pytest.raises(SpecificationError, match=f"parameter 'scale' must be finite, got {value}"):
+    with pytest.raises(SpecificationError, match=f"scale must be a finite number, got {value}"):
         check(parameters={"scale": value})
 
 
@@ -248,10 +248,10 @@ def test_losses_must_be_one_finite_number():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"students": 0}, r"Plain\(students=0\): a whole number of at least 1"),
-        ({"students": 1.5}, r"Plain\(students=1.5\)"),
-        ({"slots": 0}, r"Plain\(slots=0\)"),
-        ({"heads": -1}, r"Plain\(heads=-1\): a whole number of at least 0"),
+        ({"students": 0}, r"Plain: students must be a whole number of at least 1, got 0"),
+        ({"students": 1.5}, r"Plain: students must be a whole number of at least 1, got 1.5"),
+        ({"slots": 0}, r"Plain: slots must be a whole number of at least 1, got 0"),
+        ({"heads": -1}, r"Plain: heads must be a whole number of at least 0, got -1"),
         ({"clusters": (1, 1)}, r"clusters=\(1, 1\)\): one count for each of the 1 slots"),
         ({"clusters": (2,)}, r"has 2 centroids in all, but Omega is 0 by 0"),
         ({"overlaps": Overlaps(T=1.0, Omega=1.0)}, r"has 0 centroids in all, but Omega is 1 by 1"),

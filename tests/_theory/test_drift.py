@@ -1,5 +1,6 @@
 """The drift of any loss, against real SGD steps, hand calculations and its own symmetries."""
 
+import dataclasses
 from functools import partial
 
 import equinox as eqx
@@ -649,7 +650,7 @@ class ReadsAllCurriculum(type(curriculum())):
 
 
 def remade(cls, model):
-    fields = {name: getattr(model, name) for name in model.__dataclass_fields__}
+    fields = {part.name: getattr(model, part.name) for part in dataclasses.fields(model)}
     return cls(**fields)
 
 

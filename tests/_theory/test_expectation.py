@@ -176,7 +176,7 @@ def test_seeds_differ():
     ],
 )
 def test_wrong_arguments_of_rules(make):
-    with pytest.raises(SpecificationError, match=r"\w+\(\w+=.*\): "):
+    with pytest.raises(SpecificationError, match=r"\w+: \w+ must be .*, got "):
         make()
 
 

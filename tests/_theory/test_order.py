@@ -123,8 +123,8 @@ def test_state_does_not_alias_its_arguments():
         ({"Q": [[1.0, 0.2], [0.3, 1.0]]}, "Q must be symmetric"),
         ({"Q33": 1.0}, "unknown order parameter 'Q33'; this model has Q11, Q12, Q22, M11, M21"),
         ({"b": 1.0}, "unknown order parameter 'b'"),
-        ({"Q": np.eye(3)}, r"Q has shape \(3, 3\)"),
-        ({"M": [0.1, 0.2, 0.3]}, r"M has shape \(3,\)"),
+        ({"Q": np.eye(3)}, r"Q must have shape \(2, 2\) .*got \(3, 3\)"),
+        ({"M": [0.1, 0.2, 0.3]}, r"M must have shape \(2, 1\) .*got \(3,\)"),
     ],
 )
 def test_state_errors(values, message):

@@ -25,7 +25,9 @@ def test_the_system_is_the_law_itself():
     schedule = ol.Schedule.piecewise(np.append(0, np.cumsum(lengths)), {"learning_rate": [1.0, 0.5, 0.2]})
     members = np.repeat(PARAMETERS, 2, axis=0)
     members[1, NAMES.index("floor")] += 1.0
-    found = ol.integrate(LossLaw.of(members), schedule, start={"progress": 0.0, "modes": 0.0}, record=[0.6])
+    found = ol.integrate(
+        LossLaw.ensemble(members), schedule, start={"progress": 0.0, "modes": 0.0}, record=[0.6]
+    )
     every_step = PEAK * np.repeat([1.0, 0.5, 0.2], np.round(lengths * STEPS).astype(int))
     assert found["error"][-1] == pytest.approx(true_loss(every_step)[-1] + 0.5, rel=1e-12)
     assert len(found.order_parameters) == 2 * (1 + NODES)
@@ -67,14 +69,13 @@ def test_limits_that_users_have(fitted):
 
 
 def test_the_rate_does_not_rise_if_it_must_not():
-    members = PARAMETERS.copy()
-    model = LossLaw.of(members, falling=True)
+    model = LossLaw.of(PARAMETERS[0], falling=True)
     rising = ol.Schedule.piecewise([0, 0.5, 1], {"learning_rate": [0.3, 1.0]})
     start = {"progress": 0.0, "modes": 0.0, "lowest": 1.0}
     falling = ol.integrate(model, rising, start=start, record=[1.0])
     schedule = ol.Schedule.constant(1, {"learning_rate": 0.3})
     constant = ol.integrate(
-        LossLaw.of(members), schedule, start={"progress": 0.0, "modes": 0.0}, record=[1.0]
+        LossLaw.of(PARAMETERS[0]), schedule, start={"progress": 0.0, "modes": 0.0}, record=[1.0]
     )
     assert falling["error"][-1] == pytest.approx(constant["error"][-1], rel=1e-12)
 

@@ -67,6 +67,17 @@ def test_a_curve_is_predicted_at_its_own_steps(fitted):
     assert errors["WorstE"] < 5e-3
 
 
+def test_rates_between_seldom_losses_count(fitted):
+    """A drop between two losses that are 200 steps apart is known to the step where rates are logged."""
+    full = curve("drop", noise=0)
+    seldom, others = full.step % 200 == 60, full.step % 200 != 60
+    exact = fitted.predict(rates("drop"))[full.step[seldom].astype(int) - 1]
+    alone = Curve("alone", full.step[seldom], full.rate[seldom], full.loss[seldom])
+    informed = replace(alone, between=(full.step[others], full.rate[others]))
+    off = [np.abs(fitted.predict(c) / exact - 1)[1:].max() for c in (alone, informed)]
+    assert off[1] < 1e-3 < 3e-3 < off[0]
+
+
 def test_leave_one_out_and_bootstrap(fitted):
     errors = fitted.leave_one_out()
     assert set(errors) == {"constant", "cosine", "drop", "half"}

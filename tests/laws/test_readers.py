@@ -67,6 +67,22 @@ def test_an_export_of_weights_and_biases(tmp_path):
     np.testing.assert_allclose(curves[1].step, np.array(STEP) + 5)
 
 
+def test_rates_between_the_losses(tmp_path):
+    """A rate that is logged more often than the loss is known there too."""
+    rows = [(10, 3e-4, 4.0), (15, 1e-4, ""), (20, 1e-4, 3.5), (25, 1e-4, ""), (27, "", ""), (30, 1e-4, 3.2)]
+    curve = read_curves(write(tmp_path / "a.csv", "step,lr,loss", zip(*rows, strict=True)))[0]
+    np.testing.assert_array_equal(curve.step, [10, 20, 30])
+    np.testing.assert_array_equal(curve.known, [[10, 15, 20, 25, 30], [3e-4, 1e-4, 1e-4, 1e-4, 1e-4]])
+    lengths, rates, _ = curve.intervals(curve.edges(curve.step, 0), 0, 1.0)
+    ends = curve.ends(curve.step, 0)
+    np.testing.assert_allclose(np.cumsum(lengths)[ends], curve.step)
+    # From 3e-4 to 1e-4 in five steps, then constant: not halfway down at step 15.
+    assert (lengths * rates)[ends[0] + 1 : ends[1] + 1].sum() == pytest.approx(5 * 2e-4 + 5 * 1e-4)
+    rows[3] = (14, 1e-4, "")
+    with pytest.raises(SpecificationError, match="steps must increase, but 15 is followed by 14"):
+        read_curves(write(tmp_path / "b.csv", "step,lr,loss", zip(*rows, strict=True)))
+
+
 def test_a_column_that_names_the_run(tmp_path):
     names = ["a"] * 3 + ["b"] * 3
     file = write(tmp_path / "all.csv", "run,step,lr,loss", (names, STEP * 2, RATE * 2, LOSS * 2))

@@ -157,17 +157,17 @@ def test_the_drift_is_the_mean_of_single_steps(mode, N, seeds):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"K": 3}, r"gating\(K=3\): must be even"),
-        ({"M": 0}, r"M=0\): must be a whole number of at least 2"),
-        ({"T": np.eye(3)}, r"T=.*2 by 2"),
-        ({"teacher_gain": -1.0}, r"teacher_gain=-1.0\): must be at least 0"),
-        ({"teacher_threshold": np.nan}, r"teacher_threshold=nan\): not finite"),
-        ({"control": "width"}, r"control='width'\): known: gain, switch, threshold"),
-        ({"gate": -1.0}, r"gate=-1.0\): must be at least 0"),
-        ({"control": "switch", "test_gate": 2.0}, r"test_gate=2.0\): must be from 0 to 1"),
-        ({"sigma_n": -0.1}, r"sigma_n=-0.1\): must be at least 0"),
-        ({"eta": "fast"}, r"eta='fast'\): not a number; must be at least 0"),
-        ({"batch": 0.5}, r"batch=0.5\): must be at least 1"),
+        ({"K": 3}, r"gating: K must be even.*, got 3"),
+        ({"M": 0}, r"M must be a whole number of at least 2.*, got 0"),
+        ({"T": np.eye(3)}, r"T .*2 by 2"),
+        ({"teacher_gain": -1.0}, r"teacher_gain must be at least 0.*, got -1.0"),
+        ({"teacher_threshold": np.nan}, r"teacher_threshold must be a finite number, got nan"),
+        ({"control": "width"}, r"control must be one of gain, switch, threshold.*, got 'width'"),
+        ({"gate": -1.0}, r"gate must be at least 0.*, got -1.0"),
+        ({"control": "switch", "test_gate": 2.0}, r"test_gate must be from 0 to 1.*, got 2.0"),
+        ({"sigma_n": -0.1}, r"sigma_n must be at least 0.*, got -0.1"),
+        ({"eta": "fast"}, r"eta must be a finite number.*, got 'fast'"),
+        ({"batch": 0.5}, r"batch must be at least 1.*, got 0.5"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments, message):

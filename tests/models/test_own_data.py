@@ -116,12 +116,12 @@ def test_an_optimal_rate_on_given_data_is_certified(given):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({0: np.ones((1, 60)), 1: np.ones(1)}, "X=.*at least 2 samples"),
-        ({0: np.ones((90, 60))}, "X=.*not constant"),
-        ({1: np.ones(89)}, "y=.*90 labels, one for each row of X"),
-        ({1: np.full(90, np.nan)}, "y=.*finite"),
-        ({2: np.ones((200, 59))}, "X_test=.*60 features"),
-        ({3: np.ones(3)}, "y_test=.*200 labels"),
+        ({0: np.ones((1, 60)), 1: np.ones(1)}, "X must be .*at least 2 samples"),
+        ({0: np.ones((90, 60))}, "X must .*not constant"),
+        ({1: np.ones(89)}, "y must be 90 labels, one for each row of X"),
+        ({1: np.full(90, np.nan)}, "y must be finite"),
+        ({2: np.ones((200, 59))}, "X_test must .*60 features"),
+        ({3: np.ones(3)}, "y_test must be 200 labels"),
     ],
 )
 def test_bad_data(given, changes, message):

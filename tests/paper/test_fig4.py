@@ -69,6 +69,7 @@ def test_shapes(stand_in):
     np.testing.assert_array_equal(stand_in.error[:, :, 0, 0], stand_in.error[:, :, 1, 0])
 
 
+@pytest.mark.slow
 def test_drawn_and_checked_from_the_file(stand_in, tmp_path):
     save_dataset(stand_in, tmp_path / "data.nc")
     data = load_dataset(tmp_path / "data.nc")

@@ -103,9 +103,9 @@ def test_groups_are_shown_by_the_schedule(capsys):
         (
             {"noise": [0.3]},
             {"framework": "tensorflow"},
-            "framework must be one of 'torch', 'jax', got 'tensor",
+            "framework must be one of torch, jax, got 'tensor",
         ),
-        ({"noise": [0.3]}, {"steps": 0}, "to_script: steps=0: a whole number of at least 1"),
+        ({"noise": [0.3]}, {"steps": 0}, "to_script: steps must be a whole number of at least 1.*, got 0"),
     ],
 )
 def test_wrong_arguments(values, arguments, message):

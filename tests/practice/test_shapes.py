@@ -69,5 +69,5 @@ def test_thresholds():
     assert tokens == "0:768 400000000:1536"
     with pytest.raises(SpecificationError, match="tokens_per_step must be given with unit='tokens'"):
         schedule.to_thresholds("batch", unit="tokens", steps=400)
-    with pytest.raises(SpecificationError, match="unit must be 'steps' or 'tokens', got 'epochs'"):
+    with pytest.raises(SpecificationError, match="unit must be one of steps, tokens, got 'epochs'"):
         schedule.to_thresholds("batch", unit="epochs", steps=400)

@@ -52,15 +52,21 @@ class TestSteps:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({}, r"give either steps .* or N .*neither was given.*α_F = 4, which is not a number of steps"),
-            ({"steps": 10, "N": 3}, "both were given, steps=10 and N=3"),
-            ({"steps": 4.0}, r"steps=4.0: a whole number .*\(not training time, .* α_F = 4\)"),
-            ({"steps": 0}, "steps=0: a whole number of at least 1"),
-            ({"steps": True}, "steps=True"),
-            ({"N": 0.1}, r"N=0.1: the input dimension, .* N·α_F = N·4 is at least one step"),
-            ({"N": "784"}, "N='784'"),
-            ({"N": float("nan")}, "N=nan"),
-            ({"steps": 10, "scale": float("inf")}, "scale must be a finite number, got inf"),
+            (
+                {},
+                r"either steps .* or N .* must be given, got neither.*α_F = 4, which is not",
+            ),
+            ({"steps": 10, "N": 3}, "must be given, got steps=10 and N=3"),
+            ({"steps": 4.0}, r"steps must be a whole number or None, got 4.0"),
+            (
+                {"steps": 0},
+                r"steps must be a whole number of at least 1.*\(not training time, .* α_F = 4\), got 0",
+            ),
+            ({"steps": True}, "steps must be a whole number or None, got True"),
+            ({"N": 0.1}, r"N must be the input dimension, .* N·α_F = N·4 is at least one step, got 0.1"),
+            ({"N": "784"}, "N must be a finite number or None, got '784'"),
+            ({"N": float("nan")}, "N must be a finite number or None, got nan"),
+            ({"steps": 10, "scale": float("inf")}, "scale must be a finite number or None, got inf"),
         ],
     )
     def test_wrong_units(self, arguments, message):
@@ -158,7 +164,7 @@ class TestAttribute:
 
     @pytest.mark.parametrize("target", [SimpleNamespace(nois=0), {"nois": 0}])
     def test_a_slip_in_the_name_is_an_error(self, target):
-        with pytest.raises(SpecificationError, match=r"has no (attribute|entry) 'noise'"):
+        with pytest.raises(SpecificationError, match=r"must have the (attribute|entry) 'noise'"):
             AttributeScheduler(RATES, "noise", target, steps=8)
 
 

@@ -88,7 +88,7 @@ class TestLearningRate:
         with pytest.raises(SpecificationError, match="scale and peak must not both be given"):
             THEORY.to_torch(optimizer, steps=4, scale=1, peak=1e-3)
         for wrong in (0.0, -1.0, np.nan, "high"):
-            with pytest.raises(SpecificationError, match="peak must be a finite number above 0, got"):
+            with pytest.raises(SpecificationError, match=r"peak must be (above 0|a finite number)"):
                 THEORY.to_torch(optimizer, steps=4, peak=wrong)
 
     def test_a_rate_of_the_theory_without_a_scale_warns_with_numbers(self):
@@ -120,7 +120,7 @@ class TestLearningRate:
             scheduler.step()
 
     def test_units_are_named_in_the_error(self):
-        with pytest.raises(SpecificationError, match=r"to_torch: give either steps .* or N"):
+        with pytest.raises(SpecificationError, match=r"to_torch: either steps .* or N .* must be given"):
             RATES.to_torch(self.optimizer())
 
 

@@ -26,6 +26,7 @@ def growing():
     return ol.solve(batch_size(**ONE_NODE, eta=0.7), method="direct", starts=1)
 
 
+@pytest.mark.slow
 def test_the_optimum_is_certified(direct):
     assert direct.certificate.converged
     assert direct.certificate.hamiltonian_gap < 1e-5 * direct.objective
@@ -100,13 +101,13 @@ def test_exponential_growth_has_the_right_mean(growth, mean):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mean_batch": 1}, r"mean_batch=1\): must be above 1"),
-        ({"mean_batch": 20}, r"mean_batch=20\): .*below max_batch = 20"),
-        ({"max_batch": "many"}, r"max_batch='many'\): not a number"),
-        ({"eta": -1}, r"eta=-1\): must be at least 0"),
-        ({"sigma_n": -0.1}, r"sigma_n=-0.1\): must be at least 0"),
-        ({"alpha_F": 0}, r"alpha_F=0\): must be above 0"),
-        ({"activation": "tanh"}, r"activation='tanh'\): known: erf, linear"),
+        ({"mean_batch": 1}, r"mean_batch must be above 1.*, got 1"),
+        ({"mean_batch": 20}, r"mean_batch .*below max_batch = 20.*, got 20"),
+        ({"max_batch": "many"}, r"max_batch must be a finite number.*, got 'many'"),
+        ({"eta": -1}, r"eta must be at least 0.*, got -1"),
+        ({"sigma_n": -0.1}, r"sigma_n must be at least 0.*, got -0.1"),
+        ({"alpha_F": 0}, r"alpha_F must be above 0.*, got 0"),
+        ({"activation": "tanh"}, r"activation must be one of erf, linear.*, got 'tanh'"),
     ],
 )
 def test_wrong_arguments(arguments, message):

@@ -10,6 +10,7 @@ import pytest
 
 import optlearn as ol
 from optlearn import _citations, scenarios
+from optlearn._control.scenario_call import COMMON
 from optlearn._errors import SpecificationError
 from optlearn.scenarios import _catalogue
 from optlearn.scenarios._arguments import Choice, CodeOnly, Flag, Number, arguments_of
@@ -82,7 +83,7 @@ def test_an_entry_is_complete(entry):
     assert all(_citations.entry(key).startswith("@") for key in entry.citations)
     assert (PAGES / f"{name}.md").exists()
     signature = inspect.signature(entry.function).parameters
-    assert {argument.name.partition("[")[0] for argument in entry.arguments} == set(signature)
+    assert {argument.name.partition("[")[0] for argument in entry.arguments} == set(signature) - set(COMMON)
     assert all(argument.help for argument in entry.arguments)
     problem = entry.function()
     assert problem.name == name

@@ -56,12 +56,15 @@ def test_the_call_that_made_a_problem_makes_it_again(entry):
             assert all(np.array_equal(a, b) for a, b in pairs)
 
 
-# Samples are drawn from a data set of its own for every seed of this one; its own tests are in the gate.
+# Samples are drawn from a data set of its own for every seed of finite data; its own tests are in the gate.
+# A probe is trained on given samples (tests/practice/test_regression.py); a power law has more blocks at a
+# larger N (tests/models/test_linear.py).
 @pytest.mark.parametrize(
     "entry",
     [
         pytest.param(entry, id=name, marks=[pytest.mark.slow] * (name == "finite_data"))
         for name, entry in catalogue().items()
+        if name not in ("probe", "power_law")
     ],
 )
 def test_sgd_follows_the_drift(entry):

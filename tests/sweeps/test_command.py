@@ -50,7 +50,7 @@ def test_a_point_that_fails_makes_exit_code_3_and_is_shown(tmp_path):
     assert done.exit_code == 3
     assert "2 points, 1 failed, 0 not converged" in done.stdout
     said = done.stderr.replace("\n", " ")
-    assert "eta = -1: failed: SpecificationError: committee(eta=-1)" in said
+    assert "eta = -1: failed: SpecificationError: committee: eta must be at least" in said
     assert "1/2 eta = 1: 0." in said
     assert "points/s" in said
 

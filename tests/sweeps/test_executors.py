@@ -85,10 +85,10 @@ def test_a_dask_cluster_gives_the_same_although_a_worker_is_killed(tiny, same, t
 @pytest.mark.parametrize(
     ("executor", "jobs", "message"),
     [
-        ("threads", None, "executor='threads': 'serial', 'processes', the address"),
-        (3, None, "executor=3"),
-        ("processes", 0, r"sweep\(jobs=0\): must be a whole number of at least 1"),
-        ("serial", 1.5, r"sweep\(jobs=1.5\)"),
+        ("threads", None, "executor must be 'serial', 'processes', the address.*, got 'threads'"),
+        (3, None, "executor must be .*, got 3"),
+        ("processes", 0, "sweep: jobs must be a whole number of at least 1, got 0"),
+        ("serial", 1.5, "jobs must be a whole number or None, got 1.5"),
     ],
 )
 def test_what_is_no_executor(tiny, executor, jobs, message):

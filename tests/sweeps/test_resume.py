@@ -205,7 +205,7 @@ def test_only_one_driver_works_in_a_folder(sweep, tmp_path):
 
 
 def test_a_folder_without_a_sweep(tmp_path):
-    with pytest.raises(SpecificationError, match="there is no sweep here"):
+    with pytest.raises(SpecificationError, match="folder must hold a sweep"):
         ol.sweeps.load(tmp_path)
     (tmp_path / "sweep.json").write_text("{")
     with pytest.raises(SpecificationError, match=r"sweep\.json cannot be read"):

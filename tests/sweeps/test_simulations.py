@@ -49,7 +49,7 @@ def test_batches_that_make_no_sense(problem):
     longer = ol.scenarios.curriculum(alpha_F=3.0)
     with pytest.raises(SpecificationError, match="schedules of 120 and of 180 steps"):
         simulate_many([problem, longer], [schedule, ol.baselines(longer)["curriculum"]], N=60, seeds=2)
-    with pytest.raises(SpecificationError, match="seeds=0"):
+    with pytest.raises(SpecificationError, match="seeds must be a whole number of at least 1, got 0"):
         simulate_many([problem], [schedule], N=60, seeds=0)
 
 

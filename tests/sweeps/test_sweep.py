@@ -131,7 +131,7 @@ def test_rows_are_cut_into_chains_of_nearly_equal_length():
         ({"eta": [1.0]}, {"seed": -1}, "seed.* must be a whole number of at least 0"),
         ({"eta": [1.0]}, {"tolerance": 0.0}, "tolerance.* must be above 0"),
         ({"eta": [1.0]}, {"baselines": ["luck"]}, "baselines must be among no dropout.*, got 'luck'"),
-        ({"eta": [1.0]}, {"reduce": 3}, "reduce must be a function of a Solution.*, got 3"),
+        ({"eta": [1.0]}, {"reduce": 3}, "reduce must be a function or None, got 3"),
         ({"eta": [1.0]}, {"intervalls": 3}, "sweep has no argument 'intervalls'; those of solve"),
         ({"eta": [1.0]}, {"method": "magic"}, "method must be one of auto, direct.*, got 'magic'"),
     ],

@@ -12,8 +12,10 @@ import numpy as np
 from optlearn._control.controls import TOLERANCE, Control
 from optlearn._errors import BudgetError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 
 
+@checked
 @dataclass(frozen=True)
 class Budget:
     """A constraint on a control's mean over training, or on the share of training spent at values.
@@ -32,9 +34,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         if (self.mean is None) == (not self.share):
-            raise BudgetError(f"Budget({self.control!r}): give either mean=… or share={{value: share}}")
-        if self.sense not in ("equal", "at most"):
-            raise BudgetError(f"Budget({self.control!r}, sense={self.sense!r}): 'equal' or 'at most'")
+            raise BudgetError(
+                f"Budget: either mean or share={{value: share}} must be given for {self.control!r}, got "
+                f"{self.mean!r} and {dict(self.share)!r}"
+            )
 
     @property
     def equal(self) -> bool:
@@ -97,13 +100,13 @@ class Budget:
 
     def broken(self, schedule: Schedule) -> list[str]:
         """What a schedule breaks of it, in words."""
-        name, lengths = self.control, np.diff(schedule.grid) / schedule.horizon
+        name, spent = self.control, used(self, schedule)
         if self.mean is not None:
-            targets = [(f"mean {name}", float(lengths @ schedule[name]), self.mean)]
+            targets = [(f"mean {name}", spent[0], self.mean)]
         else:
             targets = [
-                (f"share of {name} = {value:g}", _share(schedule, name, value, lengths), share)
-                for value, share in self.share.items()
+                (f"share of {name} = {value:g}", own, share)
+                for (value, share), own in zip(self.share.items(), spent, strict=True)
             ]
         limit = "" if self.equal else "at most "
         return [
@@ -187,6 +190,14 @@ def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> No
         raise BudgetError(
             f"infeasible budgets: no schedule of {name!r} meets all {len(budgets)} of them at once"
         )
+
+
+def used(budget: Budget, schedule: Schedule) -> list[float]:
+    """What a schedule uses of a budget: the mean of its control, or the share of each of its values."""
+    name, lengths = budget.control, np.diff(schedule.grid) / schedule.horizon
+    if budget.mean is not None:
+        return [float(lengths @ schedule[name])]
+    return [_share(schedule, name, value, lengths) for value in budget.share]
 
 
 def _share(schedule: Schedule, name: str, value: float, lengths: np.ndarray) -> float:

@@ -10,6 +10,7 @@ from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.solvers.base import Outcome
+from optlearn._control.weighing import Fixed
 from optlearn._dynamics.executor import EXPLODED
 
 # Gaps up to this share of the objective count as small, …
@@ -18,6 +19,7 @@ SMALL = 2e-5
 ROUND_OFF = 1e-12
 # Expectations that are this share of the objective off leave three digits.
 QUADRATURE = 1e-3
+LIMITS_MET = 1e-6  # share of itself by which a limit may be broken
 STEPS = 4  # in an interval, at least, along which the minimum principle is checked
 
 
@@ -55,7 +57,8 @@ class Certificate:
     Attributes:
         hamiltonian_gap: ∫ [H(u) − min H] dα along the returned trajectory, budget multipliers
             included, and the same for the free parameters: a first-order estimate of what is still
-            to be won on this grid. Limits on switches and dwell are not taken into account.
+            to be won on this grid. Limits on switches and dwell are not taken into account. Of the worst case
+            of an ensemble it is the gap under the members' weights, plus what these leave out.
         relaxation_gap: objective minus that of the best mixed schedule; None without discrete
             controls.
         integration_error: the solver's own objective minus the re-integrated one.
@@ -126,6 +129,7 @@ def certify(
     relaxed_controls: tuple[np.ndarray, np.ndarray] | None = None,
     steps: int = STEPS,
     quadrature_error: float | None = None,
+    weights: np.ndarray | None = None,
 ) -> tuple[Certificate, RolloutResult]:
     """Certificate of relaxed controls w (I, m), and the fine rollout that it is based on.
 
@@ -144,10 +148,20 @@ def certify(
             schedule on this grid can win.
         steps: in each interval, that the solver needed.
         quadrature_error: change of the objective under a finer quadrature, if there is one.
+        weights: (K,) of several costs, if there are. The gap is then that of their weighted sum, plus what
+            the sum leaves out of the objective.
     """
+    weighing = compiled.problem.weighing
+    slack = excess = 0.0
+    if weighing is not None:
+        costs = Rollout(compiled, len(w), steps).costs(w, theta)
+        weights = weighing.weights(costs) if weights is None else weights
+        slack, excess = max(0.0, weighing.slack(costs, weights)), weighing.excess(costs)
+        compiled = compiled.weighted(Fixed(weights))
     steps = steps if compiled.program.exact else max(STEPS, steps)
     gap, rolled = _gap(compiled, w, theta, steps)
-    mixed = None if relaxed_controls is None else _gap(compiled, *relaxed_controls, steps)[0]
+    gap += slack
+    mixed = None if relaxed_controls is None else _gap(compiled, *relaxed_controls, steps)[0] + slack
     solver_gap = gap if mixed is None else min(gap, mixed)
     relaxation = None if relaxed_objective is None else objective - relaxed_objective
     violation = compiled.relaxation.budget_rows.error(w)
@@ -170,6 +184,8 @@ def certify(
         )
     if violation > small["budget_error"]:
         reasons.append(f"budget_error {violation:.1e}")
+    if excess > LIMITS_MET:
+        reasons.append(f"a limit is broken by {excess:.1e} of itself: no schedule was found that keeps it")
     if quadrature_error is not None and not quadrature_error <= small["quadrature_error"]:
         reasons.append(
             f"quadrature_error {quadrature_error:.1e} exceeds {small['quadrature_error']:.1e}: expectations "

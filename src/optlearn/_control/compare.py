@@ -1,13 +1,13 @@
 """Schedules side by side: the optimum, the problem's baselines, and the user's own."""
 
 import html
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._control.evaluate import check_schedule, evaluate_anyway
 from optlearn._control.identity import check_same, description
 from optlearn._control.problem import Problem
@@ -16,6 +16,8 @@ from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._improvement import improvement, reduction
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
+from optlearn._warn import warn
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 OPTIMUM = "optimum"
 
 
+@checked
 def baselines(problem: Problem, intervals: int | None = None) -> dict[str, Schedule]:
     """The schedules that people would try: name → schedule.
 
@@ -32,13 +35,13 @@ def baselines(problem: Problem, intervals: int | None = None) -> dict[str, Sched
         problem: the problem.
         intervals: control intervals for those that need a grid (default: the problem's).
     """
-    count = problem.intervals if intervals is None else intervals
+    count = Arguments("baselines").count("intervals", problem.intervals if intervals is None else intervals)
     found = {}
     for name, make in problem.baselines.items():
         try:
             found[name] = make(problem, count)
         except (SpecificationError, UnphysicalStateError) as error:
-            warnings.warn(f"the baseline {name!r} is left out: {error}", stacklevel=2)
+            warn(f"the baseline {name!r} is left out: {error}")
     return found
 
 
@@ -142,6 +145,7 @@ class Comparison:
         return f"<table>{caption}{head}<tbody>{body}</tbody></table>"
 
 
+@checked
 def compare(
     problem: Problem,
     schedules: Mapping[str, Schedule] | None = None,
@@ -185,7 +189,8 @@ def _row(problem: Problem, name: str, schedule: Schedule, best: float) -> Row:
         return Row(name, None, None, None, None, not notes, "; ".join([*notes, str(error)]))
     objective = trajectory.objective
     start = problem.objective.final * trajectory["error"][0]
-    only_final = not problem.objective.has_running and problem.objective.terminal is None
+    own = problem.objective
+    only_final = not (own.has_running or own.terminal or own.tests) and problem.weighing is None
     learned = improvement([objective], [best], start)[0] if only_final else np.nan
     return Row(
         name,

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Mixture, Schedule
+from optlearn._signatures import checked
 
 # Values that differ by less than this, relative to a control's range, are equal.
 TOLERANCE = 1e-7
@@ -129,6 +131,7 @@ class Control(ABC):
     def _outside(self, name: str, values: np.ndarray) -> list[str]: ...
 
 
+@checked
 @dataclass(frozen=True)
 class Continuous(Control):
     """A control with any value between two bounds; its column of w is the value.
@@ -212,6 +215,7 @@ class Continuous(Control):
         ]
 
 
+@checked
 @dataclass(frozen=True)
 class Discrete(Control):
     """A control with one of n values; its columns of w are the shares of all but the last.
@@ -234,15 +238,13 @@ class Discrete(Control):
     def __init__(
         self, values: Sequence[float], min_dwell: float = 0.0, max_switches: int | None = None
     ) -> None:
-        numbers = tuple(float(value) for value in values)
+        check = Arguments("Discrete")
+        numbers = tuple(check.numbers("values", values).tolist())
         if len(set(numbers)) < 2 or len(set(numbers)) != len(numbers):
-            raise SpecificationError(f"Discrete(values={values!r}): at least two different numbers")
-        if not np.all(np.isfinite(numbers)):
-            raise SpecificationError(f"Discrete(values={values!r}): finite numbers")
-        if not min_dwell >= 0:
-            raise SpecificationError(f"Discrete(min_dwell={min_dwell!r}): a training time, 0 or more")
-        if max_switches is not None and max_switches < 0:
-            raise SpecificationError(f"Discrete(max_switches={max_switches!r}): 0 or more")
+            check.fail("values", values, "must be at least two different numbers")
+        check.number("min_dwell", min_dwell, 0.0)
+        if max_switches is not None:
+            check.count("max_switches", max_switches, 0)
         object.__setattr__(self, "values", numbers)
         object.__setattr__(self, "min_dwell", float(min_dwell))
         object.__setattr__(self, "max_switches", max_switches)
@@ -336,6 +338,7 @@ class Discrete(Control):
         return [f"{name} = {shown} is not among its values {', '.join(f'{v:g}' for v in admissible)}"]
 
 
+@checked
 @dataclass(frozen=True)
 class Free:
     """A parameter optimised once, not over time.
@@ -361,12 +364,10 @@ class Free:
 def _check_bounds(bounded: Continuous | Free) -> None:
     """Raise unless bounds and guess make sense; then make them floats."""
     kind, lower, upper, guess = type(bounded).__name__, bounded.lower, bounded.upper, bounded.guess
-    if not (np.isfinite(lower) and np.isfinite(upper)):
-        raise SpecificationError(f"{kind}(lower={lower!r}, upper={upper!r}): bounds must be finite")
     if not lower < upper:
-        raise SpecificationError(f"{kind}(lower={lower!r}, upper={upper!r}): lower must be below upper")
-    if guess is not None and not lower <= guess <= upper:
-        raise SpecificationError(f"{kind}(guess={guess!r}) lies outside [{lower:g}, {upper:g}]")
+        raise SpecificationError(f"{kind}: lower must be below upper, got {lower!r} and {upper!r}")
+    if guess is not None:
+        Arguments(kind).number("guess", guess, lower, upper)
     object.__setattr__(bounded, "lower", float(lower))
     object.__setattr__(bounded, "upper", float(upper))
     object.__setattr__(bounded, "guess", None if guess is None else float(guess))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
@@ -13,12 +14,14 @@ from optlearn._dynamics.integrate import integrate
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
 
 _RUNNING_ACCURACY = 1e-12  # of a piece of a running cost, relative to the whole
 _HALVINGS = 12
 
 
+@checked
 @float64
 def evaluate(
     problem: Problem,
@@ -36,6 +39,7 @@ def evaluate(
             here nor in ``schedule.parameters`` is optimised for this schedule.
         record: how many equally spaced training times to record.
     """
+    Arguments("evaluate").count("record", record, 2)
     check_values(problem, schedule)
     return evaluate_anyway(problem, schedule, parameters, record=record)
 
@@ -164,7 +168,7 @@ def _objective(
     compiled: CompiledProblem, schedule: Schedule, theta: np.ndarray, trajectory: Trajectory
 ) -> float:
     program, constants = compiled.program, compiled.constants
-    total = float(program.final(constants, trajectory.states[-1], theta))
+    total = compiled.final(trajectory.states[-1], theta)
     if not compiled.problem.objective.has_running:
         return total
     controls = compiled.relaxation.own_vectors(schedule)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from optlearn._control.problem import Problem
+from optlearn._dynamics.ensemble import Ensemble
 from optlearn._errors import SpecificationError
 from optlearn._json import plain
 
@@ -37,9 +38,25 @@ def description(problem: Problem) -> dict[str, Any]:
                 "average": objective.average,
                 "terminal": objective.terminal is not None,
                 "cost": objective.cost is not None,
+                **({"tests": objective.tests} if objective.tests else {}),
             },
+            **_several(problem),
         }
     )
+
+
+def _several(problem: Problem) -> dict[str, Any]:
+    """Of an ensemble, what its members differ in; and limits, if there are any."""
+    found: dict[str, Any] = {}
+    if isinstance(problem.model, Ensemble):
+        found["weights"] = np.asarray(problem.model.weights)
+        found["members"] = [dict(sorted(own.items())) for own in problem.model.own]
+        found["risk"] = None if problem.risk is None else problem.risk.level
+    if problem.rivals:
+        found["rivals"] = [rival.tests for rival in problem.rivals]
+    if problem.limits:
+        found["limits"] = [limit.at_most for limit in problem.limits]
+    return found
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:

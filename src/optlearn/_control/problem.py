@@ -1,24 +1,28 @@
 """An optimal-control problem on the order parameters."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget, check_together
 from optlearn._control.controls import Control, Free
 from optlearn._control.scenario_call import ScenarioCall
+from optlearn._control.weighing import CVaR, Weighing
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import Known, digest
 from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
-from optlearn.models._checks import Arguments
+from optlearn._signatures import checked
+from optlearn._theory.expectation import AbstractRule, AutoRule
 
 
+@checked
 @dataclass(frozen=True)
 class Objective:
     """What is minimised: a function of the final state, plus integrals over training.
@@ -29,22 +33,104 @@ class Objective:
         terminal: further function of the final state, ``terminal(x, u) → scalar``.
         cost: running cost, ``cost(x, u) → scalar``, averaged over training. ``x`` are the order
             parameters and ``u`` the settings at that time.
+        tests: settings under which the error is measured, if not those of training: a mapping from
+            parameters to values; or pairs of a weight and such a mapping, whose errors are added up.
     """
 
     final: float = 1.0
     average: float = 0.0
     terminal: Callable[[Any, Settings], Array] | None = None
     cost: Callable[[Any, Settings], Array] | None = None
+    tests: Any = ()
 
     def __post_init__(self) -> None:
         if not (self.final or self.average or self.terminal or self.cost):
-            raise SpecificationError("Objective: nothing to minimise")
+            raise SpecificationError(
+                "Objective: final, average, terminal or cost must be given, got nothing to minimise"
+            )
+        pairs = [(1.0, self.tests)] if isinstance(self.tests, Mapping) else self.tests
+        try:
+            # As tuples, which can be told apart by what they hold.
+            held = [(float(w), tuple(sorted((n, _held(v)) for n, v in dict(t).items()))) for w, t in pairs]
+        except (TypeError, ValueError):
+            raise SpecificationError(
+                f"tests must be a mapping of settings, or pairs of a weight and one, got {self.tests!r}"
+            ) from None
+        object.__setattr__(self, "tests", tuple(held))
+
+    @classmethod
+    def under(cls, *tests: Mapping[str, float], weights: Sequence[float] | None = None) -> "Objective":
+        """The final error under other settings than those of training; of several, the mean.
+
+        Args:
+            tests: settings of each test, such as ``{"test_noise": 0.5}``.
+            weights: of the tests, by default equal ones that add up to 1; any numbers are allowed: 1 and −1
+                give a difference.
+        """
+        if not tests:
+            raise SpecificationError("Objective.under: at least one test")
+        shares = [1 / len(tests)] * len(tests) if weights is None else list(weights)
+        if len(shares) != len(tests):
+            raise SpecificationError(f"weights must be {len(tests)} numbers, one a test, got {weights!r}")
+        return cls(tests=tuple(zip(shares, tests, strict=True)))
+
+    @classmethod
+    def gap(cls, one: Mapping[str, float], other: Mapping[str, float]) -> "tuple[Objective, Objective]":
+        """By how much the errors under two tests differ: the larger of the two differences."""
+        return cls.under(one, other, weights=(1, -1)), cls.under(other, one, weights=(1, -1))
+
+    @classmethod
+    def average_error(cls) -> "Objective":
+        """The error averaged over training."""
+        return cls(final=0.0, average=1.0)
+
+    @classmethod
+    def price(cls, per_sample: float = 1.0, per_step: float = 0.0, batch: str = "batch") -> "Objective":
+        """What a step of training costs on average, its samples counted; per_sample = 1 alone counts samples.
+
+        Args:
+            per_sample: price of a sample.
+            per_step: price of a step, whatever its batch.
+            batch: the control that is the number of samples in a step.
+        """
+        return cls(final=0.0, cost=Price(float(per_sample), float(per_step), batch))
+
+    def error(self, model: System, x: Any, u: Settings) -> Array:
+        """The error that counts: the model's own, or that of the tests."""
+        if not self.tests:
+            return model.error(x, u)
+        total = jax.numpy.zeros(())
+        for weight, values in self.tests:
+            total = total + weight * model.error(x, {**u, **{n: np.asarray(v) for n, v in values}})
+        return total
 
     def key(self, model: System, u: Settings) -> Hashable:
         """What is minimised, with what own functions compute now: programs are kept by this."""
         own = [(name, f) for name in ("terminal", "cost") if (f := getattr(self, name)) is not None]
-        parts = [(name, lambda x, u, f=f: f(x, Known("u", u)), (model.state(), dict(u))) for name, f in own]
+        parts = [
+            (name, lambda x, u, f=f: f(x, Known("u", u)), (state, dict(settings)))
+            for _, state, settings in model.each(model.state(), u)
+            for name, f in own
+        ]
         return self, digest("Objective", parts)
+
+    def terminal_value(self, model: System, x: Any, u: Settings) -> Array:
+        """The part that reads the final state."""
+        total = jax.numpy.zeros(())
+        if self.final:
+            total = total + self.final * self.error(model, x, u)
+        if self.terminal is not None:
+            total = total + self.terminal(x, u)
+        return total
+
+    def running_value(self, model: System, x: Any, u: Settings) -> Array:
+        """The integrand of the rest, before division by the horizon."""
+        total = jax.numpy.zeros(())
+        if self.average:
+            total = total + self.average * self.error(model, x, u)
+        if self.cost is not None:
+            total = total + self.cost(x, u)
+        return total
 
     @property
     def has_running(self) -> bool:
@@ -52,9 +138,47 @@ class Objective:
         return bool(self.average) or self.cost is not None
 
 
+def _held(value: Any) -> Any:
+    """A number, or numbers, as something that can be compared."""
+    return float(value) if np.ndim(value) == 0 else tuple(map(_held, value))
+
+
+@dataclass(frozen=True)
+class Price:
+    """A running cost: a price for every step, and one for each of its samples."""
+
+    per_sample: float
+    per_step: float
+    batch: str
+
+    def __call__(self, x: Any, u: Settings) -> Array:
+        return self.per_step + self.per_sample * u[self.batch]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Something that must not exceed a value at the end of training.
+
+    Args:
+        objective: what is limited; of an ensemble, its mean over the members.
+        at_most: the value.
+    """
+
+    objective: Objective
+    at_most: float
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.at_most):
+            raise SpecificationError(f"Limit: at_most must be a finite number, got {self.at_most!r}")
+
+
+# More would fill the memory before anything is computed.
+MOST_INTERVALS = 100_000
+
 Baseline = Callable[["Problem", int], Schedule]
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """Model, start, horizon, controls, budgets and objective.
@@ -62,7 +186,8 @@ class Problem:
     Args:
         model: what is controlled: a learning model, or any other system.
         start: its state at α = 0 (``model.state(…)``, or a dictionary of named values).
-        horizon: α_F, final training time (steps divided by N).
+        horizon: α_F, final training time (steps divided by N); with ``reach``, the longest that is allowed,
+            or ``Free(shortest, longest)``.
         controls: name of a model parameter → ``Continuous`` or ``Discrete``.
         budgets: constraints on means or shares over training.
         free: name of a model parameter → ``Free``: optimised once.
@@ -72,6 +197,13 @@ class Problem:
         baselines: name → function of (problem, intervals) that gives a schedule to compare with.
         rule: quadrature for models without closed forms.
         name: shown in tables.
+        risk: of an ensemble, what counts instead of its mean; see ``ol.robust``.
+        limits: further costs that must not exceed a value at the end of training.
+        rivals: further objectives: what is minimised is the largest of them all; see ``ol.worst_of``.
+        reach: the objective to be reached, in the shortest training: ``solve`` then finds the horizon, and
+            its solution's problem has it.
+        shortest: with ``reach``, the shortest horizon that is looked at; by default a thousandth of the
+            longest.
 
     Attributes:
         made_by: the scenario and arguments that it was made of, if it was; None once it is changed.
@@ -79,7 +211,7 @@ class Problem:
 
     model: System
     start: Any
-    horizon: float
+    horizon: Any  # a float, once it is made
     controls: Mapping[str, Control]
     budgets: tuple[Budget, ...] = ()
     free: Mapping[str, Free] = field(default_factory=dict)
@@ -87,30 +219,28 @@ class Problem:
     parameters: Mapping[str, Array] = field(default_factory=dict)
     intervals: int = 100
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
-    rule: Any = None
+    rule: AbstractRule | AutoRule | None = None
     name: str = "problem"
+    risk: CVaR | None = None
+    limits: tuple[Limit, ...] = ()
+    rivals: tuple[Objective, ...] = ()
+    reach: float | None = None
+    shortest: float = 0.0
     # Not an argument, so that ``dataclasses.replace`` does not carry it over to another problem.
     made_by: ScenarioCall | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.horizon) and self.horizon > 0):
-            raise SpecificationError(f"horizon={self.horizon!r}: a finite training time above 0")
-        object.__setattr__(self, "horizon", float(self.horizon))
-        Arguments("Problem").count("intervals", self.intervals)
-        kinds = [("controls", self.controls, Control), ("free", self.free, Free)]
-        for argument, given, wanted in kinds:
-            for name, value in given.items():
-                if not isinstance(value, wanted):
-                    allowed = ", ".join(c.__name__ for c in wanted.__subclasses__() or [wanted])
-                    raise SpecificationError(f"{argument}: {name!r} must be one of {allowed}, got {value!r}")
-        if not isinstance(self.objective, Objective):
-            raise SpecificationError(f"objective must be an Objective, got {self.objective!r}")
+        check = Arguments("Problem")
+        if isinstance(self.horizon, Free):
+            if self.reach is None:
+                raise SpecificationError("horizon is free: say what training must reach (reach=…)")
+            object.__setattr__(self, "shortest", self.horizon.lower)
+            object.__setattr__(self, "horizon", self.horizon.upper)
+        object.__setattr__(self, "horizon", check.number("horizon", self.horizon, 0.0, open_below=True))
+        self._check_reach()
+        check.count("intervals", self.intervals, 1, MOST_INTERVALS)
         if not self.controls:
-            raise SpecificationError("controls: name at least one parameter to be controlled")
-        if not isinstance(self.model, System):
-            raise SpecificationError(
-                f"model must be a System or LearningModel, got {type(self.model).__name__}"
-            )
+            check.fail("controls", {}, "must name at least one parameter to be controlled")
         object.__setattr__(self, "start", self.model.initial_state(self.start))
         check_states(self.model, self.flat_start[None], np.zeros(1), where="at the start")
         settings = self.model.settings(self.parameters)
@@ -121,6 +251,9 @@ class Problem:
                         f"unknown {kind} {name!r}: {type(self.model).__name__} has "
                         f"{', '.join(sorted(settings))}"
                     )
+                limited = names[name]
+                for bound in (limited.lower, limited.upper):
+                    self.model.check_parameter(name, bound)
                 if np.shape(settings[name]) != ():
                     raise SpecificationError(
                         f"{kind} {name!r} has shape {np.shape(settings[name])}: only single "
@@ -135,8 +268,33 @@ class Problem:
                     f"budget on unknown control {budget.control!r}; controls are {', '.join(self.controls)}"
                 )
             budget.check(self.controls[budget.control])
+        for objective in self.objectives:
+            unknown = sorted({name for _, values in objective.tests for name, _ in values} - set(settings))
+            if unknown:
+                raise SpecificationError(
+                    f"tests: {type(self.model).__name__} has no parameter {unknown[0]!r}; it has "
+                    f"{', '.join(sorted(settings))}"
+                )
+        if self.rivals and self.risk is not None and self.risk.level < 1:
+            raise SpecificationError("several objectives of an ensemble have a worst case, but no CVaR")
+        if self.weighing is not None and any(o.has_running for o in self.objectives):
+            raise SpecificationError(
+                "a cost averaged over training has no worst case or limit of its own: give it to ol.robust "
+                "or ol.pareto, which count it in the state"
+            )
         for name, control in self.controls.items():
             check_together(name, control, [b for b in self.budgets if b.control == name])
+
+    def _check_reach(self) -> None:
+        if self.reach is None:
+            object.__setattr__(self, "shortest", 0.0)
+            return
+        shortest = self.shortest or self.horizon / 1000
+        if not 0 < shortest < self.horizon:
+            raise SpecificationError(
+                f"shortest must be above 0 and below the longest horizon, {self.horizon:g}, got {shortest:g}"
+            )
+        object.__setattr__(self, "shortest", float(shortest))
 
     @property
     def continuous(self) -> dict[str, Control]:
@@ -163,22 +321,39 @@ class Problem:
         """The same problem with other parameter values."""
         return replace(self, parameters={**self.parameters, **values})
 
-    # --- the objective on order parameters -------------------------------------------------------
+    # --- what is minimised -------------------------------------------------------------------------
 
-    def terminal(self, model: System, x: Any, u: Settings) -> Array:
-        """Part of the objective that reads the final state."""
-        total = jax.numpy.zeros(())
-        if self.objective.final:
-            total = total + self.objective.final * model.error(x, u)
-        if self.objective.terminal is not None:
-            total = total + self.objective.terminal(x, u)
-        return total
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The objective, its rivals, and those that are limited."""
+        return (self.objective, *self.rivals, *(limit.objective for limit in self.limits))
+
+    @property
+    def weighing(self) -> Weighing | None:
+        """How members, rivals and limits count together; None: there is one mean to be minimised."""
+        if self.risk is None and not self.rivals and not self.limits:
+            return None
+        caps = np.ones(1) if self.risk is None else self.risk.caps(np.asarray(self.model.mean_weights))
+        every = tuple(map(float, caps)) * (1 + len(self.rivals))
+        return Weighing(every, tuple(limit.at_most for limit in self.limits))
+
+    def costs(self, model: System, x: Any, u: Settings) -> list[Array]:
+        """Costs at the final state, in the order of ``weighing``; one, if there is none."""
+        found: list[Array] = []
+        for objective in (self.objective, *self.rivals):
+            if self.risk is None:
+                found.append(self._mean(objective.terminal_value, model, x, u))
+            else:
+                found += [objective.terminal_value(*one) for one in model.each(x, u)]
+        return found + [self._mean(o.objective.terminal_value, model, x, u) for o in self.limits]
 
     def running(self, model: System, x: Any, u: Settings) -> Array:
-        """Integrand of the rest, before division by the horizon."""
-        total = jax.numpy.zeros(())
-        if self.objective.average:
-            total = total + self.objective.average * model.error(x, u)
-        if self.objective.cost is not None:
-            total = total + self.objective.cost(x, u)
-        return total
+        """Integrand of what is averaged over training, before division by the horizon."""
+        return self._mean(self.objective.running_value, model, x, u)
+
+    def _mean(self, cost: Callable[..., Array], model: System, x: Any, u: Settings) -> Array:
+        """A cost, on average over what the model is made of."""
+        each = model.each(x, u)
+        if len(each) == 1:
+            return cost(*each[0])
+        return jax.numpy.stack([jax.numpy.asarray(cost(*one)) for one in each]) @ model.mean_weights

@@ -2,11 +2,17 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import wraps
+from dataclasses import dataclass, replace
+from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from optlearn._json import plain
+
+# Arguments of all scenarios: their kind, and what they mean.
+COMMON: Mapping[str, tuple[Any, str]] = {
+    "reach": (float | None, "an objective: the horizon is then the shortest that reaches it, up to alpha_F."),
+    "shift": (Mapping[str, float] | None, "parameters of the test that differ from those of training."),
+}
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -26,25 +32,52 @@ class ScenarioCall:
 
 
 def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """``function``, whose problems know the call that they come from.
+    """``function``, whose problems know the call that they come from; it also takes what is ``COMMON``.
 
     A problem that is changed afterwards (``dataclasses.replace``) forgets it.
     """
     signature = inspect.signature(function)
 
+    @cache
+    def checked_function() -> Callable[_P, _R]:
+        from optlearn._signatures import checked
+
+        return checked(function)
+
     @wraps(function)
     def made(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        problem = function(*args, **kwargs)
+        common: dict[str, Any] = {name: kwargs.pop(name) for name in COMMON if name in kwargs}
+        problem: Any = checked_function()(*args, **kwargs)
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
+        given = _by_name(call) | {name: value for name, value in common.items() if value is not None}
+        if given.get("reach") is not None:
+            problem = replace(problem, reach=given["reach"])
+        if given.get("shift") is not None:
+            problem = replace(problem, objective=replace(problem.objective, tests=given["shift"]))
         try:
-            arguments = {name: plain(value) for name, value in _by_name(call).items()}
+            arguments = {name: plain(value) for name, value in given.items()}
         except TypeError:
-            return problem  # a function or an object among the arguments cannot be written down
+            return problem  # a function cannot be written down
         object.__setattr__(problem, "made_by", ScenarioCall(function.__name__, arguments))
         return problem
 
+    _show_common(made, signature)
     return made
+
+
+def _show_common(made: Any, signature: inspect.Signature) -> None:
+    """Show the common arguments in a signature and in the docstring, whose last section are arguments."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    more = [
+        inspect.Parameter(name, keyword, default=None, annotation=kind) for name, (kind, _) in COMMON.items()
+    ]
+    known = list(signature.parameters.values())
+    # An argument that collects all others must stay the last.
+    place = len(known) - any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known)
+    made.__signature__ = signature.replace(parameters=[*known[:place], *more, *known[place:]])
+    lines = "".join(f"\n    {name}: {meaning}" for name, (_, meaning) in COMMON.items())
+    made.__doc__ = f"{inspect.getdoc(made)}{lines}\n"
 
 
 def _by_name(call: inspect.BoundArguments) -> dict[str, Any]:

@@ -11,11 +11,14 @@ from optlearn._control.problem import Problem
 from optlearn._control.solvers.base import Outcome, RunRecord
 from optlearn._control.summary import summary
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.text import Text
+
+    from optlearn._control.planning.feedback import Feedback
 
 
 class NotConvergedWarning(UserWarning):
@@ -50,6 +53,10 @@ class Solution:
         runs: what was done: start, solver, outcome, iterations, objective, seconds, steps of each run.
         options: of ``solve`` that it was found with, the seed among them.
         provenance: of a solution from a file: when it was saved, versions, git revision.
+        weights: of a worst case, the multipliers of the members, which add up to 1: above 0 for those that
+            are the worst; then those of limits. Empty if one cost is minimised.
+        past: of a training that was planned again, the schedule until then; times of everything else count
+            from there on.
     """
 
     problem: Problem
@@ -68,11 +75,52 @@ class Solution:
     notes: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
+    weights: tuple[float, ...] = ()
+    past: Schedule | None = None
+
+    @property
+    def full_schedule(self) -> Schedule:
+        """From the beginning of training: the past, if there is one, and the schedule; for adapters."""
+        schedule = self.schedule.with_parameters(**self.parameters)
+        return schedule if self.past is None else self.past.followed_by(schedule)
+
+    def replan(
+        self,
+        at: float,
+        state: Any = None,
+        horizon: float | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> "Solution":
+        """The optimal rest of training from α = ``at`` on; what was scheduled before is kept.
+
+        The result's ``schedule``, trajectory and objective are those of the rest, from time 0;
+        ``full_schedule`` is what adapters take, from the beginning. Budgets hold for the whole of training,
+        past included. Free parameters that training reads keep their values.
+
+        Args:
+            at: training time, from the beginning.
+            state: measured then, as ``Problem.start`` takes it or as a flat array (default: the predicted
+                one).
+            horizon: where training ends (default: as planned); later extends the run, earlier shortens it.
+            parameters: values that have turned out otherwise.
+            options: of ``ol.solve`` (default: one start, the old schedule; intervals as long as before).
+        """
+        from optlearn._control.planning.replan import replan
+
+        return replan(self, at, state, horizon, parameters, **options)
+
+    def feedback(self) -> "Feedback":
+        """A linear correction of the controls by what is measured, from the second variation."""
+        from optlearn._control.planning.feedback import feedback
+
+        return feedback(self)
 
     def summary(self) -> str:
         """Objective, certificate and the shape of the schedule, in a few lines of text."""
         return summary(self)
 
+    @checked
     def save(self, path: str | PathLike[str]) -> Path:
         """Write everything to a NetCDF file, with provenance; ``ol.load`` reads it.
 
@@ -88,6 +136,7 @@ class Solution:
 
         return plot_solution(self)
 
+    @checked
     def report(self, path: str | PathLike[str], *, baselines: bool = False) -> Path:
         """Write a page of HTML that needs nothing else: summary, plots, certificate, provenance.
 
@@ -99,6 +148,7 @@ class Solution:
 
         return write_report(self, path, baselines=baselines)
 
+    @checked
     def export(self, path: str | PathLike[str], *, N: int | None = None, steps: int | None = None) -> Path:
         """Write a script of PyTorch that trains a small network under the schedule, and prints the loss.
 

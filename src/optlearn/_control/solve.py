@@ -1,16 +1,17 @@
 """Find the optimal schedule of a problem."""
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from optlearn._control.certificate import Starts, certify
+from optlearn._arguments import Arguments
+from optlearn._control.certificate import LIMITS_MET, Starts, certify
 from optlearn._control.evaluate import evaluate
-from optlearn._control.problem import Problem
+from optlearn._control.planning.shortest import shortest
+from optlearn._control.problem import MOST_INTERVALS, Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.rounding.rounded import Rounded, check_grid, round_controls, whole_schedule
@@ -29,9 +30,10 @@ from optlearn._control.solvers.starts import (
 from optlearn._errors import RunawayError, UnphysicalStateError, explained
 from optlearn._precision import float64
 from optlearn._progress import Progress, Report, silent
-from optlearn._schedule import Schedule, uniform_grid
+from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
-from optlearn.models._checks import Arguments
+from optlearn._warn import warn
 
 __all__ = ["METHODS", "continuation", "solve"]
 
@@ -44,6 +46,7 @@ FAR_FINER = 8
 
 
 # Trials with too large a rate or too long a step overflow; what is not finite is looked for and left.
+@checked
 @float64
 @np.errstate(over="ignore", invalid="ignore")
 def solve(
@@ -62,12 +65,12 @@ def solve(
     """The optimal schedule of ``problem``, with a certificate.
 
     Args:
-        problem: what to solve.
+        problem: what to solve; with ``reach``, the shortest horizon that reaches it is found as well.
         intervals: equal control intervals (default: the problem's).
         method: "auto", "direct", "indirect" or "greedy"; see ``METHODS``.
         starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's
-            baselines from the best on, then random ones (default: 3; from a solution whose solver converged, that
-            alone, and the others only if it leads nowhere).
+            baselines from the best on, then random ones (default: 3; from a solution whose solver converged,
+            that alone, and the others only if it leads nowhere).
         seed: of the random starts.
         warm_start: a solution or schedule to start from, of this problem or of one like it: it is stretched
             to the horizon, and values that are not admissible take the nearest that are.
@@ -81,6 +84,16 @@ def solve(
         A solution, converged or not; if not, a ``NotConvergedWarning`` says why.
     """
     began = time.perf_counter()
+    if problem.reach is not None:
+        given = {
+            "intervals": intervals, "method": method, "starts": starts, "seed": seed, "steps": steps,
+            "max_iterations": max_iterations, "tolerance": tolerance, "progress": progress,
+        }  # fmt: skip
+
+        def plain(fixed: Problem, before: Solution | None) -> Solution:
+            return solve(fixed, warm_start=warm_start if before is None else before, **given)  # type: ignore[arg-type]
+
+        return replace(shortest(problem, plain), seconds=time.perf_counter() - began)
     tell = progress or silent
     check = Arguments("solve")
     check.count("seed", seed, 0)
@@ -88,8 +101,8 @@ def solve(
         if value is not None:
             check.count(name, value)
     if tolerance is not None:
-        check.number("tolerance", tolerance, 0.0, open_below=True)
-    count = len(uniform_grid(problem.horizon, problem.intervals if intervals is None else intervals)) - 1
+        check.number("tolerance", tolerance, 0.0, 1.0, open_below=True)
+    count = check.count("intervals", problem.intervals if intervals is None else intervals, 1, MOST_INTERVALS)
     chosen = make_method(method, max_iterations, tolerance)
     tell(Progress("tracing the dynamics"))
     compiled = compile_problem(problem)
@@ -117,7 +130,7 @@ def solve(
         # One start alone has reached the best so far: another may reach a better one.
         others = random_starts(rollout, starts, (seed, again))
         runs += chosen.run_all(rollout, others, tell) if others else []
-    best = _best(runs)
+    best = _best(rollout, runs)
     while steps is None and chosen.optimises and not runs[-1].interrupted and too_coarse(rollout, best):
         coarser, rollout = rollout, Rollout(compiled, count, 2 * rollout.steps)
         if np.isfinite(rollout.objective(best.w, best.theta)):
@@ -132,7 +145,7 @@ def solve(
             rollout = Rollout(compiled, count, min(FAR_FINER * coarser.steps, MOST_STEPS))
             guesses = choose_starts(rollout, starts, seed, candidates, notes)
             runs = finer = chosen.run_all(rollout, guesses, tell)
-        best = _best(finer)
+        best = _best(rollout, finer)
     options = {"intervals": count, "method": method, "starts": wanted, "seed": seed, "steps": rollout.steps}
     given = {"max_iterations": max_iterations, "tolerance": tolerance}
     options |= {name: value for name, value in given.items() if value is not None}
@@ -140,6 +153,7 @@ def solve(
     return _finish(rollout, chosen, best, runs, notes, options, began, tell)
 
 
+@checked
 def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
     """Solve problems one after the other, each from the solution of the one before."""
     solutions: list[Solution] = []
@@ -149,8 +163,20 @@ def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
     return solutions
 
 
-def _best(runs: list[Run]) -> Run:
-    return min(runs, key=lambda run: run.objective)
+def _best(rollout: Rollout, runs: list[Run]) -> Run:
+    """The lowest objective, among the runs that keep all limits if any does."""
+    weighing = rollout.compiled.problem.weighing
+
+    def rank(run: Run) -> tuple[bool, float]:
+        if weighing is None or not weighing.limits:
+            return False, run.objective
+        costs = rollout.costs(run.w, run.theta)
+        # A limit that is broken a little must not make a run look better than one that keeps it.
+        over = np.maximum(costs[weighing.members :] - np.array(weighing.limits), 0.0)
+        prices = np.zeros(len(over)) if run.weights is None else run.weights[weighing.members :]
+        return weighing.excess(costs) > LIMITS_MET, run.objective + float(prices @ over)
+
+    return min(runs, key=rank)
 
 
 def _ends(runs: list[Run]) -> list[float]:
@@ -204,12 +230,12 @@ def _finish(
         relaxed_controls=(best.w, best.theta) if problem.discrete else None,
         steps=rollout.steps,
         quadrature_error=_quadrature_error(compiled, schedule, trajectory.objective),
+        weights=best.weights,
     )
     if not certificate.converged and method.optimises:
-        warnings.warn(
+        warn(
             f"{problem.name}: not converged: {'; '.join(certificate.reasons)}. {explained('not-converged')}",
             NotConvergedWarning,
-            stacklevel=5,
         )
     return Solution(
         problem=problem,
@@ -227,7 +253,19 @@ def _finish(
         runs=tuple(run.record for run in runs),
         notes=tuple(notes),
         options=options,
+        weights=_weights(compiled, rolled, final.theta, best.weights),
     )
+
+
+def _weights(
+    compiled: CompiledProblem, rolled: RolloutResult, theta: np.ndarray, found: np.ndarray | None
+) -> tuple[float, ...]:
+    """Of the costs, if there are several; by a baseline, which has none, the worst ones."""
+    if compiled.problem.weighing is None:
+        return ()
+    if found is None:
+        found = compiled.problem.weighing.weights(compiled.costs(rolled.states[-1], theta))
+    return tuple(map(float, found))
 
 
 def _variant(

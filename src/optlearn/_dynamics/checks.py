@@ -37,8 +37,10 @@ def check_problem(
                 "it is not one number, and only numbers can be scheduled"
             )
     for name, value in settings.items():
-        if not np.all(np.isfinite(value)):
-            raise SpecificationError(f"parameter {name!r} must be finite, got {value}")
+        system.check_parameter(name, value)
+    for name in schedule.controls:
+        for extreme in (schedule[name].min(), schedule[name].max()):
+            system.check_parameter(name, extreme)
     for u in extreme_settings(schedule, settings):
         leaves, structure = jax.tree.flatten((system, start, dict(u)))
         case = (structure, b"".join(np.asarray(leaf).tobytes() for leaf in leaves))

@@ -76,9 +76,8 @@ class FlatSystem:
         self, system: System, settings: Mapping[str, Array], flat: Array, u: Array
     ) -> dict[str, Array]:
         """``error`` and the system's observables, scalars."""
-        x = system.layout.unflatten(flat)
-        merged = self.merge(settings, u)
-        return {"error": system.error(x, merged), **system.observables(x, merged)}
+        x, merged = system.layout.unflatten(flat), self.merge(settings, u)
+        return system.outputs(x, merged)
 
     def merge(self, settings: Mapping[str, Array], u: Array) -> dict[str, Array]:
         """The settings with the controls' values from the vector ``u`` (c,)."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn._dynamics.checks import check_problem, check_states, extreme_settings
 from optlearn._dynamics.executor import Course, Executor
@@ -20,6 +21,7 @@ from optlearn._dynamics.system import System, resolved_for
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
 
 Backend = Literal["auto", "casadi", "xla"]
@@ -29,6 +31,7 @@ Backend = Literal["auto", "casadi", "xla"]
 CASADI_LIMIT = 30_000
 
 
+@checked
 @float64
 def integrate(
     model: System,
@@ -60,8 +63,11 @@ def integrate(
     Raises:
         UnphysicalStateError: an impossible state, with its name, value and α.
     """
-    if isinstance(model, System):
-        model = model.current()
+    check = Arguments("integrate")
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance is not None:
+            check.number(name, tolerance, 0.0, 1.0, open_below=True)
+    model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
     times = _record_times(record, schedule.horizon)
     initial = np.asarray(model.layout.flatten(start))
@@ -138,12 +144,12 @@ def choose_executor(
 def _record_times(record: int | Sequence[float] | np.ndarray, horizon: float) -> np.ndarray:
     if isinstance(record, int | np.integer):
         if record < 2:
-            raise SpecificationError(f"record={record!r}: at least 2 training times")
+            raise SpecificationError(f"record must be at least 2 training times, got {record!r}")
         return np.linspace(0.0, horizon, int(record))
     times = np.asarray(record, dtype=float)
     increasing = times.ndim == 1 and len(times) > 0 and bool(np.all(np.diff(times) > 0))
     if not (increasing and np.all(np.isfinite(times))):
-        raise SpecificationError(f"record={record!r}: increasing training times")
+        raise SpecificationError(f"record must be increasing training times, got {record!r}")
     if times[0] < 0 or times[-1] > horizon * (1 + 1e-12):
-        raise SpecificationError(f"record={record!r}: training times from 0 to the horizon {horizon:g}")
+        raise SpecificationError(f"record must be times from 0 to the horizon {horizon:g}, got {record!r}")
     return np.asarray(np.minimum(times, horizon))

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import as_numbers
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
 
@@ -125,8 +126,69 @@ class NamedLayout:
         for name, value in values.items():
             if name not in made:
                 raise SpecificationError(f"{self.owner} has no state {name!r}; it has {', '.join(made)}")
-            array, shape = np.asarray(value, dtype=float), made[name].shape
-            if array.shape not in ((), shape):
-                raise SpecificationError(f"start: {name!r} must have shape {shape}, got {array.shape}")
+            array, shape = as_numbers(value), made[name].shape
+            if array is None or array.shape not in ((), shape):
+                got = repr(value) if array is None else array.shape
+                raise SpecificationError(f"start: {name!r} must be numbers of shape {shape}, got {got}")
             made[name] = np.array(np.broadcast_to(array, shape))
         return made
+
+
+@dataclass(frozen=True)
+class JoinedLayout:
+    """States that are tuples of states: the names of each part carry its suffix.
+
+    Args:
+        parts: layouts of the parts.
+        suffixes: one a part, such as ``_1`` and ``_2``.
+    """
+
+    parts: tuple[Layout, ...]
+    suffixes: tuple[str, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the n entries of the flat vector, part by part."""
+        pairs = zip(self.parts, self.suffixes, strict=True)
+        return tuple(f"{name}{suffix}" for part, suffix in pairs for name in part.names)
+
+    @property
+    def size(self) -> int:
+        """n, the length of the flat vector."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def nonnegative(self) -> np.ndarray:
+        """(n,) flags, as the parts say."""
+        return np.concatenate([part.nonnegative for part in self.parts])
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        """Entries of the flat vector that belong to each part."""
+        ends = np.cumsum([part.size for part in self.parts]).tolist()
+        return tuple(slice(end - part.size, end) for end, part in zip(ends, self.parts, strict=True))
+
+    def flatten(self, x: Any) -> Array:
+        """(…, n) flat vector of a tuple of states."""
+        flat = [part.flatten(own) for part, own in zip(self.parts, x, strict=True)]
+        library = np if all(isinstance(own, np.ndarray) for own in flat) else jnp
+        return library.concatenate(flat, axis=-1)
+
+    def unflatten(self, flat: Array) -> tuple[Array, ...]:
+        """The tuple of states of a flat vector (…, n)."""
+        return tuple(
+            part.unflatten(flat[..., own]) for part, own in zip(self.parts, self.slices, strict=True)
+        )
+
+    def state(self, **values: Array) -> tuple[Array, ...]:
+        """A state from named values, suffixes included; the rest is zero."""
+        return tuple(self.unflatten(self.vector(**values)))
+
+    def vector(self, **values: Array) -> np.ndarray:
+        """The flat vector (n,) of named values."""
+        flat = np.zeros(self.size)
+        for name, value in values.items():
+            if name not in self.names:
+                raise SpecificationError(f"there is no state {name!r}; there are {', '.join(self.names)}")
+            flat[self.names.index(name)] = value
+        return flat

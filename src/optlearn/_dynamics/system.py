@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.layout import Layout, NamedLayout
 from optlearn._dynamics.own_code import Known, Part, digest, is_own
@@ -72,10 +73,17 @@ class System(eqx.Module):
         del x, u
         return {}
 
+    def outputs(self, x: Array, u: Settings) -> dict[str, Array]:
+        """``error`` and the observables, scalars by name."""
+        return {"error": self.error(x, u), **self.observables(x, u)}
+
     def check(self, x: Array) -> str | None:
         """What is wrong with the state ``x`` (NumPy numbers), in a sentence; None: it is possible."""
         del x
         return None
+
+    # Name of a parameter → the lowest and the highest value that makes sense.
+    limits = MappingProxyType[str, tuple[float, float]]({})
 
     # Said after an impossible state, at the start and along training.
     start_advice = ""
@@ -145,6 +153,15 @@ class System(eqx.Module):
         """Names and flat form of the state."""
         return NamedLayout.of(type(self).__name__, self.names)
 
+    def each(self, x: Any, u: Settings) -> "list[tuple[System, Any, Settings]]":
+        """The systems that this one is made of, with their states and settings: itself, if it is one."""
+        return [(self, x, u)]
+
+    @property
+    def mean_weights(self) -> Array:
+        """Weights (M,) of what ``each`` gives, in a mean."""
+        return np.ones(1)
+
     def state(self, **values: Array) -> Any:
         """A state from named values; the rest is zero."""
         return self.layout.state(**values)
@@ -168,6 +185,7 @@ class System(eqx.Module):
                 f"it has {', '.join(sorted(defaults))}"
             )
         for name, value in overrides.items():
+            self.check_parameter(name, value)
             have, need = np.shape(value), np.shape(defaults[name])
             if have not in ((), need):
                 raise SpecificationError(
@@ -175,6 +193,17 @@ class System(eqx.Module):
                 )
             defaults[name] = value if have == need else value * np.ones(need)
         return defaults
+
+    def check_parameter(self, name: str, value: Array) -> None:
+        """Raise if a parameter is not finite, or outside its limits; traced values are not looked at."""
+        if isinstance(value, jax.core.Tracer):
+            return
+        lowest, highest = self.limits.get(name, (-np.inf, np.inf))
+        check = Arguments(type(self).__name__)
+        if np.shape(value):
+            check.numbers(name, value, np.shape(value), lowest, highest)
+        else:
+            check.number(name, value, lowest, highest)
 
     def check_specification(self, x: Array, u: Settings) -> None:
         """Raise if the methods contradict each other at state ``x`` under settings ``u``."""
@@ -273,6 +302,13 @@ def resolved_for(
 def as_floats(parameters: Mapping[str, Any]) -> dict[str, Array]:
     """Numbers and arrays as float64 NumPy arrays; traced ones as they are."""
     return {
-        name: value if isinstance(value, jax.core.Tracer) else np.asarray(value, dtype=float)
+        name: value if isinstance(value, jax.core.Tracer) else _numbers(name, value)
         for name, value in parameters.items()
     }
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    numbers = as_numbers(value)
+    if numbers is None:
+        raise SpecificationError(f"parameter {name!r} must be numbers, got {value!r}")
+    return numbers

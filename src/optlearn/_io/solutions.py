@@ -1,8 +1,8 @@
 """Solutions on disk: one NetCDF file with a group for each part, and never a pickle.
 
-Groups ``schedule``, ``trajectory``, ``costates`` and, where a solution has them, ``relaxed`` and
-``whole`` hold labelled arrays; everything else is in the attributes of the root, nested things as
-JSON. ``ncdump -h`` or xarray read such a file without optlearn.
+Groups ``schedule``, ``trajectory``, ``costates`` and, where a solution has them, ``relaxed``,
+``whole_numbers`` and ``past`` hold labelled arrays; everything else is in the attributes of the root, nested
+things as JSON. ``ncdump -h`` or xarray read such a file without optlearn.
 """
 
 import hashlib
@@ -26,13 +26,14 @@ from optlearn._io.files import as_netcdf, read_checked, write_file
 from optlearn._io.parts import from_schedule, from_trajectory, to_schedule, to_trajectory
 from optlearn._io.provenance import provenance
 from optlearn._json import parse, plain
+from optlearn._signatures import checked
 
 KIND = "optlearn solution"
 # Raised when a file of the new kind cannot be read by older code, or the other way round.
-FORMAT = 2
+FORMAT = 3
 # Attributes that are numbers or text, and those that are JSON.
 _PLAIN = ("objective", "method", "outcome", "seconds", "problem")
-_NESTED = ("parameters", "certificate", "options", "runs", "made_by", "described")
+_NESTED = ("parameters", "certificate", "options", "runs", "made_by", "described", "weights")
 _PROVENANCE = ("created", "git_revision")  # and everything that ends in _version
 
 
@@ -53,6 +54,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         if problem.made_by is None
         else {"scenario": problem.made_by.scenario, "arguments": dict(problem.made_by.arguments)},
         "described": description(problem),
+        "weights": list(solution.weights),
     }
     parts = {
         "schedule": from_schedule(solution.schedule),
@@ -63,6 +65,8 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         variant: Variant | None = getattr(solution, name)
         if variant is not None:
             parts[name] = from_schedule(variant.schedule).assign_attrs(objective=variant.objective)
+    if solution.past is not None:
+        parts["past"] = from_schedule(solution.past)
     attributes = {
         name: value if isinstance(value, str | float) else json.dumps(plain(value))
         for name, value in record.items()
@@ -82,6 +86,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
     return write_file(path, as_netcdf(tree))
 
 
+@checked
 def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
     """A solution from a file that ``solution.save`` has written.
 
@@ -172,6 +177,8 @@ def _solution(
         runs=tuple(map(RunRecord.from_dict, nested["runs"])),
         options=nested["options"],
         provenance=own,
+        weights=tuple(nested["weights"]),
+        past=to_schedule(parts["past"]) if "past" in parts else None,
     )
 
 

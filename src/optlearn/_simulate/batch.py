@@ -20,6 +20,7 @@ from optlearn._precision import float64
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._simulate.controls import Controls
+from optlearn._simulate.cost import check_cost
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn._simulate.plan import Plan
@@ -71,6 +72,7 @@ def simulate_many(
         raise SpecificationError(
             f"schedules of {min(steps)} and of {max(steps)} steps: all need the same horizon"
         )
+    check_cost("simulate", N=N, steps=max(steps), seeds=seeds * len(problems))
     groups: dict[Hashable, list[int]] = {}
     for lane, prepared in enumerate(lanes):
         groups.setdefault((prepared.plan, _structure(prepared)), []).append(lane)

@@ -10,11 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn._dynamics.checks import check_problem
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
+from optlearn._simulate.cost import check_cost
 from optlearn._simulate.record import check_finite, record_steps
 from optlearn._trajectory import Trajectory
 from optlearn.models._finite_data import FiniteData
@@ -46,6 +49,7 @@ class Steps(NamedTuple):
     used: Array
 
 
+@checked
 @float64
 def simulate_finite_data(
     model: FiniteData | OwnData | Any,
@@ -90,7 +94,7 @@ def simulate_finite_data(
         start = model.start if start is None else start
         parameters = {**model.parameters, **(parameters or {})}
         model = model.model
-    _check(model, N, data, seeds, sampling, schedule)
+    _check(model, N, data, seeds, seed, sampling, schedule)
     start, settings = check_problem(model, model.start() if start is None else start, schedule, parameters)
     Q = _random_start(start)
     if isinstance(model, OwnData):
@@ -104,6 +108,14 @@ def simulate_finite_data(
         draw = partial(_drawn_samples, N, count, float(model.T), float(model.noise), Q)
         held = count * N
     stops = record_steps(record, schedule, N)
+    check_cost(
+        "simulate_finite_data",
+        N=N,
+        steps=int(stops[-1]),
+        seeds=seeds,
+        numbers_a_step=N,
+        numbers_held=held + len(Steps._fields) * int(stops[-1]),
+    )
     steps, largest = _steps(schedule, settings, N, int(stops[-1]), seed)
     passes = int(steps.used[-1] + largest) // count + 1 if len(steps.used) else 1
     shuffled = passes if sampling == "shuffle" else 0
@@ -129,23 +141,25 @@ def simulate_finite_data(
     return Trajectory(stops / N, values, names, info)
 
 
-def _check(model: Any, N: Any, data: Any, seeds: int, sampling: str, schedule: Schedule) -> None:
+def _check(model: Any, N: Any, data: Any, seeds: int, seed: int, sampling: str, schedule: Schedule) -> None:
     if not isinstance(model, FiniteData | OwnData):
         raise SpecificationError(f"model must be FiniteData, got {type(model).__name__}")
-    if sampling not in SAMPLINGS:
-        raise SpecificationError(f"sampling must be 'replacement' or 'shuffle', got {sampling!r}")
-    if seeds < 1:
-        raise SpecificationError(f"seeds must be at least 1, got {seeds!r}")
+    check = Arguments("simulate_finite_data")
+    check.one_of("sampling", sampling, SAMPLINGS)
+    check.count("seeds", seeds)
+    check.count("seed", seed, 0)
     if schedule.mixtures:
         raise SpecificationError("schedule must not mix values within an interval on finite data")
+    if data is not None and not isinstance(model, OwnData):
+        check.fail("data", type(data).__name__, "must be left out, since FiniteData draws its own samples")
     if isinstance(model, OwnData):
         if data is None or len(data) != 4 or np.shape(data[0]) != (model.n, model.N):
             raise SpecificationError(
                 "data must be the (X, y, X_test, y_test) that the model was made from, got "
                 + ("None" if data is None else f"X of shape {np.shape(data[0])}")
             )
-    elif N is None or N < 2:
-        raise SpecificationError(f"N must be at least 2, got {N!r}")
+    else:
+        check.count("N", N, 2)
 
 
 def _random_start(start: Mapping[str, np.ndarray]) -> float:

@@ -4,6 +4,9 @@ Given the Gram matrix G of students, teachers and centroids, the fields of an is
 F ξ with F Fᵀ = G, and what it has outside their span has a Gram matrix of its own, Wishart with N − n
 degrees of freedom. The next G follows from these alone. (Where G is singular, F has zero columns: then
 ξ has entries along further orthonormal directions, so it is n, not the rank, that is subtracted.)
+
+Under a spectrum all this holds block by block, with the N_b directions of a block for N. A block of fewer
+directions than vectors is spanned by r = N_b eigenvectors of its Gram matrix.
 """
 
 from functools import partial
@@ -32,6 +35,7 @@ class Draws(eqx.Module):
     Attributes:
         xi: (…, inputs, n) components of the inputs' noise in the span of all vectors.
         bartlett: (…, inputs, inputs) lower-triangular B with Wishart matrix ``B Bᵀ`` outside that span.
+            Both have an axis of blocks before their last two under a spectrum.
         uniforms: (…, plan.uniforms).
         noise: (…, samples) label noise.
     """
@@ -66,7 +70,8 @@ def advance_overlaps(
     def block(number: Array, now: OrderParameters) -> OrderParameters:
         # Keyed by the block's place in the whole run: where a run is interrupted to record changes nothing.
         def draw(key: Array) -> Draws:
-            return draw_block(plan, jax.random.fold_in(key, number), N)
+            draw_steps = draw_blocks if plan.directions else draw_block
+            return draw_steps(plan, jax.random.fold_in(key, number), N)
 
         draws = jax.vmap(draw, out_axes=1)(keys)
         offset = number * BLOCK
@@ -106,6 +111,73 @@ def draw_block(plan: Plan, key: Array, N: Array) -> Draws:
     )
 
 
+def draw_blocks(plan: Plan, key: Array, N: Array) -> Draws:
+    """The same under a spectrum: every block has a span and a Wishart matrix of its own."""
+    del N  # the directions of the blocks say it all
+    B, L, n = len(plan.directions), plan.views.inputs, plan.vectors
+    sizes = [B * L * n, B * L * L, plan.noises, plan.uniforms]
+    for_numbers, for_squares = jax.random.split(key)
+    numbers = symmetric_uniforms(for_numbers, (BLOCK, sum(sizes)))
+    ends = [int(end) for end in np.cumsum(sizes)]
+    normals = as_normal(numbers[:, : ends[2]])
+    # Directions outside the span; with fewer of them than inputs, a Wishart matrix is a product of normals.
+    outside = np.array([max(0, size - n) for size in plan.directions])
+    few = (outside < L)[:, None, None]
+    degrees = np.maximum(outside[:, None] - np.arange(L), 1.0)
+    squares = chi_square(for_squares, jnp.asarray(degrees)[None], (BLOCK, B, L))
+    table = normals[:, ends[0] : ends[1]].reshape(BLOCK, B, L, L)
+    lower = jnp.tril(table, -1) + jnp.sqrt(squares)[..., None] * np.eye(L)[None, None]
+    product = jnp.where((np.arange(L) < outside[:, None])[None, :, None, :], table, 0.0)
+    return Draws(
+        xi=normals[:, : ends[0]].reshape(BLOCK, B, L, n) * _spanned(plan)[None, :, None, :],
+        bartlett=jnp.where(few[None], product, lower),
+        uniforms=as_share(numbers[:, ends[2] :]),
+        noise=normals[:, ends[1] :] if plan.noise else jnp.zeros((BLOCK, plan.views.samples)),
+    )
+
+
+def _spanned(plan: Plan) -> np.ndarray:
+    """(B, n) which of n coordinates of the span exist: the last N_b in a block of fewer directions."""
+    return np.array([np.arange(plan.vectors) >= plan.vectors - size for size in plan.directions], dtype=float)
+
+
+def _factors(plan: Plan, G: Array) -> Array:
+    """(B, n, n) F_b with F_b F_bᵀ = G_b, in the coordinates that exist."""
+    n = plan.vectors
+    factors = jax.vmap(lambda gram: partial_cholesky(gram, tuple(range(n)), jitter=0.0))(G)
+    small = np.array([size < n for size in plan.directions])
+    if not small.any():
+        return factors
+    values, vectors = jnp.linalg.eigh(G)
+    widths = jnp.sqrt(jnp.maximum(values, 0.0)) * _spanned(plan)
+    return jnp.where(small[:, None, None], vectors * widths[:, None, :], factors)
+
+
+class Span(eqx.Module):
+    """Inputs of a step as one block sees them.
+
+    Attributes:
+        fields: (inputs, n) with students, teachers and centroids.
+        gram: (inputs, inputs) ``xᵀx/N``.
+    """
+
+    fields: Array
+    gram: Array
+
+
+def _span(
+    G: Array, F: Array, sigma: Array, a: Array, xi: Array, bartlett: Array, N: Array, centroids: int
+) -> Span:
+    """Fields and Gram matrix of inputs with standard deviations ``sigma`` (inputs, 1)."""
+    first = G.shape[0] - centroids
+    spread = sigma * (xi @ F.T)
+    # x_l·x_l'/N of all inputs: centroid parts, their cross terms with the noise, and the noise itself.
+    cross = a @ spread[:, first:].T
+    noise = sigma * sigma.T * (xi @ xi.T + bartlett @ bartlett.T)
+    gram = (a @ G[first:, first:] @ a.T + cross + cross.T + noise) / N
+    return Span(a @ G[first:] + spread, gram)
+
+
 def chain_step(
     plan: Plan,
     model: LearningModel,
@@ -117,34 +189,42 @@ def chain_step(
     draws: Draws,
 ) -> OrderParameters:
     """One step of one seed, all 1/N terms kept."""
-    K, M = model.students, model.overlaps.T.shape[0]
+    K, M = model.students, model.teachers
     sample = draw_sample(model, plan, controls, settings, step, draws.uniforms)
     sigma, a = sample.sigma[:, None], sample.assignment
-    G = gram_matrix(x, model.overlaps)
-    F = partial_cholesky(G, tuple(range(plan.vectors)), jitter=0.0)
-    spread = sigma * (draws.xi @ F.T)
-    fields = a @ G[K + M :] + spread
-    # x_l·x_l'/N of all inputs: centroid parts, their cross terms with the noise, and the noise itself.
-    cross = a @ spread[:, K + M :].T
-    noise = sigma * sigma.T * (draws.xi @ draws.xi.T + draws.bartlett @ draws.bartlett.T)
-    gram = (a @ G[K + M :, K + M :] @ a.T + cross + cross.T + noise) / N
-    student, teacher, centroid = fields[:, :K], fields[:, K : K + M], fields[:, K + M :]
-    gradient = step_gradient(model, plan, sample, student, teacher, draws.noise, x, gram, N)
+    G = gram_matrix(x, model.block_overlaps)
+    if sample.block_sigma is None:
+        F = partial_cholesky(G, tuple(range(plan.vectors)), jitter=0.0)
+        span = whole = _span(G, F, sigma, a, draws.xi, draws.bartlett, N, model.centroids)
+    else:
+        widths = (sample.block_sigma * sigma).T[:, :, None]
+        of_block = partial(_span, a=a, N=N, centroids=model.centroids)
+        span = jax.vmap(lambda G, F, sigma, xi, W: of_block(G, F, sigma, xi=xi, bartlett=W))(
+            G, _factors(plan, G), widths, draws.xi, draws.bartlett
+        )
+        whole = jax.tree.map(lambda part: part.sum(axis=0), span)
+    student, teacher = whole.fields[:, :K], whole.fields[:, K : K + M]
+    gradient = step_gradient(
+        model, plan, sample, student, teacher, draws.noise, model.total(x), whole.gram, N
+    )
     rate = sample.u["learning_rate"] / N
     D = gradient.D
-    Q, toward_teachers, toward_centroids = x.Q, x.M, x.R
-    pulled = student
-    if gradient.P is not None:
-        A = jnp.eye(K) - 2 * rate * gradient.P
-        Q, toward_teachers, toward_centroids = A.T @ Q @ A, A.T @ x.M, A.T @ x.R
-        pulled = student @ A
-    turn = pulled.T @ D
-    Q = Q - rate * (turn + turn.T) + rate**2 * N * (D.T @ gram @ D)
+    A = None if gradient.P is None else jnp.eye(K) - 2 * rate * gradient.P
+
+    def moved(Q: Array, toward_teachers: Array, toward_centroids: Array, seen: Span) -> tuple[Array, ...]:
+        student, teacher = seen.fields[:, :K], seen.fields[:, K : K + M]
+        if A is not None:
+            Q, toward_teachers, toward_centroids = A.T @ Q @ A, A.T @ toward_teachers, A.T @ toward_centroids
+            student = student @ A
+        turn = student.T @ D
+        Q = Q - rate * (turn + turn.T) + rate**2 * N * (D.T @ seen.gram @ D)
+        return (
+            (Q + Q.T) / 2,
+            toward_teachers - rate * D.T @ teacher,
+            toward_centroids - rate * D.T @ seen.fields[:, K + M :],
+        )
+
+    blocks = moved if sample.block_sigma is None else jax.vmap(moved)
     v, extras = train_heads(x, gradient, sample.u, N)
-    return OrderParameters(
-        Q=(Q + Q.T) / 2,
-        M=toward_teachers - rate * D.T @ teacher,
-        R=toward_centroids - rate * D.T @ centroid,
-        v=v,
-        extras=extras,
-    )
+    Q, toward_teachers, toward_centroids = blocks(x.Q, x.M, x.R, span)
+    return OrderParameters(Q, toward_teachers, toward_centroids, v, extras)

@@ -33,6 +33,8 @@ class Plan:
         latents: how many values the latent variables can take.
         mixtures: how many controls are drawn at random.
         fractional: whether the batch size is ever not a whole number.
+        vectors: students, teachers and centroids.
+        directions: of each block of a spectrum; none without.
     """
 
     views: Views
@@ -44,6 +46,7 @@ class Plan:
     mixtures: int
     fractional: bool
     vectors: int = field(default=0)
+    directions: tuple[int, ...] = ()
 
     @cached_property
     def student_read(self) -> np.ndarray:
@@ -74,9 +77,11 @@ def make_plan(
     controls: Controls,
     views: Views,
     fractional: bool,
+    N: int,
 ) -> Plan:
     """Look at the model's functions without running them."""
     reads = fields_read(model)
+    directions = () if model.spectrum is None else tuple(int(n) for n in model.spectrum.directions(N))
     latents = jax.eval_shape(model.latents, dict(settings))
     return Plan(
         views=views,
@@ -84,11 +89,12 @@ def make_plan(
         student=_flags(reads.student | model.has_rule),
         teacher=_flags(reads.teacher),
         noise=bool(reads.noise),
-        pulls_on_weights=_reads_Q(model, start, settings, reads),
+        pulls_on_weights=_reads_Q(model.summed, model.total(start), settings, reads),
         latents=latents.probabilities.shape[0],
         mixtures=len(controls.choices),
         fractional=fractional,
-        vectors=sum(start.Q.shape[:1] + start.M.shape[1:] + start.R.shape[1:]),
+        vectors=model.students + model.teachers + model.centroids,
+        directions=directions,
     )
 
 

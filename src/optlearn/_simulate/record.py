@@ -19,14 +19,14 @@ def record_steps(record: int | Sequence[float] | np.ndarray, schedule: Schedule,
     total = count_steps(schedule, N)
     if isinstance(record, int | np.integer) and not isinstance(record, bool):
         if record < 2:
-            raise SpecificationError(f"record={record!r}: at least 2 times, the start and the end")
+            raise SpecificationError(f"record must be at least 2 times, start and end, got {record!r}")
         return np.unique(np.round(np.linspace(0, total, int(record))).astype(np.int64))
     times = np.asarray(record, dtype=float)
     if times.ndim != 1 or len(times) == 0 or not np.all(np.isfinite(times)):
-        raise SpecificationError(f"record={record!r}: a number of times, or training times α")
+        raise SpecificationError(f"record must be a number of times, or training times α, got {record!r}")
     if np.any(np.diff(times) < 0) or times[0] < 0 or times[-1] > schedule.horizon * (1 + 1e-12):
         raise SpecificationError(
-            f"record={times.tolist()}: training times in order, from 0 to {schedule.horizon:g}"
+            f"record must be training times in order, from 0 to {schedule.horizon:g}, got {times.tolist()}"
         )
     return np.minimum(np.round(times * N).astype(np.int64), total)
 
@@ -70,7 +70,7 @@ def _quantities(
     def one(item: tuple[Array, dict[str, Array]]) -> dict[str, Array]:
         flat, controls = item
         x, u = model.layout.unflatten(flat), {**settings, **controls}
-        return {"error": model.error(x, u), **model.observables(x, u)}
+        return model.outputs(x, u)
 
     at_once = min(STATES_AT_ONCE, states.shape[0])
     return jax.lax.map(one, (states, dict(varying)), batch_size=at_once)

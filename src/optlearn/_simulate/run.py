@@ -8,13 +8,17 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn._dynamics.checks import check_problem
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._simulate.controls import Controls, course, make_controls
+from optlearn._simulate.cost import check_cost
 from optlearn._simulate.finite_data import simulate_finite_data
+from optlearn._simulate.linear import as_network
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn._simulate.plan import Plan, make_plan
@@ -25,6 +29,7 @@ from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._trajectory import Trajectory
 from optlearn.models._finite_data import FiniteData
+from optlearn.models._linear import Linear
 
 MODES = ("overlaps", "weights")
 DTYPES = {"overlaps": ("float64",), "weights": ("float32", "float64")}
@@ -32,6 +37,7 @@ DTYPES = {"overlaps": ("float64",), "weights": ("float32", "float64")}
 PROGRESS_STOPS = 200
 
 
+@checked
 @float64
 def simulate(
     model: LearningModel | Any,
@@ -86,8 +92,36 @@ def simulate(
         return simulate_finite_data(
             model, schedule, N=N, seeds=seeds, seed=seed, start=start, parameters=parameters, record=record
         )
-    model, start, settings, controls, plan = prepare(model, schedule, start, N, parameters)
+    if isinstance(getattr(model, "model", model), Linear):
+        network, start, schedule, parameters, excess = as_network(model, schedule, start, parameters)
+        return excess(
+            simulate(
+                network,
+                schedule,
+                start=start,
+                N=N,
+                seeds=seeds,
+                mode=mode,
+                seed=seed,
+                parameters=parameters,
+                record=record,
+                progress=progress,
+                dtype=dtype,
+                error=error,
+            )
+        )
     stops = record_steps(record, schedule, N)
+    model, start, settings, controls, plan = prepare(model, schedule, start, N, parameters)
+    # Students and teachers, and the inputs of a step, are vectors of N numbers.
+    numbers = N * (plan.vectors + plan.views.inputs) if mode == "weights" else 0
+    check_cost(
+        "simulate",
+        N=N,
+        steps=int(stops[-1]),
+        seeds=seeds,
+        numbers_a_step=numbers,
+        numbers_held=seeds * numbers,
+    )
     keys = make_keys(seed, seeds)
 
     if mode == "weights":
@@ -99,7 +133,7 @@ def simulate(
             )
 
         def read(state: Any) -> OrderParameters:
-            return weight_overlaps(state, teachers=model.overlaps.T.shape[0])
+            return weight_overlaps(state, model.teachers, plan.directions)
     else:
         learners = initial_overlaps(start, seeds)
 
@@ -176,7 +210,7 @@ def prepare(
     controls = make_controls(schedule, N)
     fractional = bool(np.any(batches != np.round(batches)))
     views = make_views(model, batches)
-    plan = make_plan(model, start, settings, controls, views, fractional)
+    plan = make_plan(model, start, settings, controls, views, fractional, N)
     _check_dimension(N, plan)
     return Prepared(model, start, settings, controls, plan)
 
@@ -212,17 +246,14 @@ def _unpack(
 
 def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> str:
     """Raise for numbers that make no sense; the dtype to use."""
-    if mode not in MODES:
-        raise SpecificationError(f"mode={mode!r}: one of {', '.join(map(repr, MODES))}")
-    counts: tuple[tuple[str, Any, int], ...] = (("N", N, 1), ("seeds", seeds, 1), ("seed", seed, 0))
-    for name, value, lowest in counts:
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not whole or value < lowest:
-            raise SpecificationError(f"{name}={value!r}: a whole number of at least {lowest}")
+    check = Arguments("simulate")
+    check.one_of("mode", mode, MODES)
+    check.count("N", N)
+    check.count("seeds", seeds)
+    check.count("seed", seed, 0)
     chosen = DTYPES[mode][0] if dtype is None else dtype
     if chosen not in DTYPES[mode]:
-        allowed = " or ".join(map(repr, DTYPES[mode]))
-        raise SpecificationError(f"dtype={dtype!r}: mode {mode!r} runs in {allowed}")
+        check.fail("dtype", dtype, f"must be {' or '.join(map(repr, DTYPES[mode]))} in mode {mode!r}")
     return chosen
 
 
@@ -233,7 +264,7 @@ def _check_batches(batches: np.ndarray) -> None:
 
 def _check_dimension(N: int, plan: Plan) -> None:
     needed = plan.vectors + plan.views.inputs
-    if needed > N:
+    if needed > N and not plan.directions:
         raise SpecificationError(
             f"N={N} is too small: the Gram matrix is {plan.vectors} by {plan.vectors} (students, teachers "
             f"and centroids) and a step draws {plan.views.inputs} input vectors; N must be at least {needed}"

@@ -24,6 +24,7 @@ class Sample(NamedTuple):
         latent: latent variables, a leading axis of samples (1 with augmentation, else B).
         sigma: (inputs,) standard deviation of each input vector's entries.
         assignment: (inputs, C) weights of the centroids in each input's mean.
+        block_sigma: (inputs, B) factors of ``sigma`` in the blocks of a spectrum; None without.
     """
 
     u: dict[str, Array]
@@ -31,6 +32,7 @@ class Sample(NamedTuple):
     latent: Latent
     sigma: Array
     assignment: Array
+    block_sigma: Array | None
 
 
 class Gradient(NamedTuple):
@@ -75,12 +77,14 @@ def draw_sample(
             for name, values in table.values.items()
         }
 
-    def of_slots(sample: Array) -> tuple[Array, Array]:
+    def of_slots(sample: Array) -> tuple[Array, Array, Array | None]:
         one = _one(latent, sample)
-        return jnp.sqrt(model.variances(one, u)), model.assignment(one)
+        blocks = None if model.spectrum is None else jnp.sqrt(model.block_variances(one, u))
+        return jnp.sqrt(model.variances(one, u)), model.assignment(one), blocks
 
-    sigma, assignment = jax.vmap(of_slots)(jnp.arange(views.samples))
-    return Sample(u, weights, latent, sigma[views.origin], assignment[views.origin])
+    sigma, assignment, blocks = jax.vmap(of_slots)(jnp.arange(views.samples))
+    by_input = None if blocks is None else blocks[views.origin]
+    return Sample(u, weights, latent, sigma[views.origin], assignment[views.origin], by_input)
 
 
 def step_gradient(
@@ -103,11 +107,11 @@ def step_gradient(
         student: (inputs, K) fields; those the loss does not read may hold anything.
         teacher: (inputs, M) fields, likewise.
         noise: (samples,) label noise.
-        x: order parameters now.
+        x: order parameters now, summed over blocks.
         gram: (inputs, inputs) ``xᵀx/N``, needed by models with extras.
         N: input dimension.
     """
-    views, u = plan.views, sample.u
+    model, views, u = model.summed, plan.views, sample.u
 
     def of_view(rows: Array, latent: Latent, noise: Array) -> tuple[Array, ...]:
         fields = Fields(student[rows], teacher[rows], noise)

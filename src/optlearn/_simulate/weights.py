@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
+from optlearn._errors import SpecificationError
 from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, input_noise, symmetric_uniforms
 from optlearn._simulate.plan import Plan
 from optlearn._simulate.sample import Sample, draw_sample, step_gradient, train_heads
 from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import LearningModel
-from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters
 
 # Up to this many inner products a fused multiply-and-sum each is faster than one thin matrix product
 # (XLA on a CPU: 47 against 114 µs for three of length 30,000), and the compiler drops those not needed.
@@ -48,13 +49,20 @@ def initial_weights(
     model: LearningModel, start: OrderParameters, N: int, seeds: int, seed: int, dtype: str
 ) -> WeightState:
     """Vectors in random directions, others for each seed, with exactly the overlaps of ``start``."""
-    factor = np.asarray(_factor(start, model.overlaps))
-    n = factor.shape[0]
+    grams = np.asarray(gram_matrix(start, model.block_overlaps))
+    sizes = [N] if model.spectrum is None else list(model.spectrum.directions(N))
+    factors = [
+        block_factor(gram, size)
+        for gram, size in zip(grams.reshape(-1, *grams.shape[-2:]), sizes, strict=True)
+    ]
+    n = grams.shape[-1]
     vectors = np.empty((seeds, n, N), dtype=dtype)
     for index in range(seeds):
-        directions = np.random.default_rng([seed, index]).standard_normal((N, n))
-        orthonormal, _ = np.linalg.qr(directions)
-        vectors[index] = np.sqrt(N) * factor @ orthonormal.T
+        random, first = np.random.default_rng([seed, index]), 0
+        for factor, size in zip(factors, sizes, strict=True):
+            orthonormal, _ = np.linalg.qr(random.standard_normal((size, factor.shape[1])))
+            vectors[index, :, first : first + size] = np.sqrt(N) * factor @ orthonormal.T
+            first += size
     K = model.students
     return WeightState(
         w=tuple(jnp.asarray(vectors[:, i]) for i in range(K)),
@@ -88,15 +96,19 @@ def advance_weights(
     return jax.lax.map(one_seed, (keys, state))
 
 
-@partial(jax.jit, static_argnames=("teachers",))
-def weight_overlaps(state: WeightState, teachers: int) -> OrderParameters:
-    """Order parameters (S, …) in float64, whatever the precision of the weights."""
+@partial(jax.jit, static_argnames=("teachers", "directions"))
+def weight_overlaps(state: WeightState, teachers: int, directions: tuple[int, ...] = ()) -> OrderParameters:
+    """Order parameters (S, …) in float64, whatever the precision of the weights; block by block."""
 
     def one_seed(item: tuple[Vectors, Vectors]) -> Array:
         w, fixed = item
         students = jnp.stack(w).astype(jnp.float64)
         others = jnp.stack(w + fixed).astype(jnp.float64)
-        return students @ others.T / students.shape[1]
+        if not directions:
+            return students @ others.T / students.shape[1]
+        ends = np.cumsum(directions)
+        parts = zip(jnp.split(students, ends[:-1], axis=1), jnp.split(others, ends[:-1], axis=1), strict=True)
+        return jnp.stack([a @ b.T for a, b in parts]) / students.shape[1]
 
     rows = jax.lax.map(one_seed, (state.w, state.fixed))
     K = len(state.w)
@@ -104,9 +116,22 @@ def weight_overlaps(state: WeightState, teachers: int) -> OrderParameters:
     return OrderParameters(rows[..., :K], M, R, state.v, state.extras)
 
 
+def block_factor(gram: np.ndarray, directions: int) -> np.ndarray:
+    """(n, r) F with F Fᵀ = gram, r ≤ directions; fewer directions than vectors must span them."""
+    n = len(gram)
+    if directions >= n:
+        return np.asarray(_cholesky(gram))
+    values, vectors = np.linalg.eigh(gram)
+    if np.any(np.abs(values[: n - directions]) > 1e-9 * max(1.0, values[-1])):
+        raise SpecificationError(
+            f"a block of {directions} directions cannot hold {n} vectors with the overlaps {gram.tolist()}: "
+            f"their rank is at most {directions}. A larger N gives every block more directions"
+        )
+    return vectors[:, n - directions :] * np.sqrt(np.maximum(values[n - directions :], 0.0))
+
+
 @jax.jit
-def _factor(start: OrderParameters, overlaps: Overlaps) -> Array:
-    gram = gram_matrix(start, overlaps)
+def _cholesky(gram: Array) -> Array:
     return partial_cholesky(gram, tuple(range(gram.shape[0])), jitter=0.0)
 
 
@@ -120,7 +145,7 @@ def _step(
     step: Array,
 ) -> WeightState:
     """One SGD step of one seed (no seed axis)."""
-    M, N = model.overlaps.T.shape[0], now.w[0].shape[0]
+    M, N = model.teachers, now.w[0].shape[0]
     dtype = now.w[0].dtype
     teachers, centroids = now.fixed[:M], now.fixed[M:]
     for_pairs, for_last, for_numbers = (jax.random.fold_in(key, 3 * step + i) for i in range(3))
@@ -128,7 +153,7 @@ def _step(
     uniforms, noise = as_share(numbers[: plan.uniforms]), as_normal(numbers[plan.uniforms :])
     sample = draw_sample(model, plan, controls, settings, step, uniforms)
     g = input_noise(for_pairs, for_last, plan.views.inputs, N, dtype.name)
-    inputs = _inputs(g, sample, centroids)
+    inputs = _inputs(g, sample, centroids, plan.directions)
     # What the loss and the penalty do not read of x is not computed: the compiler removes it.
     x = OrderParameters(
         _products(now.w, now.w) / N,
@@ -156,11 +181,15 @@ def _step(
     return WeightState(w, now.fixed, v, extras)
 
 
-def _inputs(noise: list[Array], sample: Sample, centroids: Vectors) -> Vectors:
-    """Input vectors ``μ/√N + σ g``."""
+def _inputs(noise: list[Array], sample: Sample, centroids: Vectors, directions: tuple[int, ...]) -> Vectors:
+    """Input vectors ``μ/√N + σ g``, with √c_b as a factor of g in block b."""
     N, dtype = noise[0].shape[0], noise[0].dtype
     sigma = sample.sigma.astype(dtype)
     inputs = tuple(sigma[i] * vector for i, vector in enumerate(noise))
+    if sample.block_sigma is not None:
+        blocks = np.repeat(np.arange(len(directions)), directions)
+        widths = sample.block_sigma.astype(dtype)
+        inputs = tuple(widths[i][blocks] * vector for i, vector in enumerate(inputs))
     if not centroids:
         return inputs
     return _minus(inputs, centroids, (-sample.assignment.T / np.sqrt(N)).astype(dtype))

@@ -31,14 +31,14 @@ def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters
             f"start: extras are {sorted(start.extras)}; the model has {sorted(model.extras)}"
         )
     start = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float), start)
-    if not np.allclose(start.Q, start.Q.T, rtol=0, atol=1e-12):
+    if not np.allclose(start.Q, np.swapaxes(start.Q, -1, -2), rtol=0, atol=1e-12):
         raise SpecificationError(f"start: Q must be symmetric, got {start.Q.tolist()}")
     for entry in model.layout.all_entries():
         name = model.layout.name_of(*entry)
-        if name in model.untracked and start[name] != 0:
+        if name in model.untracked and np.any(start[name] != 0):
             raise SpecificationError(
-                f"start: {name} is {start[name]:.6g}, but {type(model).__name__} does not track "
-                "it: it is always 0"
+                f"start: {name} is {np.max(np.abs(start[name])):.6g}, but {type(model).__name__} does not "
+                "track it: it is always 0"
             )
     check_states(model, np.asarray(model.layout.flatten(start))[None], np.zeros(1), where="at the start")
     return start
@@ -73,9 +73,10 @@ def check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
 def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Array]) -> None:
     """Raise unless loss and metric of a sample are finite numbers, and its rule is (L, K) of them."""
     name = type(model).__name__
+    model, start = model.summed, model.total(start)
     latents = evaluate(lambda u: model.latents(u), dict(u))
     latent = {key: np.asarray(value)[0] for key, value in latents.values.items()}
-    shapes = ((model.slots, model.students), (model.slots, model.overlaps.T.shape[0]))
+    shapes = ((model.slots, model.students), (model.slots, model.teachers))
     # An arbitrary sample, away from any special point.
     student, teacher = (0.3 + 0.1 * np.arange(float(np.prod(s))).reshape(s) for s in shapes)
     fields = Fields(student, teacher, np.asarray(0.2))

@@ -14,8 +14,9 @@ from functools import lru_cache
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 
 # How far a cut line reaches, in standard deviations, for n nodes a side: 1.2 √n balances what lies
 # beyond against what the nodes resolve (measured); beyond 9 lies 2e-19 of the mass.
@@ -48,6 +49,7 @@ class AbstractRule:
         """
 
 
+@checked
 @dataclass(frozen=True)
 class GaussHermite(AbstractRule):
     """Tensor product of one-dimensional rules: exponential accuracy for few dimensions.
@@ -62,8 +64,8 @@ class GaussHermite(AbstractRule):
 
     def __post_init__(self) -> None:
         for name, value in (("nodes", self.nodes), ("noise_nodes", self.noise_nodes)):
-            if value is not None and not _whole(value, 1):
-                raise SpecificationError(f"GaussHermite({name}={value!r}): a whole number ≥ 1")
+            if value is not None:
+                Arguments("GaussHermite").count(name, value)
 
     def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> tuple[Array, Array]:
         """Points (P, d) and weights (P,)."""
@@ -83,6 +85,7 @@ class GaussHermite(AbstractRule):
         return points, weights
 
 
+@checked
 @dataclass(frozen=True)
 class QuasiMonteCarlo(AbstractRule):
     """Scrambled Sobol points with their mirror images: for many dimensions, any loss.
@@ -97,10 +100,9 @@ class QuasiMonteCarlo(AbstractRule):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not _whole(self.log2_points, 2, MOST_LOG2_POINTS):
-            raise SpecificationError(
-                f"QuasiMonteCarlo(log2_points={self.log2_points!r}): a whole number from 2 to 24"
-            )
+        check = Arguments("QuasiMonteCarlo")
+        check.count("log2_points", self.log2_points, 2, MOST_LOG2_POINTS)
+        check.count("seed", self.seed, 0)
 
     def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> tuple[Array, Array]:
         """Points (P, d) and weights (P,)."""
@@ -109,6 +111,7 @@ class QuasiMonteCarlo(AbstractRule):
         return points, jnp.full(points.shape[0], 1 / points.shape[0])
 
 
+@checked
 @dataclass(frozen=True)
 class AutoRule:
     """Ask for an accuracy instead of a rule; ``integrate`` finds the cheapest rule that has it.
@@ -122,14 +125,10 @@ class AutoRule:
     points: int = 300_000
 
     def __post_init__(self) -> None:
-        if not 0 < self.accuracy < 1:
-            raise SpecificationError(f"AutoRule(accuracy={self.accuracy!r}): between 0 and 1")
-        if self.points < 256:
-            raise SpecificationError(f"AutoRule(points={self.points!r}): at least 256")
-
-
-def _whole(value: float, lowest: int, highest: float = np.inf) -> bool:
-    return isinstance(value, int | np.integer) and lowest <= value <= highest
+        check = Arguments("AutoRule")
+        if not check.number("accuracy", self.accuracy, 0.0, open_below=True) < 1:
+            check.fail("accuracy", self.accuracy, "must be above 0 and below 1")
+        check.count("points", self.points, 256)
 
 
 @lru_cache(maxsize=64)

@@ -13,14 +13,16 @@ JITTER = 1e-13
 
 
 def gram_matrix(x: OrderParameters, overlaps: Overlaps) -> Array:
-    """(n, n) Gram matrix of students, teachers and centroids, n = K + M + C."""
+    """(…, n, n) Gram matrices of students, teachers and centroids, n = K + M + C."""
     T, S, Omega = (jnp.asarray(part) for part in (overlaps.T, overlaps.S, overlaps.Omega))
+    M, R = (jnp.swapaxes(jnp.asarray(part), -1, -2) for part in (x.M, x.R))
     return jnp.concatenate(
         [
-            jnp.concatenate([x.Q, x.M, x.R], axis=1),
-            jnp.concatenate([x.M.T, T, S], axis=1),
-            jnp.concatenate([x.R.T, S.T, Omega], axis=1),
-        ]
+            jnp.concatenate([x.Q, x.M, x.R], axis=-1),
+            jnp.concatenate([M, T, S], axis=-1),
+            jnp.concatenate([R, jnp.swapaxes(S, -1, -2), Omega], axis=-1),
+        ],
+        axis=-2,
     )
 
 

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Self
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
@@ -19,6 +21,7 @@ from optlearn._precision import float64
 from optlearn._theory.expectation import AbstractRule, AutoRule
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn._theory.sample import Fields, Latents
+from optlearn._theory.spectrum import Spectrum
 
 Latent = Mapping[str, Array]
 
@@ -63,12 +66,19 @@ class LearningModel(System):
             then need half their points.
         finite_size: whether extras also learn from what is of order 1/N beside ``bulk``: the
             centroids' part of ``xᵀx/N`` and the loss itself; N is then the parameter ``N``.
+        spectrum: of the inputs' covariance; None: they spread alike in all directions. ``loss``, ``metric``,
+            ``penalty`` and the other methods still see whole order parameters and overlaps, summed over
+            blocks.
         drift_rule, error_rule: quadratures of the drift and of the error, set by ``resolved``; None: closed
             forms where there are any.
     """
 
     start_advice = "No weight vectors have these overlaps."
     run_advice = "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
+
+    limits = MappingProxyType({"learning_rate": (0.0, np.inf), "batch": (1.0, np.inf)})
+    # Whether closed forms and observables take order parameters with their axis of blocks under a spectrum.
+    reads_blocks = False
 
     students: int = eqx.field(static=True, kw_only=True)
     overlaps: Overlaps = eqx.field(kw_only=True)
@@ -82,11 +92,18 @@ class LearningModel(System):
     breaks: tuple[Break, ...] = eqx.field(static=True, kw_only=True, default=())
     even: bool = eqx.field(static=True, kw_only=True, default=False)
     finite_size: bool = eqx.field(static=True, kw_only=True, default=False)
+    spectrum: Spectrum | None = eqx.field(kw_only=True, default=None)
     drift_rule: AbstractRule | None = eqx.field(static=True, kw_only=True, default=None)
     error_rule: AbstractRule | None = eqx.field(static=True, kw_only=True, default=None)
 
     def __check_init__(self) -> None:
         _check_sizes(self)
+        if self.spectrum is not None:
+            from optlearn._theory.blocks import check_spectrum
+
+            check_spectrum(self)
+        elif self.overlaps.by_block:
+            raise SpecificationError("overlaps with an axis of blocks need a spectrum, got None")
         known = ["learning_rate", *(f"{extra}_rate" for extra in self.extras)]
         for name in [*known, "N"] if self.finite_size else known:
             if name not in self.parameters:
@@ -124,6 +141,22 @@ class LearningModel(System):
         """(L,) variance of the input entries of each slot."""
         del latent, u
         return jnp.ones(self.slots)
+
+    def block_variances(self, latent: Latent, u: Settings) -> Array:
+        """(L, B) factors of ``variances`` in the blocks of a spectrum, for the sample's clusters."""
+        del u
+        assert self.spectrum is not None
+        variance = jnp.asarray(self.spectrum.variance)
+        if variance.ndim == 1:
+            return jnp.tile(variance[None, :], (self.slots, 1))
+        return self.assignment(latent) @ variance
+
+    def input_power(self, latent: Latent, u: Settings) -> Array:
+        """(L,) mean of xᵀx/N in each slot, without the centroids' part."""
+        variances = self.variances(latent, u)
+        if self.spectrum is None:
+            return variances
+        return variances * (self.block_variances(latent, u) @ jnp.asarray(self.spectrum.share))
 
     def bulk(self, gram: Array, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """Extensive part of the loss, per input dimension.
@@ -166,7 +199,7 @@ class LearningModel(System):
 
         rule = self.drift_rule if rule is None else rule
         if rule is None:
-            closed = self.closed_drift(x, u)
+            closed = self.closed("closed_drift", x, u)
             if closed is not None:
                 return closed
             rule = default_rule(self)
@@ -179,23 +212,79 @@ class LearningModel(System):
 
         rule = self.error_rule if rule is None else rule
         if rule is None:
-            closed = self.closed_error(x, u)
+            closed = self.closed("closed_error", x, u)
             if closed is not None:
                 return closed
             rule = default_rule(self)
         return generic_error(self, x, u, rule)
+
+    def closed(self, form: str, x: OrderParameters, u: Settings) -> Any:
+        """``closed_drift`` or ``closed_error``, where it knows of the model's spectrum."""
+        if self.spectrum is not None and not self.reads_blocks:
+            return None
+        return getattr(self, form)(x, u)
+
+    def outputs(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """``error`` and the observables, scalars."""
+        if self.spectrum is None or self.reads_blocks:
+            return super().outputs(x, u)
+        return {"error": self.error(x, u), **self.summed.observables(self.total(x), u)}
+
+    @property
+    def teachers(self) -> int:
+        """M, teachers."""
+        return self.overlaps.T.shape[-1]
+
+    @property
+    def centroids(self) -> int:
+        """C, centroids of all slots."""
+        return self.overlaps.Omega.shape[-1]
 
     @cached_property
     def layout(self) -> OverlapLayout:
         """Names and flat form of the order parameters."""
         return OverlapLayout(
             students=self.students,
-            teachers=self.overlaps.T.shape[0],
-            centroids=self.overlaps.Omega.shape[0],
+            teachers=self.teachers,
+            centroids=self.centroids,
             heads=self.heads,
             extras=self.extras,
             untracked=self.untracked,
+            blocks=None if self.spectrum is None else self.spectrum.blocks,
         )
+
+    # --- blocks of a spectrum ---------------------------------------------------------------------
+
+    @property
+    def block_overlaps(self) -> Overlaps:
+        """The overlaps with an axis of blocks, if there is a spectrum; else as they are."""
+        from optlearn._theory.blocks import block_overlaps
+
+        return block_overlaps(self)
+
+    @property
+    def summed(self) -> Self:
+        """The model as its loss sees it: with overlaps summed over blocks."""
+        if self.spectrum is None or not self.overlaps.by_block:
+            return self
+        return replace(self, overlaps=jax.tree.map(lambda part: part.sum(axis=0), self.overlaps))
+
+    def total(self, x: OrderParameters) -> OrderParameters:
+        """Order parameters summed over blocks, if there is a spectrum; else as they are."""
+        if self.spectrum is None:
+            return x
+        return replace(x, Q=x.Q.sum(axis=-3), M=x.M.sum(axis=-3), R=x.R.sum(axis=-3))
+
+    def state(self, **values: Array) -> OrderParameters:
+        """A state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero.
+
+        Under a spectrum ``Q`` is (B, K, K) and ``Q11`` has B numbers. Without their axis of blocks they are
+        totals,
+        of vectors in random directions: every block has its share.
+        """
+        from optlearn._theory.blocks import spread_over_blocks
+
+        return self.layout.state(**{n: spread_over_blocks(self, n, value) for n, value in values.items()})
 
     def initial_state(self, given: Any) -> OrderParameters:
         """The start of a problem: order parameters, or named entries as ``state`` takes them."""
@@ -209,27 +298,37 @@ class LearningModel(System):
 
         check_data(self, u)
         check_loss(self, x, u)
+        if self.spectrum is not None:
+            from optlearn._theory.blocks import warn_if_narrow
+
+            warn_if_narrow(self, u)
 
     def parts(self) -> Iterator[Part]:
         """The functions that a user may have written, with arguments to trace them."""
         x, u = self.state(), self.settings()
+        whole, model = self.total(x), self.summed
 
         def known(name: str) -> Callable[..., Any]:
-            return lambda *arguments: getattr(self, name)(*arguments[:-1], Known("u", arguments[-1]))
+            owner = self if name in by_block else model
+            return lambda *arguments: getattr(owner, name)(*arguments[:-1], Known("u", arguments[-1]))
+
+        closed = ("closed_drift", "closed_error")
+        blind = self.spectrum is not None and not self.reads_blocks
+        by_block = () if blind else (*closed, "observables")
 
         yield "test_settings", lambda u: dict(known("test_settings")(u)), (u,)
         for name in ("latents", "test_latents"):
             yield name, known(name), (u,)
-        for name in ("penalty", "closed_drift", "closed_error", "observables"):
-            yield name, known(name), (x, u)
+        for name in ("penalty", "observables", *(() if blind else closed)):
+            yield name, known(name), (x if name in by_block else whole, u)
         shapes = jax.eval_shape(lambda u: self.latents(u).values, u)
         latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), shapes)
         yield "variances", known("variances"), (latent, u)
-        yield "bulk", known("bulk"), (np.zeros((self.slots, self.slots)), x, latent, u)
-        L, K, M = self.slots, self.students, self.overlaps.T.shape[0]
+        yield "bulk", known("bulk"), (np.zeros((self.slots, self.slots)), whole, latent, u)
+        L, K, M = self.slots, self.students, self.teachers
         fields = Fields(np.zeros((L, K)), np.zeros((L, M)), np.zeros(()))
         for name in ("loss", "metric", *(["update"] if self.has_rule else [])):
-            yield name, known(name), (fields, x, latent, u)
+            yield name, known(name), (fields, whole, latent, u)
 
     def check(self, x: OrderParameters) -> str | None:
         """Why no weight vectors have these overlaps; None: some have."""
@@ -278,7 +377,7 @@ class LearningModel(System):
 
     def assignment(self, latent: Latent) -> Array:
         """(L, C) weights of the centroids in the mean of each slot: one-hot rows, or zero rows."""
-        centroids = self.overlaps.Omega.shape[0]
+        centroids = self.centroids
         rows, offset = [], 0
         for slot, count in enumerate(self.clusters or (0,) * self.slots):
             if count:
@@ -293,14 +392,12 @@ class LearningModel(System):
 def _check_sizes(model: LearningModel) -> None:
     name = type(model).__name__
     for size, lowest in (("students", 1), ("slots", 1), ("heads", 0)):
-        value = getattr(model, size)
-        if not isinstance(value, int | np.integer) or value < lowest:
-            raise SpecificationError(f"{name}({size}={value!r}): a whole number of at least {lowest}")
+        Arguments(name).count(size, getattr(model, size), lowest)
     if model.clusters and len(model.clusters) != model.slots:
         raise SpecificationError(
             f"{name}(clusters={model.clusters!r}): one count for each of the {model.slots} slots"
         )
-    centroids = model.overlaps.Omega.shape[0]
+    centroids = model.centroids
     if sum(model.clusters) != centroids:
         raise SpecificationError(
             f"{name}(clusters={model.clusters!r}) has {sum(model.clusters)} centroids in all, "
@@ -313,7 +410,7 @@ def _check_sizes(model: LearningModel) -> None:
             f"{name}(redrawn={model.redrawn!r}): at least one slot must be shared by the views; "
             "leave redrawn empty for batches of fresh samples"
         )
-    limits = {"student": model.students, "teacher": model.overlaps.T.shape[0]}
+    limits = {"student": model.students, "teacher": model.teachers}
     for place in model.breaks:
         if place.kind not in limits:
             raise SpecificationError(f"{place}: kind is 'student' or 'teacher'")

@@ -3,14 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import as_numbers
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 
 
 class OrderParameters(eqx.Module):
@@ -23,7 +26,10 @@ class OrderParameters(eqx.Module):
         v: (K, H) trained readout, one column a head; H = 0 if the readout is not trained.
         extras: further trained scalars of a model, such as the skip connection ``b``.
 
-    ``x["Q12"]``, ``x["M11"]``, ``x["v1"]``, ``x["b"]`` give entries by name (indices from 1).
+    Under a spectrum of B blocks, Q, M and R have a leading axis of blocks.
+
+    ``x["Q12"]``, ``x["M11"]``, ``x["v1"]``, ``x["b"]`` give entries by name (indices from 1); under a
+    spectrum ``x["Q12"]`` has B numbers, and ``x["Q12_3"]`` is that of block 3.
     """
 
     Q: Array
@@ -35,6 +41,9 @@ class OrderParameters(eqx.Module):
     def __getitem__(self, name: str) -> Array:
         if name in self.extras:
             return self.extras[name]
+        name, _, block = name.partition("_")
+        if block.isdigit() and self.Q.ndim > 2:
+            return self[name][..., int(block) - 1]
         kind, digits = name[:1], name[1:]
         matrix = {"Q": self.Q, "M": self.M, "R": self.R, "v": self.v}.get(kind)
         if matrix is None or not digits:
@@ -59,25 +68,35 @@ class Overlaps(eqx.Module):
         T: (M, M) teacher-teacher ``w*_m·w*_m'/N``.
         S: (M, C) teacher-centroid ``w*_m·μ_c/N``.
         Omega: (C, C) centroid-centroid ``μ_c·μ_c'/N``.
+
+    Under a spectrum of B blocks each may have a leading axis of blocks; without it, vectors lie in random
+    directions, and every block has its share of them.
     """
 
     T: Array
     S: Array
     Omega: Array
 
+    @checked
     def __init__(self, T: Array = (), S: Array | None = None, Omega: Array = ()) -> None:
-        self.T = _square(T, "T")
-        self.Omega = _square(Omega, "Omega")
-        teachers, centroids = self.T.shape[0], self.Omega.shape[0]
-        shape = (teachers, centroids)
-        self.S = np.zeros(shape) if S is None else _as_float(S)
+        self.T, self.Omega = _same_blocks(_square(T, "T"), _square(Omega, "Omega"))
+        teachers, centroids = self.T.shape[-1], self.Omega.shape[-1]
+        shape = (*self.T.shape[:-2], teachers, centroids)
+        self.S = np.zeros(shape) if S is None else _as_float(S, "S")
         if self.S.shape != shape:
             raise SpecificationError(
                 f"S has shape {self.S.shape}; with {teachers} teachers and {centroids} centroids "
                 f"it must be {shape}"
             )
         if _concrete(self.T, self.S, self.Omega):
-            check_gram(np.block([[self.T, self.S], [self.S.T, self.Omega]]), "overlaps T, S, Omega")
+            gram = np.block([[self.T, self.S], [np.swapaxes(self.S, -1, -2), self.Omega]])
+            for block in gram if self.by_block else gram[None]:
+                check_gram(block, "overlaps T, S, Omega")
+
+    @property
+    def by_block(self) -> bool:
+        """Whether there is an axis of blocks."""
+        return self.T.ndim == 3
 
 
 @dataclass(frozen=True)
@@ -85,7 +104,8 @@ class OverlapLayout:
     """Which order parameters a model has, and the order of the minimal flat state.
 
     The flat state holds the upper triangle of Q row by row, then M, R, v and the extras, without
-    the entries named in ``untracked``, which stay at zero and feed back into nothing.
+    the entries named in ``untracked``, which stay at zero and feed back into nothing. Under a spectrum of B
+    ``blocks`` that of Q is block after block, and so are M and R; entries are called ``Q11_1``, ``Q11_2``, ….
     """
 
     students: int
@@ -94,6 +114,7 @@ class OverlapLayout:
     heads: int = 0
     extras: tuple[str, ...] = ()
     untracked: frozenset[str] = frozenset()
+    blocks: int | None = None
 
     @cached_property
     def entries(self) -> tuple[tuple[str, int, int], ...]:
@@ -103,7 +124,23 @@ class OverlapLayout:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the flat state's entries, such as ``Q11``."""
-        return tuple(self.name_of(*entry) for entry in self.entries) + self.extras
+        return tuple(name for name, _ in self._flat_entries) + self.extras
+
+    @cached_property
+    def _flat_entries(self) -> list[tuple[str, bool]]:
+        """Name of every entry but the extras, in flat order, and whether it is a squared norm."""
+        found = []
+        for kind in self._shapes:
+            entries = [entry for entry in self.entries if entry[0] == kind]
+            for ending in self._endings(kind):
+                found += [(self.name_of(*e) + ending, kind == "Q" and e[1] == e[2]) for e in entries]
+        return found
+
+    def _endings(self, kind: str) -> tuple[str, ...]:
+        """What is added to the names of a matrix's entries, block by block."""
+        if self.blocks is None or kind == "v":
+            return ("",)
+        return tuple(f"_{block + 1}" for block in range(self.blocks))
 
     @property
     def size(self) -> int:
@@ -113,29 +150,44 @@ class OverlapLayout:
     @cached_property
     def nonnegative(self) -> np.ndarray:
         """(size,) flags of squared norms; off-diagonal overlaps may be negative."""
-        norms = [kind == "Q" and row == column for kind, row, column in self.entries]
-        return np.array(norms + [False] * len(self.extras))
+        return np.array([norm for _, norm in self._flat_entries] + [False] * len(self.extras))
 
     def flatten(self, x: OrderParameters) -> Array:
         """(…, size) flat state."""
         numpy = all(isinstance(leaf, np.ndarray | np.generic) for leaf in jax.tree.leaves(x))
         parts = [
-            getattr(x, kind)[..., rows, columns]
+            self._in_a_row(kind, getattr(x, kind)[..., rows, columns])
             for kind, (rows, columns) in self._indices.items()
             if len(rows)
         ]
         parts += [x.extras[name][..., None] for name in self.extras]
         return np.concatenate(parts, axis=-1) if numpy else jnp.concatenate(parts, axis=-1)
 
+    def _in_a_row(self, kind: str, entries: Array) -> Array:
+        """(…, blocks · entries) from (…, blocks, entries), if the matrix has blocks."""
+        if self.blocks is None or kind == "v":
+            return entries
+        return entries.reshape(*entries.shape[:-2], -1)
+
+    def _pieces(self, flat: Array) -> Iterator[tuple[str, Array]]:
+        """The entries of each matrix, (…, entries) or (…, blocks, entries)."""
+        start = 0
+        for kind, (rows, _) in self._indices.items():
+            count = len(rows) * len(self._endings(kind))
+            piece = flat[..., start : start + count]
+            start += count
+            if self.blocks is not None and kind != "v":
+                piece = piece.reshape(*flat.shape[:-1], self.blocks, len(rows))
+            yield kind, piece
+
     def unflatten(self, flat: Array) -> OrderParameters:
         """The order parameters of a flat state (…, size)."""
         if isinstance(flat, np.ndarray):
             return self._unflatten_numpy(flat)
-        batch, start = flat.shape[:-1], 0
+        batch, start = flat.shape[:-1], self.size - len(self.extras)
         matrices = {}
-        for kind, (rows, columns) in self._indices.items():
-            piece = flat[..., start : start + len(rows)]
-            start += len(rows)
+        for kind, piece in self._pieces(flat):
+            rows, columns = self._indices[kind]
             matrix = jnp.zeros(batch + self._shapes[kind], flat.dtype)
             if len(rows):
                 matrix = matrix.at[..., rows, columns].set(piece)
@@ -147,11 +199,10 @@ class OverlapLayout:
 
     def _unflatten_numpy(self, flat: np.ndarray) -> OrderParameters:
         # Plain NumPy, so that checks and plots of finished runs compile nothing.
-        matrices, start = {}, 0
-        for kind, (rows, columns) in self._indices.items():
+        matrices, start = {}, self.size - len(self.extras)
+        for kind, piece in self._pieces(flat):
+            rows, columns = self._indices[kind]
             matrix = np.zeros(flat.shape[:-1] + self._shapes[kind])
-            piece = flat[..., start : start + len(rows)]
-            start += len(rows)
             matrix[..., rows, columns] = piece
             if kind == "Q":
                 matrix[..., columns, rows] = piece
@@ -165,29 +216,33 @@ class OverlapLayout:
         One number for a matrix fills all its entries.
         """
         matrices = {kind: _filled(kind, values.pop(kind, 0.0), shape) for kind, shape in self._shapes.items()}
-        if not np.allclose(matrices["Q"], matrices["Q"].T, rtol=0, atol=1e-12):
+        if not np.allclose(matrices["Q"], np.swapaxes(matrices["Q"], -1, -2), rtol=0, atol=1e-12):
             raise SpecificationError(f"Q must be symmetric, got {matrices['Q'].tolist()}")
-        extras = {name: _as_float(values.pop(name, 0.0)) for name in self.extras}
+        extras = {name: _as_float(values.pop(name, 0.0), name) for name in self.extras}
         for name, value in values.items():
-            for kind, row, column in self.all_entries():
-                if self.name_of(kind, row, column) == name:
-                    matrices[kind][row, column] = value
-                    if kind == "Q":
-                        matrices[kind][column, row] = value
-                    break
-            else:
-                raise SpecificationError(
-                    f"unknown order parameter {name!r}; this model has {', '.join(self.names)}"
-                )
+            kind, block, row, column = self._place(name)
+            entry = matrices[kind][block, row, column]
+            entry = _filled(name, value, np.shape(entry))
+            matrices[kind][block, row, column] = entry
+            if kind == "Q":
+                matrices[kind][block, column, row] = entry
         return OrderParameters(**matrices, extras=extras)
 
+    def _place(self, name: str) -> tuple[str, Any, int, int]:
+        """Matrix, block (… for all), row and column of an entry called ``name``."""
+        base, _, block = name.partition("_")
+        for kind, row, column in self.all_entries():
+            if self.name_of(kind, row, column) == base and (not block or f"_{block}" in self._endings(kind)):
+                return kind, int(block) - 1 if block else ..., row, column
+        raise SpecificationError(f"unknown order parameter {name!r}; this model has {', '.join(self.names)}")
+
     @cached_property
-    def _shapes(self) -> dict[str, tuple[int, int]]:
-        K = self.students
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        K, blocks = self.students, () if self.blocks is None else (self.blocks,)
         return {
-            "Q": (K, K),
-            "M": (K, self.teachers),
-            "R": (K, self.centroids),
+            "Q": (*blocks, K, K),
+            "M": (*blocks, K, self.teachers),
+            "R": (*blocks, K, self.centroids),
             "v": (K, self.heads),
         }
 
@@ -207,7 +262,8 @@ class OverlapLayout:
 
     def all_entries(self) -> Iterator[tuple[str, int, int]]:
         """(matrix, row, column) of every entry, tracked or not; of Q the upper triangle."""
-        for kind, (rows, columns) in self._shapes.items():
+        for kind, shape in self._shapes.items():
+            rows, columns = shape[-2:]
             for row in range(rows):
                 for column in range(row if kind == "Q" else 0, columns):
                     yield kind, row, column
@@ -234,29 +290,48 @@ def check_gram(gram: np.ndarray, what: str, tolerance: float = 1e-9) -> None:
         )
 
 
-def _filled(name: str, value: Array, shape: tuple[int, int]) -> np.ndarray:
+def _filled(name: str, value: Array, shape: tuple[int, ...]) -> np.ndarray:
     """A new matrix: ``value`` itself, or a number in every entry."""
-    matrix = np.asarray(value, dtype=float)
+    matrix = _as_float(value, name)
     if matrix.shape not in (shape, ()):
-        raise SpecificationError(f"{name} has shape {matrix.shape}; this model needs {shape}")
+        raise SpecificationError(f"{name} must have shape {shape} in this model, got {matrix.shape}")
     return np.array(np.broadcast_to(matrix, shape))
 
 
 def _square(value: Array, name: str) -> Array:
-    matrix = _as_float(value)
+    matrix = _as_float(value, name)
     if matrix.size == 0:
-        return np.zeros((0, 0))
+        return matrix if matrix.ndim == 3 else np.zeros((0, 0))
     if matrix.ndim == 0:
         matrix = matrix.reshape(1, 1)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+    if matrix.ndim not in (2, 3) or matrix.shape[-1] != matrix.shape[-2]:
         raise SpecificationError(f"{name} must be a square matrix, got shape {matrix.shape}")
-    if _concrete(matrix) and not np.allclose(matrix, matrix.T, 0, 1e-12, equal_nan=True):
+    if _concrete(matrix) and not np.allclose(matrix, np.swapaxes(matrix, -1, -2), 0, 1e-12, equal_nan=True):
         raise SpecificationError(f"{name} must be symmetric, got {matrix.tolist()}")
     return matrix
 
 
-def _as_float(value: Array) -> Array:
-    return value if isinstance(value, jax.core.Tracer) else np.asarray(value, dtype=float)
+def _same_blocks(T: Array, Omega: Array) -> tuple[Array, Array]:
+    """Both with an axis of blocks if one has it; a matrix that is left out is empty in every block."""
+    blocks = {part.shape[0] for part in (T, Omega) if part.ndim == 3}
+    if not blocks:
+        return T, Omega
+    wrong = [part for part in (T, Omega) if part.ndim == 2 and part.size]
+    if len(blocks) > 1 or wrong:
+        raise SpecificationError(
+            f"T of shape {T.shape} and Omega of shape {Omega.shape}: both need the same axis of blocks"
+        )
+    empty = np.zeros((blocks.pop(), 0, 0))
+    return T if T.ndim == 3 else empty, Omega if Omega.ndim == 3 else empty
+
+
+def _as_float(value: Array, name: str) -> Array:
+    if isinstance(value, jax.core.Tracer):
+        return value
+    numbers = as_numbers(value)
+    if numbers is None:
+        raise SpecificationError(f"{name} must be numbers, got {value!r}")
+    return numbers
 
 
 def _concrete(*arrays: Array) -> bool:

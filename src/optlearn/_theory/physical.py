@@ -14,24 +14,19 @@ ROUND_OFF = 1e-11  # what an integration to a tolerance of 1e-13 leaves of a zer
 def first_impossible(model: LearningModel, states: np.ndarray) -> tuple[int, str] | None:
     """Number of the first of finite flat states (T, n) that no weights can have, and the reason."""
     x = model.layout.unflatten(states)
-    T, S, Omega = (np.asarray(p) for p in _constants(model))
-    batch = len(states)
-    gram = np.concatenate(
-        [
-            np.concatenate([x.Q, x.M, x.R], axis=2),
-            np.concatenate([np.swapaxes(x.M, 1, 2), _repeat(T, batch), _repeat(S, batch)], axis=2),
-            np.concatenate([np.swapaxes(x.R, 1, 2), _repeat(S.T, batch), _repeat(Omega, batch)], axis=2),
-        ],
-        axis=1,
-    )
-    scale = np.maximum(1.0, np.abs(gram).max(axis=(1, 2)))
-    lowest = np.linalg.eigvalsh(gram)[:, 0]
-    wrong = np.flatnonzero(lowest < -TOLERANCE * scale)
+    # (times, blocks, n, n); without a spectrum all is one block.
+    of_teachers, of_centroids = _rows(model, x.Q)
+    gram = np.block([[x.Q, x.M, x.R], [_turned(x.M), *of_teachers], [_turned(x.R), *of_centroids]])
+    gram = gram.reshape(len(states), -1, *gram.shape[-2:])
+    scale = np.maximum(1.0, np.abs(gram).max(axis=(2, 3)))
+    lowest = np.linalg.eigvalsh(gram)[..., 0]
+    wrong = np.argwhere(lowest < -TOLERANCE * scale)
     if not len(wrong):
         return None
-    time = int(wrong[0])
-    name, value, reason = _culprit(model, gram[time])
-    return time, f"{name} = {value:.6g}; {reason}"
+    time, block = (int(place) for place in wrong[0])
+    name, value, reason = _culprit(model, gram[time, block])
+    where = "" if model.spectrum is None else f" in block {block + 1}"
+    return time, f"{name} = {value:.6g}{where}; {reason}"
 
 
 def cone_edge(model: LearningModel) -> Callable[[np.ndarray], np.ndarray]:
@@ -44,34 +39,48 @@ def cone_edge(model: LearningModel) -> Callable[[np.ndarray], np.ndarray]:
     round-off.
     """
     T, S, Omega = _constants(model)
-    inverse = np.linalg.pinv(np.block([[T, S], [S.T, Omega]]))
+    inverse = np.linalg.pinv(np.block([[T, S], [_turned(S), Omega]]))
     layout = model.layout
 
     def settle(flat: np.ndarray) -> np.ndarray:
         x = layout.unflatten(flat)
-        known = np.concatenate([x.M, x.R], axis=1)
-        explained = known @ inverse @ known.T
+        known = np.concatenate([x.M, x.R], axis=-1)
+        explained = known @ inverse @ _turned(known)
         values, vectors = np.linalg.eigh(x.Q - explained)
-        tiny = (np.abs(values) < ROUND_OFF * max(1.0, float(np.abs(x.Q).max()))) & (values != 0)
+        size = np.maximum(1.0, np.abs(x.Q).max(axis=(-1, -2)))[..., None]
+        tiny = (np.abs(values) < ROUND_OFF * size) & (values != 0)
         if not np.any(tiny):
             return flat
-        Q = explained + (vectors * np.where(tiny, 0.0, values)) @ vectors.T
+        settled = explained + (vectors * np.where(tiny, 0.0, values)[..., None, :]) @ _turned(vectors)
+        # Blocks that are off the edge stay as they are, bit for bit.
+        Q = np.where(np.any(tiny, axis=-1)[..., None, None], settled, x.Q)
         return np.asarray(layout.flatten(replace(x, Q=Q)))
 
     return settle
 
 
 def _constants(model: LearningModel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return model.overlaps.T, model.overlaps.S, model.overlaps.Omega
+    overlaps = model.block_overlaps
+    return np.asarray(overlaps.T), np.asarray(overlaps.S), np.asarray(overlaps.Omega)
 
 
-def _repeat(matrix: np.ndarray, times: int) -> np.ndarray:
-    return np.broadcast_to(matrix, (times, *matrix.shape))
+def _rows(model: LearningModel, Q: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """(T, S) and (Sᵀ, Ω), repeated along the leading axes of Q."""
+    T, S, Omega = _constants(model)
+
+    def repeated(part: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(part, (*Q.shape[:-2], *part.shape[-2:]))
+
+    return [repeated(T), repeated(S)], [repeated(_turned(S)), repeated(Omega)]
+
+
+def _turned(matrix: np.ndarray) -> np.ndarray:
+    return np.swapaxes(matrix, -1, -2)
 
 
 def _culprit(model: LearningModel, gram: np.ndarray) -> tuple[str, float, str]:
     """The order parameter that breaks an inequality, its value and the inequality."""
-    K, M = model.students, model.overlaps.T.shape[0]
+    K, M = model.students, model.teachers
     name_of = model.layout.name_of
     for k in range(K):
         if gram[k, k] < 0:

@@ -1,7 +1,6 @@
 """Choose a quadrature for a model, refine it, and measure how accurate it is there."""
 
-import warnings
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -11,8 +10,8 @@ import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import Resolved
-from optlearn._errors import AccuracyWarning, explained
-from optlearn._theory.drift import Coordinates, coordinates, generic_drift, generic_error
+from optlearn._errors import AccuracyWarning, SpecificationError, explained
+from optlearn._theory.drift import generic_drift, generic_error
 from optlearn._theory.expectation import (
     MOST_LOG2_POINTS,
     AbstractRule,
@@ -23,6 +22,8 @@ from optlearn._theory.expectation import (
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.reads import fields_read
+from optlearn._theory.sampler import Coordinates, coordinates
+from optlearn._warn import warn
 
 # Each rung doubles the last: a rung costs a compilation, so few and far between.
 LADDER = (6, 12, 24, 48)
@@ -68,12 +69,11 @@ def choose_rule(
             return rule, error
     assert best is not None  # a quasi-Monte Carlo rule is always tried
     function = {"drift": "loss", "error": "metric"}[what]
-    warnings.warn(
+    warn(
         f"the {what} of {type(model).__name__} is accurate to {best[0]:.1e} only ({best[1]}); "
         f"{wanted.accuracy:.1e} was asked for. Allow more points (AutoRule(points=…)), declare where the "
         f"{function} jumps (breaks), or ask for less (AutoRule(accuracy=…)). {explained('accuracy')}",
         AccuracyWarning,
-        stacklevel=3,
     )
     return best[1], best[0]
 
@@ -107,6 +107,8 @@ def resolve(
         wanted: a rule for everything; an accuracy, for everything; None: closed forms where the model
             has them, elsewhere a rule with the accuracy of ``AutoRule()``.
     """
+    if not isinstance(wanted, AbstractRule | AutoRule | None):
+        raise SpecificationError(f"rule must be GaussHermite, QuasiMonteCarlo or AutoRule, got {wanted!r}")
     if isinstance(wanted, AbstractRule):
         return ResolvedModel(
             _with_rules(model, wanted, wanted), None, AutoRule.accuracy / 10, {"rule": repr(wanted)}
@@ -114,8 +116,8 @@ def resolve(
     if wanted is None and (model.drift_rule or model.error_rule) is not None:
         return ResolvedModel(model, None, AutoRule.accuracy / 10, {"rule": repr(model.drift_rule)})
     x = model.layout.unflatten(states[0])
-    closed_drift = wanted is None and _exists(model.closed_drift, x, u)
-    closed_error = wanted is None and _exists(model.closed_error, x, u)
+    closed_drift = wanted is None and _exists(model, "closed_drift", x, u)
+    closed_error = wanted is None and _exists(model, "closed_error", x, u)
     if closed_drift and closed_error:
         return Resolved(model)
     wanted = wanted or AutoRule()
@@ -140,13 +142,12 @@ def _with_rules(
 _CLOSED: dict[Hashable, bool] = {}
 
 
-def _exists(closed: Callable[..., Any], x: OrderParameters, u: Settings) -> bool:
-    """Whether a model's method returns anything, which its structure decides; asked once for each."""
-    model = closed.__self__  # type: ignore[attr-defined]
+def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) -> bool:
+    """Whether a model has a closed form, which its structure decides; asked once for each."""
     leaves, structure = jax.tree.flatten((model, x, dict(u)))
-    key = (closed.__name__, structure, tuple(np.shape(leaf) for leaf in leaves))
+    key = (form, structure, tuple(np.shape(leaf) for leaf in leaves))
     if key not in _CLOSED:
-        _CLOSED[key] = jax.eval_shape(closed, x, dict(u)) is not None
+        _CLOSED[key] = jax.eval_shape(lambda x, u: model.closed(form, x, u), x, dict(u)) is not None
     return _CLOSED[key]
 
 
@@ -240,20 +241,22 @@ def probe_states(model: LearningModel, start: OrderParameters) -> np.ndarray:
 
 def _grown(model: LearningModel, start: OrderParameters, length: float) -> OrderParameters:
     """Students that lean by ``length`` on one teacher or centroid each, and a little on all."""
-    K, M = model.students, model.overlaps.T.shape[0]
-    T, S, Omega = (np.asarray(p) for p in jax.tree.leaves(model.overlaps))
-    constants = np.block([[T, S], [S.T, Omega]])
-    count = constants.shape[0]
+    K, M = model.students, model.teachers
+    overlaps = model.block_overlaps
+    T, S, Omega = (np.asarray(p) for p in (overlaps.T, overlaps.S, overlaps.Omega))
+    constants = np.block([[T, S], [np.swapaxes(S, -1, -2), Omega]])
+    share = np.ones(()) if model.spectrum is None else np.asarray(model.spectrum.share)
+    count = constants.shape[-1]
     lean = length * (np.eye(K, count) + 0.2) if count else np.zeros((K, 0))
     if count:
         # Unit squared norm along the constants at most, whatever their own scale is.
-        norms = np.einsum("ki,ij,kj->k", lean, constants, lean)
+        norms = np.einsum("ki,bij,kj->k", lean, constants.reshape(-1, count, count), lean)
         lean = lean / np.sqrt(np.maximum(norms, 1.0))[:, None]
     along = lean @ constants
     return OrderParameters(
-        Q=along @ lean.T + length / 2 * np.eye(K),
-        M=along[:, :M],
-        R=along[:, M:],
+        Q=along @ lean.T + length / 2 * share[..., None, None] * np.eye(K),
+        M=along[..., :M],
+        R=along[..., M:],
         v=np.asarray(start.v) + 0.6 * length,
         extras={name: np.asarray(value) for name, value in start.extras.items()},
     )

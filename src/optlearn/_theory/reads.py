@@ -40,7 +40,7 @@ def fields_read(model: LearningModel, function: Literal["loss", "metric"] = "los
 
 
 def _find(shapes: LearningModel, function: str) -> Reads:
-    L, K, M = shapes.slots, shapes.students, shapes.overlaps.T.shape[0]
+    L, K, M = shapes.slots, shapes.students, shapes.teachers
 
     def table(model: LearningModel, u: dict[str, Any]) -> Any:
         if function == "metric":
@@ -53,6 +53,7 @@ def _find(shapes: LearningModel, function: str) -> Reads:
     fields = Fields(*(jax.ShapeDtypeStruct(shape, float) for shape in ((L, K), (L, M), ())))
 
     def read(f: Fields, model: LearningModel, x: Any, c: Any, u: Any) -> Any:
+        model, x = model.summed, model.total(x)
         if function == "metric":
             return model.metric(f, x, c, u)
         if not model.has_rule:

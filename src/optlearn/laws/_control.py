@@ -1,6 +1,5 @@
 """From a fitted law to the problem of its best schedule, and back to steps and true rates."""
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,8 +8,11 @@ from optlearn._control.budgets import Budget
 from optlearn._control.controls import Continuous, Control
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
+from optlearn._dynamics.ensemble import Ensemble
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
+from optlearn._warn import warn
 from optlearn.laws._law import Course, state_after
 from optlearn.laws._system import LossLaw
 from optlearn.practice.shapes import SHAPES, fall
@@ -24,6 +26,7 @@ INTERVALS = 100
 LOWEST = 1e-3
 
 
+@checked
 def law_problem(
     fit: "LawFit",
     steps: int | None = None,
@@ -71,14 +74,13 @@ def law_problem(
         raise SpecificationError(f"steps must exceed the {len(done)} that are given beforehand, got {total}")
     if grain is not None and (grain < 1 or left % grain):
         raise SpecificationError(f"grain must divide the {left} steps that are left, got {grain}")
-    tried = max(float(curve.rate.max()) for curve in fit.data.curves)
+    tried = max(float(curve.known[1].max()) for curve in fit.data.curves)
     for what, asked, known in (("a rate of", high, tried), ("a training of", total, 2 * scale.steps)):
         if asked > 1.01 * known:
             unit = "" if what == "a rate of" else " steps"
-            warnings.warn(
+            warn(
                 f"{what} {asked:g}{unit} is beyond the curves, which say nothing beyond {known:g}{unit}",
                 LawWarning,
-                stacklevel=3,
             )
     members = fit.draws(MEMBERS if robust is True else max(int(robust), 1), seed)
     course = Course.stack(
@@ -87,9 +89,8 @@ def law_problem(
         else [(np.zeros(1), np.ones(1), np.ones(1))]
     )
     states = state_after(members, course)
-    start: dict[str, Any] = {"progress": states[:, 0], "modes": states[:, 1:].ravel()}
-    if falling:
-        start["lowest"] = high / scale.peak
+    lowest = {"lowest": high / scale.peak} if falling else {}
+    start = tuple({"progress": state[0], "modes": state[1:], **lowest} for state in states)
     top = high / scale.peak
     controls: dict[str, Control] = {"learning_rate": Continuous(max(low / scale.peak, LOWEST * top), top)}
     budgets = []
@@ -104,7 +105,7 @@ def law_problem(
                 "batch by steps needs mean_batch=…; with tokens=True its cost is counted by itself"
             )
     return Problem(
-        model=LossLaw.of(members, by_tokens=tokens, falling=falling),
+        model=LossLaw.ensemble(members, by_tokens=tokens, falling=falling),
         start=start,
         horizon=left / scale.steps,
         controls=controls,
@@ -133,13 +134,19 @@ def true_schedule(fit: "LawFit", solution: Solution | Schedule, history: Any = N
     edges = np.round(schedule.grid * scale.steps) + len(done)
     kept = np.diff(edges) > 0
     rates = schedule["learning_rate"]
-    if isinstance(solution, Solution) and getattr(solution.problem.model, "falling", False):
+    if isinstance(solution, Solution) and _falls(solution.problem):
         rates = np.minimum.accumulate(rates)
     values = {"learning_rate": np.append(done, rates[kept] * scale.peak)}
     if "batch" in schedule.controls:
         values["batch"] = np.append(np.full(len(done), scale.batch), schedule["batch"][kept] * scale.batch)
     grid = np.concatenate([np.arange(len(done) + 1.0), edges[1:][kept]])
     return Schedule.piecewise(grid, values)
+
+
+def _falls(problem: Problem) -> bool:
+    """Must its rate not rise again?"""
+    model = problem.model
+    return isinstance(model, Ensemble) and any(getattr(m, "falling", False) for m in model.members)
 
 
 def _history(fit: "LawFit", high: float) -> np.ndarray:

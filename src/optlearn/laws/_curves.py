@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 
 MOST_POINTS = 400  # of a curve in a fit; denser logs are averaged
+PIECES = 5  # of an interval between two losses, where the rate was logged in between
 WARMUP_PIECES = 20
 
 
+@checked
 @dataclass(frozen=True)
 class Curve:
     """One training run.
@@ -21,6 +25,7 @@ class Curve:
         rate: (n,) learning rates then.
         loss: (n,) losses.
         batch: (n,) batch sizes; None: the same in all runs.
+        between: steps (m,) and rates (m,) that were logged without a loss; None: there are none.
     """
 
     name: str
@@ -28,13 +33,20 @@ class Curve:
     rate: np.ndarray
     loss: np.ndarray
     batch: np.ndarray | None = None
+    between: tuple[np.ndarray, np.ndarray] | None = None
 
     def __post_init__(self) -> None:
         step, rate, loss = self.step, self.rate, self.loss
         who = f"curve {self.name!r}"
+        batch = () if self.batch is None else (("batch", self.batch),)
+        for what, column in (("step", step), ("rate", rate), ("loss", loss), *batch):
+            if np.shape(column) != np.shape(step) or np.ndim(step) != 1:
+                raise SpecificationError(
+                    f"{who}: {what} must be one number for each step, got shape {np.shape(column)} for steps "
+                    f"of shape {np.shape(step)}"
+                )
         if len(step) < 3:
             raise SpecificationError(f"{who} must have at least 3 points, got {len(step)}")
-        batch = () if self.batch is None else (("batch", self.batch),)
         for what, column in (("step", step), ("rate", rate), ("loss", loss), *batch):
             if not np.all(np.isfinite(column)):
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
@@ -44,15 +56,16 @@ class Curve:
                     "loss": "; if the run diverged, leave out what follows",
                 }
                 raise SpecificationError(f"{who}: {what} is {column[row]} at {at}{why.get(what, '')}")
-        back = np.flatnonzero(np.diff(step) <= 0)
-        if len(back):
-            i = int(back[0])
-            raise SpecificationError(
-                f"{who}: steps must increase, but {step[i]:g} is followed by {step[i + 1]:g}. If the run was "
-                "restarted from a checkpoint, leave out the rows that were done twice; if rows are out of "
-                "order, sort them by step"
-            )
-        if step[0] < 0 or np.any(rate < 0):
+        for steps in (step, step[:0] if self.between is None else self.between[0]):
+            back = np.flatnonzero(np.diff(steps) <= 0)
+            if len(back):
+                i = int(back[0])
+                raise SpecificationError(
+                    f"{who}: steps must increase, but {steps[i]:g} is followed by {steps[i + 1]:g}. If the "
+                    "run was restarted from a checkpoint, leave out the rows that were done twice; if rows "
+                    "are out of order, sort them by step"
+                )
+        if self.known[0][0] < 0 or np.any(self.known[1] < 0):
             raise SpecificationError(f"{who}: steps and rates must be at least 0")
         if np.any(loss <= 0):
             row = int(np.flatnonzero(loss <= 0)[0])
@@ -63,6 +76,14 @@ class Curve:
         if self.batch is not None and np.any(self.batch <= 0):
             raise SpecificationError(f"{who}: batch sizes must be above 0")
 
+    @cached_property
+    def known(self) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and rates of all that was logged, with a loss or without."""
+        if self.between is None:
+            return self.step, self.rate
+        step, first = np.unique(np.append(self.step, self.between[0]), return_index=True)
+        return step, np.append(self.rate, self.between[1])[first]
+
     @property
     def steps(self) -> float:
         """The last step."""
@@ -71,9 +92,10 @@ class Curve:
     @property
     def rise(self) -> float:
         """The last step of a logged warm-up; 0 if the rate does not rise at first."""
-        if self.rate[1] <= self.rate[0]:
+        step, rate = self.known
+        if rate[1] <= rate[0]:
             return 0.0
-        return float(self.step[np.argmax(self.rate >= 0.99 * self.rate.max())])
+        return float(step[np.argmax(rate >= 0.99 * rate.max())])
 
     def from_step(self, first: float) -> np.ndarray:
         """(n,) which points are not before a step."""
@@ -94,12 +116,20 @@ class Curve:
             for column, go, back in ((self.step, np.asarray, np.asarray), (self.loss, np.log, np.exp))
         )
 
-    def edges_before(self, first: float, warmup: float) -> np.ndarray:
-        """Steps from 0 to ``first`` that resolve a warm-up, logged or not."""
-        unlogged = min(self.step[0], first)
+    def edges(self, at: np.ndarray, warmup: float) -> np.ndarray:
+        """Steps from 0 through ``at`` (increasing) that resolve a warm-up, and rates logged in between."""
+        step, first = self.known[0], at[0]
+        unlogged = min(step[0], first)
         rise = np.linspace(0.0, min(warmup, unlogged) or unlogged, WARMUP_PIECES + 1)
-        edges = np.unique(np.concatenate([rise, [unlogged], self.step[self.step < first], [first]]))
-        return edges if first > 0 else np.zeros(2)
+        before = np.unique(np.concatenate([rise, [unlogged], step[step < first], [first]]))
+        pieces = 1 if self.between is None else PIECES
+        fine = np.interp(np.arange((len(at) - 1) * pieces + 1) / pieces, np.arange(len(at)), at)
+        return np.append(before if first > 0 else np.zeros(2), fine[1:])
+
+    def ends(self, at: np.ndarray, warmup: float) -> np.ndarray:
+        """(len(at),) which intervals between ``edges`` end at these steps."""
+        pieces = 1 if self.between is None else PIECES
+        return len(self.edges(at, warmup)) - 2 - pieces * np.arange(len(at))[::-1]
 
     def intervals(self, edges: np.ndarray, warmup: float, usual_batch: float) -> tuple[np.ndarray, ...]:
         """Lengths, mean rates and batches (in the usual one) between increasing steps ``edges``.
@@ -108,11 +138,11 @@ class Curve:
         the first point there is a linear warm-up over ``warmup`` steps to the first rate, then that rate; or,
         if the rate still rises at the first point, a linear warm-up up to there.
         """
-        known_step, known_rate = self.step, self.rate
+        known_step, known_rate = self.known
         if known_step[0] > 0:
             before = [0.0, warmup] if 0 < warmup < known_step[0] else [0.0]
-            rising = warmup > 0 or self.rate[1] > self.rate[0]
-            rise = [0.0 if rising else self.rate[0], self.rate[0]][: len(before)]
+            rising = warmup > 0 or known_rate[1] > known_rate[0]
+            rise = [0.0 if rising else known_rate[0], known_rate[0]][: len(before)]
             known_step, known_rate = np.append(before, known_step), np.append(rise, known_rate)
         # The mean of the piecewise linear rate, by its integral.
         nodes = np.union1d(known_step, edges)

@@ -1,6 +1,5 @@
 """Fit the law to loss curves; what the fit can then tell."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import norm
 
+from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
+from optlearn._warn import warn
 from optlearn.laws._curves import Curve
 from optlearn.laws._law import NAMES, PARAMETERS, Course, fixed_parameters, loss_after
 from optlearn.laws._least_squares import OUTLIER, Data, Fitter, Optimum, Scale
@@ -32,6 +34,7 @@ class LawWarning(UserWarning):
     """The law does not describe the logs, or is asked about what they say nothing of."""
 
 
+@checked
 def fit(
     curves: Any,
     *,
@@ -58,6 +61,14 @@ def fit(
         starts: first guesses to optimise.
         seed: of the random starts.
     """
+    check = Arguments("fit")
+    check.number("warmup", warmup, 0.0)
+    check.count("starts", starts)
+    check.count("seed", seed, 0)
+    if peak is not None:
+        check.number("peak", peak, 0.0, open_below=True)
+    if first_step is not None:
+        check.number("first_step", first_step, 0.0)
     read = read_curves(curves)
     if len(read) < 2:
         raise SpecificationError(
@@ -65,15 +76,9 @@ def fit(
             "what the rate does (noise, speed, shape, and the powers) cannot be told from what time does. "
             "Log a second run, such as one whose rate drops halfway"
         )
-    if not (np.isfinite(warmup) and warmup >= 0):
-        raise SpecificationError(f"warmup must be a number of steps, 0 or more, got {warmup!r}")
-    if starts < 1:
-        raise SpecificationError(f"starts must be at least 1, got {starts!r}")
-    highest = max(float(curve.rate.max()) for curve in read)
+    highest = max(float(curve.known[1].max()) for curve in read)
     if highest <= 0:
         raise SpecificationError("curves: rates must not all be 0")
-    if peak is not None and not (np.isfinite(peak) and peak > 0):
-        raise SpecificationError(f"peak must be a rate above 0, got {peak!r}")
     if first_step is None:
         first_step = max(warmup, *(curve.rise for curve in read), 0.05 * min(curve.steps for curve in read))
     after = np.concatenate([curve.rate[curve.from_step(first_step)] for curve in read])
@@ -82,13 +87,12 @@ def fit(
             f"curves must differ in their rates, but all are {highest:g} from step {first_step:g} on: noise, "
             "speed, shape and the powers cannot be identified"
         )
-    logged_from = max((float(c.step[0]) for c in read if c.rate[1] <= c.rate[0]), default=0.0)
+    logged_from = max((float(c.known[0][0]) for c in read if not c.rise), default=0.0)
     if not warmup and logged_from > 0.02 * max(curve.steps for curve in read):
-        warnings.warn(
+        warn(
             f"the logs begin at step {logged_from:g}; before it the first rate is taken to have held. If "
             "there was a warm-up, give its steps, warmup=…",
             LawWarning,
-            stacklevel=2,
         )
     scale = Scale(
         peak=float(peak or highest),
@@ -102,7 +106,7 @@ def fit(
     fitter = fitter.informed(first.effective_noise)
     found = LawFit(fitter, fitter.from_start(first.optimum.parameters), law)
     for message in found.doubts:
-        warnings.warn(message, LawWarning, stacklevel=2)
+        warn(message, LawWarning)
     return found
 
 
@@ -248,6 +252,7 @@ class LawFit:
         """
         return self._losses(lr, self.optimum.parameters[None])[0]
 
+    @checked
     def interval(self, lr: Any, level: float = 0.9, draws: int = DRAWS) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper end of the central interval of the predicted loss; ``lr`` as in ``predict``.
 
@@ -268,9 +273,8 @@ class LawFit:
             lengths = np.diff(lr.grid)
             batches = lr["batch"] if "batch" in lr.controls else np.full(len(rates), scale.batch)
         elif isinstance(lr, Curve):
-            edges = np.append(lr.edges_before(lr.step[0], self.data.warmup), lr.step[1:])
-            course = Course.stack([self.data.intervals(lr, edges)])
-            return loss_after(parameters, course)[:, 0, -len(lr.step) :]
+            course = Course.stack([self.data.intervals(lr, lr.edges(lr.step, self.data.warmup))])
+            return loss_after(parameters, course)[:, 0, lr.ends(lr.step, self.data.warmup)]
         elif isinstance(lr, Mapping) or hasattr(lr, "columns"):
             columns = {name: np.asarray(lr[name]) for name in (lr.columns if hasattr(lr, "columns") else lr)}
             columns.setdefault("loss", np.ones(len(next(iter(columns.values())))))

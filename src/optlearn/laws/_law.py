@@ -63,7 +63,7 @@ PARAMETERS: Mapping[str, Parameter] = MappingProxyType(
         "shape": Parameter(0.05, 50.0, 0.7, log=True, spread=1.0),  # of the Gamma law of r
         "noise_power": Parameter(0.2, 2.0, 0.9, spread=0.1),  # p
         # Below 0 everything would relax at once under tiny rates, and an optimum would make use of that.
-        "relaxation_power": Parameter(0.05, 2.0, 0.5, spread=0.2),  # q
+        "relaxation_power": Parameter(0.05, 2.0, 0.85, spread=0.2),  # q
     }
 )
 NAMES = tuple(PARAMETERS)

@@ -62,8 +62,7 @@ class Data:
         """All runs, with an interval for every point, after those of the warm-up."""
         runs = []
         for curve, (steps, _) in zip(self.curves, self._points, strict=True):
-            edges = np.append(curve.edges_before(steps[0], self.warmup), steps[1:])
-            runs.append(self.intervals(curve, edges))
+            runs.append(self.intervals(curve, curve.edges(steps, self.warmup)))
         return Course.stack(runs)
 
     def intervals(self, curve: Curve, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -72,13 +71,12 @@ class Data:
         return lengths / self.scale.steps, rates / self.scale.peak, batches
 
     @cached_property
-    def _places(self) -> list[slice]:
-        """Where the points of each curve are among the intervals of its run."""
-        places = []
-        for curve, (steps, _) in zip(self.curves, self._points, strict=True):
-            before = len(curve.edges_before(steps[0], self.warmup)) - 2
-            places.append(slice(before, before + len(steps)))
-        return places
+    def _places(self) -> list[np.ndarray]:
+        """Which intervals of each run end at the points of its curve."""
+        return [
+            curve.ends(steps, self.warmup)
+            for curve, (steps, _) in zip(self.curves, self._points, strict=True)
+        ]
 
     @cached_property
     def losses(self) -> list[np.ndarray]:

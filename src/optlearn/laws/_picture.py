@@ -24,7 +24,7 @@ def picture(fit: "LawFit", schedule: Schedule | None = None) -> "Figure":
         losses.plot(step, loss, color=colour, alpha=0.35, linewidth=2.5)
         losses.plot(step, predicted, color=colour, linewidth=1, label=curve.name)
         residuals.plot(step, 100 * (loss / predicted - 1), color=colour, linewidth=0.8)
-        rates.plot(curve.step, curve.rate, color=colour, linewidth=1)
+        rates.plot(*curve.known, color=colour, linewidth=1)
     if schedule is not None:
         ends = schedule.grid[1:]
         kept = ends >= fit.data.first

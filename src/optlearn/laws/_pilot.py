@@ -6,6 +6,7 @@ import numpy as np
 
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn.practice.shapes import fall
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ INTERVALS = 100
 NEAR = 0.02
 
 
+@checked
 def next_pilot(
     fit: "LawFit", steps: int | None = None, bounds: tuple[float, float] | None = None, seed: int = 0
 ) -> Schedule:

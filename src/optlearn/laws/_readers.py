@@ -129,10 +129,18 @@ def _runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Curve]:
         assert step is not None
         assert rate is not None
         assert loss is not None
-        # A logger writes rows of other quantities in between, with no loss at all.
+        # A logger writes rows of other quantities in between, with no loss at all, but maybe a rate.
         kept = ~_blank(table, loss, prefix)
+        others = ~kept & np.isfinite(rate) & np.isfinite(step)
         batch = numbers["batch"]
-        yield Curve(run, step[kept], rate[kept], loss[kept], None if batch is None else batch[kept])
+        yield Curve(
+            run,
+            step[kept],
+            rate[kept],
+            loss[kept],
+            None if batch is None else batch[kept],
+            (step[others], rate[others]) if others.any() else None,
+        )
 
 
 def _blank(table: Mapping[str, np.ndarray], loss: np.ndarray, prefix: str) -> np.ndarray:

@@ -8,41 +8,46 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
+from optlearn._dynamics.ensemble import Ensemble
 from optlearn._dynamics.system import System
 from optlearn.laws._law import NAMES, NODES, relaxation_rates
 
 
 class LossLaw(System):
-    """Loss of a network under its learning rate, by members of an ensemble that see the same schedule.
+    """Loss of a network under its learning rate.
 
     Controls and time are in units of the fit: ``learning_rate`` in that of the peak, ``batch`` in that of the
     usual batch, training time in that of the longest run. ``LawFit.problem`` makes problems of it and
     ``LawFit.schedule`` translates their solutions.
 
     Attributes:
-        members: (M, 10) parameters of the law, one row for each member.
-        rates, weights: (M, NODES) of the modes.
+        numbers: (10,) parameters of the law.
+        rates, shares: (NODES,) of the modes.
         by_tokens: training time counts tokens rather than steps, so larger batches leave fewer steps.
         falling: the rate never rises: what counts is the lowest so far.
     """
 
-    members: Array
+    numbers: Array
     rates: Array
-    weights: Array
+    shares: Array
     by_tokens: bool = eqx.field(static=True, default=False)
     falling: bool = eqx.field(static=True, default=False)
 
     @classmethod
-    def of(cls, members: np.ndarray, by_tokens: bool = False, falling: bool = False) -> "LossLaw":
-        """The system of parameters (M, 10)."""
-        rates, weights = relaxation_rates(members)
-        return cls(members, rates, weights, by_tokens, falling)
+    def of(cls, numbers: np.ndarray, by_tokens: bool = False, falling: bool = False) -> "LossLaw":
+        """The system of parameters (10,)."""
+        (rates,), (shares,) = relaxation_rates(np.asarray(numbers)[None])
+        return cls(np.asarray(numbers), rates, shares, by_tokens, falling)
+
+    @classmethod
+    def ensemble(cls, members: np.ndarray, by_tokens: bool = False, falling: bool = False) -> Ensemble:
+        """Members (M, 10) that see the same schedule; what counts is their mean loss."""
+        return Ensemble.of([cls.of(numbers, by_tokens, falling) for numbers in members])
 
     @property
     def names(self) -> Mapping[str, int | None]:
-        """Progress and modes of every member, and the lowest rate so far."""
-        count = len(self.members)
-        found: dict[str, int | None] = {"progress": count, "modes": count * NODES}
+        """Progress and modes, and the lowest rate so far."""
+        found: dict[str, int | None] = {"progress": None, "modes": NODES}
         return {**found, "lowest": None} if self.falling else found
 
     @property
@@ -57,29 +62,18 @@ class LossLaw(System):
         if self.falling:
             eta = after["lowest"] = jnp.minimum(eta, x["lowest"])
         steps = length / batch if self.by_tokens else length
-        powers = {
-            name: eta ** self._of_members(f"{name}_power") for name in ("progress", "noise", "relaxation")
-        }
-        floor = jnp.repeat(powers["noise"] / batch, NODES)
-        clock = self.rates.ravel() * jnp.repeat(powers["relaxation"] * steps, NODES)
-        after["progress"] = x["progress"] + powers["progress"] * steps
+        floor = eta ** self._of("noise_power") / batch
+        clock = self.rates * eta ** self._of("relaxation_power") * steps
+        after["progress"] = x["progress"] + eta ** self._of("progress_power") * steps
         after["modes"] = floor + (x["modes"] - floor) * jnp.exp(-clock)
         return after
 
-    def losses(self, x: Any) -> Array:
-        """(M,) the loss by every member."""
-        noise = (x["modes"].reshape(-1, NODES) * self.weights).sum(axis=1)
-        left = (x["progress"] + self._of_members("head_start")) ** -self._of_members("exponent")
-        return (
-            self._of_members("floor")
-            + self._of_members("amplitude") * left
-            + self._of_members("noise") * noise
-        )
-
     def error(self, x: Any, u: Settings) -> Array:
-        """The loss, on average over the members."""
+        """The loss."""
         del u
-        return self.losses(x).mean()
+        left = (x["progress"] + self._of("head_start")) ** -self._of("exponent")
+        noise = self._of("noise") * (x["modes"] * self.shares).sum()
+        return self._of("floor") + self._of("amplitude") * left + noise
 
-    def _of_members(self, name: str) -> Array:
-        return self.members[:, NAMES.index(name)]
+    def _of(self, name: str) -> Array:
+        return self.numbers[NAMES.index(name)]

@@ -25,7 +25,12 @@ from ._gating import gating as gating
 from ._imbalance import Imbalance as Imbalance
 from ._imbalance import imbalance as imbalance
 from ._large_batch import LargeBatch as LargeBatch
+from ._linear import Linear as Linear
+from ._linear import linear as linear
+from ._measured import Measured as Measured
+from ._measured import measured as measured
 from ._own_data import OwnData as OwnData
+from ._random_features import random_features as random_features
 from ._rules import Clipped as Clipped
 from ._rules import Hebb as Hebb
 from ._rules import Margin as Margin

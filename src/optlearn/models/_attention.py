@@ -27,11 +27,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn._theory.sample import Fields, Latents
-from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
 from optlearn.models._two_tokens import Fineness, Pair, key_means, mean_loss, query_points
 
@@ -186,6 +187,7 @@ class Attention(LearningModel):
         return jax.nn.softmax(scores, axis=1)
 
 
+@checked
 def attention(
     tokens: int = 2,
     heads: int = 1,
@@ -229,8 +231,9 @@ def attention(
         "test_temperature": 1.0,
         "sigma": check.number("sigma", sigma, 0.0, open_below=True),
     }
+    hidden = check.number("mask", mask, 0.0, 1.0)
     if masked != "nothing":
-        parameters["mask"] = check.number("mask", mask, 0.0, 1.0)
+        parameters["mask"] = hidden
     gram = check.gram("T", T, units)
     across = np.add.outer(np.arange(units), np.arange(units)) % 2 == 1
     apart = L == 2 and not tied and not np.any(gram[across])

@@ -13,12 +13,15 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields
+from optlearn._theory.spectrum import Spectrum
 from optlearn.models._activations import ACTIVATIONS, Activation
-from optlearn.models._checks import Arguments
+from optlearn.models._autoencoder_blocks import block_drift, block_error
 from optlearn.models._measures import cosine
 
 # Overlaps of the centroids and of the initial weights of the paper's Fig. 3 (rows of R are
@@ -60,6 +63,8 @@ class Autoencoder(LearningModel):
         activation: g.
     """
 
+    reads_blocks = True
+
     activation: Activation = eqx.field(static=True, kw_only=True)
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
@@ -79,7 +84,7 @@ class Autoencoder(LearningModel):
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """‖x₁ − output‖²: twice the loss, its extensive part included."""
-        gram = jnp.diag(self.variances(latent, u))
+        gram = jnp.diag(self.input_power(latent, u))
         if self.finite_size:
             mean = self.assignment(latent)
             gram = gram + mean @ self.overlaps.Omega @ mean.T / u["N"]
@@ -90,6 +95,17 @@ class Autoencoder(LearningModel):
         clean = self.assignment(latent)[0] @ jnp.asarray(u["sigma"] ** 2)
         return jnp.stack([clean, jnp.ones(())])
 
+    def block_variances(self, latent: Latent, u: Settings) -> Array:
+        """(2, B) those of the clean input's cluster; the noise is white."""
+        clean = self.assignment(latent)[0] @ self.cluster_variances()
+        return jnp.stack([clean, jnp.ones_like(clean)])
+
+    def cluster_variances(self) -> Array:
+        """(C, B) variances of the spectrum's blocks in each cluster."""
+        assert self.spectrum is not None
+        variance = jnp.asarray(self.spectrum.variance)
+        return jnp.tile(variance[None, :], (self.centroids, 1)) if variance.ndim == 1 else variance
+
     def test_settings(self, u: Settings) -> Settings:
         """The noise at test time is ``test_noise``."""
         return {**u, "noise": u["test_noise"]}
@@ -98,6 +114,8 @@ class Autoencoder(LearningModel):
         """The paper's equations for the linear autoencoder."""
         if self.activation.name != "linear":
             return None
+        if self.spectrum is not None:
+            return block_drift(self, x, u)
         eta, parts = u["learning_rate"], _Moments(self.overlaps.Omega, x, u)
         keep, noise, identity = parts.keep, u["noise"], np.eye(self.students)
         fed_back = x.extras["b"] * identity + x.Q
@@ -126,6 +144,8 @@ class Autoencoder(LearningModel):
         if self.activation.name != "linear":
             return None
         u = self.test_settings(u)
+        if self.spectrum is not None:
+            return block_error(self, x, u)
         parts = _Moments(self.overlaps.Omega, x, u)
         miss = (1 - parts.b * parts.keep) ** 2
         variance = parts.mean_var + (parts.mean_Omega / u["N"] if self.finite_size else 0.0)
@@ -137,7 +157,7 @@ class Autoencoder(LearningModel):
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``theta11``, …: cosine similarities of student k with centroid k, 0 at zero weights."""
         del u
-        Omega = self.overlaps.Omega
+        x, Omega = self.total(x), self.summed.overlaps.Omega
         return {
             f"theta{k + 1}{k + 1}": cosine(x.R[k, k], Omega[k, k], x.Q[k, k])
             for k in range(min(self.students, Omega.shape[0]))
@@ -189,6 +209,7 @@ class _Moments:
         return clean - mixed - mixed.T + fed_back @ self.noisy_noisy(weight) @ fed_back
 
 
+@checked
 def autoencoder(
     K: int = 2,
     Omega: Array | None = None,
@@ -204,6 +225,7 @@ def autoencoder(
     augmentation: bool = False,
     batch: float = 1.0,
     finite_size: bool = False,
+    spectrum: Spectrum | None = None,
 ) -> Autoencoder:
     """A denoising autoencoder with the values of the paper's Fig. 3 as defaults.
 
@@ -224,13 +246,18 @@ def autoencoder(
         batch: how many; a real number interpolates. Only with augmentation.
         finite_size: add to the error the term Ω_cc (1 − b√(1−Δ))² and to the skip's drift its 1/N
             correction, both of which the paper neglects.
+        spectrum: of the clean inputs, perhaps with a row for each cluster (their covariances commute then);
+            the noise is white. Centroids lie in random directions unless Omega is (B, C, C).
 
     Returns:
         A model with order parameters Q, R and b.
     """
     check = Arguments("autoencoder")
-    overlaps = Overlaps(Omega=check.gram("Omega", FIG3_OMEGA if Omega is None else Omega))
-    clusters = overlaps.Omega.shape[0]
+    blocks = check.blocks(spectrum)
+    overlaps = Overlaps(Omega=check.gram("Omega", FIG3_OMEGA if Omega is None else Omega, blocks=blocks))
+    clusters = overlaps.Omega.shape[-1]
+    if spectrum is not None and abs(np.sum(spectrum.share) - 1) > 1e-9:
+        check.fail("spectrum", spectrum, "must have shares that sum to 1: white noise fills all directions")
     function = ACTIVATIONS[check.one_of("activation", activation, ACTIVATIONS)]
     noise = check.number("noise", noise, 0.0, 1.0)
     skip_rate = check.number("skip_rate", skip_rate, 0.0)
@@ -260,10 +287,12 @@ def autoencoder(
         extras=("b",),
         redrawn=(1,) if augmentation else (),
         finite_size=check.flag("finite_size", finite_size),
+        spectrum=spectrum,
         activation=function,
     )
 
 
+@checked
 def optimal_skip(noise: Array, sigma: Array, cluster_probabilities: Array | None = None) -> Array:
     """b* = √(1−Δ) σ² / ((1−Δ)σ² + Δ), where a trained skip settles at constant noise.
 

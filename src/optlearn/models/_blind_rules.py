@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erf
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields
-from optlearn.models._checks import Arguments
 from optlearn.models._committee import Committee, committee
 
 
@@ -47,6 +48,7 @@ class NodePerturbation(LearningModel):
         return jnp.stack([moved, jnp.zeros_like(moved)])
 
 
+@checked
 def node_perturbation(
     K: int = 1,
     M: int = 1,
@@ -101,6 +103,7 @@ class FeedbackAlignment(Committee):
         return jnp.asarray(u["feedback"])[:, None]
 
 
+@checked
 def feedback_alignment(
     feedback: Array = (0.8, -0.6),
     M: int = 2,

@@ -9,12 +9,15 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
+from optlearn._theory.blocks import seen
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields, Latents
+from optlearn._theory.spectrum import Spectrum
 from optlearn.models._activations import ACTIVATIONS, Activation, entries
-from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
 
 
@@ -31,6 +34,8 @@ class Committee(LearningModel):
         dropout: whether nodes are masked in training.
         teacher_readout: (M, max(H, 1)) the teachers' weights in each task.
     """
+
+    reads_blocks = True
 
     activation: Activation = eqx.field(static=True, kw_only=True)
     teacher_activation: Activation = eqx.field(static=True, kw_only=True)
@@ -70,27 +75,36 @@ class Committee(LearningModel):
         if not self._closed():
             return None
         K, eta = self.students, u["learning_rate"]
-        gram, feedback, signed = self._gram(x), self._feedback(x, u), self._signed(x)
+        blocks = self._gram(x)
+        gram = blocks if self.spectrum is None else seen(blocks, self.spectrum.variance)
+        feedback, signed = self._feedback(x, u), self._signed(x)
         weighted = feedback * self._shares(u.get("task_share"))[None, :]
         together, four_together = self._coincidence(u)
         # D₂ of node i is −r_i F_i g'(λ_i) × (residual = Σ_j ± r_j v_j g(λ_j) + noise).
         pair = weighted @ signed.T * together
         pulled = pair * self.activation.J2(gram, *_square(K, len(gram)))
         bent = jnp.sum(pair * self.activation.bend(gram, *_square(K, len(gram))), axis=1)
-        towards = pulled @ gram + bent[:, None] * gram[:K]
+        if self.spectrum is None:
+            towards = pulled @ gram + bent[:, None] * gram[:K]
+        else:
+            # E[∂D₂/∂field] is the same for all blocks; each has the field covariance c_b G_b.
+            towards = jnp.einsum("b,kn,bnm->bkm", self.spectrum.variance, _add_diagonal(pulled, bent), blocks)
         first, second, twice = _unordered(K), _unordered(len(gram)), _multiplicity(len(gram))
         outer = entries(feedback, first[0]) * entries(weighted, first[1])
         inner = entries(signed, second[0]) * entries(signed, second[1]) * twice[:, None]
         quartic = outer @ inner.T * four_together * self.activation.I4(gram, first, second)
         both_on = entries(together, *first) if self.dropout else 1.0
         noise = jnp.sum(outer, axis=1) * both_on * self.activation.J2(gram, *first)
-        spread = jnp.sum(quartic, axis=1) + u["sigma_n"] ** 2 * noise
+        spread = entries(jnp.sum(quartic, axis=1) + u["sigma_n"] ** 2 * noise, _pair_number(K))
+        if self.spectrum is not None:
+            power = jnp.asarray(self.spectrum.variance * self.spectrum.share)
+            spread = power[:, None, None] * spread[None]
         decay = u["weight_decay"]
-        own = towards[:, :K] - decay * x.Q
+        own = towards[..., :K] - decay * x.Q
         return OrderParameters(
-            Q=eta * (own + own.T) + eta**2 / u["batch"] * entries(spread, _pair_number(K)),
-            M=eta * (towards[:, K:] - decay * x.M),
-            R=jnp.zeros((K, 0)),
+            Q=eta * (own + jnp.swapaxes(own, -1, -2)) + eta**2 / u["batch"] * spread,
+            M=eta * (towards[..., K:] - decay * x.M),
+            R=jnp.zeros_like(x.R),
             v=self._readout_drift(gram, signed, together, u),
             extras={},
         )
@@ -100,6 +114,8 @@ class Committee(LearningModel):
         if self.activation != self.teacher_activation:
             return None
         gram = self._gram(x)
+        if self.spectrum is not None:
+            gram = seen(gram, self.spectrum.variance)
         signed = self._signed(x, _rescaling(u))
         first, second = _unordered(len(gram))
         products = entries(signed, first) * entries(signed, second) * _multiplicity(len(gram))[:, None]
@@ -112,7 +128,7 @@ class Committee(LearningModel):
         ``correlation`` is (Q₁₂ − M₁₁ M₂₁/T)/√(Q₁₁ Q₂₂), for K ≥ 2 and M = 1. At zero weights these
         are the limits at the start of training: 0, and p.
         """
-        T = self.overlaps.T
+        T, x = self.summed.overlaps.T, self.total(x)
         found = {"cosine": cosine(x.M[0, 0], T[0, 0], x.Q[0, 0])}
         if self.students >= 2 and T.shape[0] == 1:
             start = u["activation"] if self.dropout else 1.0
@@ -160,10 +176,10 @@ class Committee(LearningModel):
         return same and self.activation.fourth is not None
 
     def _gram(self, x: OrderParameters) -> Array:
-        """(K + M, K + M) covariance of all fields."""
-        top = jnp.concatenate([x.Q, x.M], axis=1)
-        bottom = jnp.concatenate([jnp.asarray(x.M).T, self.overlaps.T], axis=1)
-        return jnp.concatenate([top, bottom])
+        """(K + M, K + M) Gram matrix of all vectors; (B, K + M, K + M) under a spectrum."""
+        top = jnp.concatenate([x.Q, x.M], axis=-1)
+        bottom = jnp.concatenate([jnp.swapaxes(jnp.asarray(x.M), -1, -2), self.block_overlaps.T], axis=-1)
+        return jnp.concatenate([top, bottom], axis=-2)
 
     def _coincidence(self, u: Settings) -> tuple[Array, Array]:
         """Probability that all nodes of a group are on: p to the number of distinct students.
@@ -173,7 +189,7 @@ class Committee(LearningModel):
         """
         if not self.dropout:
             return 1.0, 1.0
-        K, nodes = self.students, self.students + self.overlaps.T.shape[0]
+        K, nodes = self.students, self.students + self.teachers
         two, four = _distinct_students(K, nodes)
         # A running product: p**0 at p = 0 would have no derivative.
         powers = [jnp.ones(())]
@@ -190,6 +206,7 @@ class Committee(LearningModel):
         return u["readout_rate"] * u["task_share"][None, :] * (overlap @ signed)
 
 
+@checked
 def committee(
     K: int = 2,
     M: int = 1,
@@ -208,6 +225,7 @@ def committee(
     task_share: Array | None = None,
     test_share: Array | None = None,
     readout_rate: float | None = None,
+    spectrum: Spectrum | None = None,
 ) -> Committee:
     """A soft committee machine, plain (the defaults), with dropout, or with trained readout heads.
 
@@ -215,7 +233,7 @@ def committee(
         K: hidden nodes of the student.
         M: hidden nodes of the teacher.
         T: (M, M) teachers' overlaps; a number for a multiple of the identity; None for the
-            identity.
+            identity. Under a spectrum (B, M, M), or (M, M) for teachers in random directions.
         activation: "erf" (erf(λ/√2)), "relu" or "linear".
         teacher_activation: the same names; None for that of the student. Drift and error have
             closed forms if both agree (the drift not for "relu").
@@ -232,6 +250,7 @@ def committee(
         task_share: (H,) probabilities of the tasks in training; None for equal ones.
         test_share: (H,) their weights in the error; None for equal ones.
         readout_rate: η_v; None for η.
+        spectrum: of the inputs; None: they spread alike in all directions.
 
     Returns:
         A model with order parameters Q, M and, with heads, v.
@@ -254,8 +273,9 @@ def committee(
     parameters |= _head_parameters(check, heads, eta, readout_rate, task_share, test_share)
     return Committee(
         students=K,
-        overlaps=Overlaps(T=check.gram("T", 1.0 if T is None else T, M)),
+        overlaps=Overlaps(T=check.gram("T", 1.0 if T is None else T, M, check.blocks(spectrum))),
         parameters=parameters,
+        spectrum=spectrum,
         heads=heads,
         breaks=_breaks("student", student, K) + _breaks("teacher", teacher, M),
         activation=student,
@@ -310,7 +330,7 @@ def _teacher_readout(check: Arguments, value: Array | None, M: int, heads: int) 
         check.fail(
             "teacher_readout",
             None,
-            f"with {heads} heads and {M} teachers, give a {M} by {heads} matrix",
+            f"must be a {M} by {heads} matrix where there are {heads} heads and {M} teachers",
         )
     return np.eye(M)
 
@@ -326,6 +346,12 @@ def _rescaling(u: Settings) -> Array:
 def _square(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
     """Indices of a (rows, columns) table."""
     return np.arange(rows)[:, None], np.arange(columns)[None, :]
+
+
+def _add_diagonal(table: Array, diagonal: Array) -> Array:
+    """A (K, n) table with K numbers added to its first diagonal."""
+    K, n = table.shape
+    return table + diagonal[:, None] * np.eye(K, n)
 
 
 def _unordered(nodes: int) -> tuple[np.ndarray, np.ndarray]:

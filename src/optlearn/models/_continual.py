@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.sample import Latents
-from optlearn.models._checks import Arguments
 from optlearn.models._committee import Committee, committee
 
 
@@ -50,6 +51,7 @@ class Continual(Committee):
         return {"readout_rate": u["learning_rate"], **u, "task_share": share}
 
 
+@checked
 def continual(
     tasks: int = 2,
     similarity: float = 0.5,
@@ -98,6 +100,5 @@ def continual(
     )
     replaced = {"task_share"} if readout_rate is not None else {"task_share", "readout_rate"}
     parameters = {name: value for name, value in made.parameters.items() if name not in replaced}
-    names = (field.name for field in fields(made))
-    others = {name: getattr(made, name) for name in names if name != "parameters"}
+    others = {part.name: getattr(made, part.name) for part in fields(made) if part.name != "parameters"}
     return Continual(**others, parameters={**parameters, "task": 0.0})

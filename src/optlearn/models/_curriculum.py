@@ -12,11 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields, Latents
-from optlearn.models._checks import Arguments
+from optlearn._theory.spectrum import Spectrum
 from optlearn.models._measures import cosine
 
 # Under the square root of the angle between student and teacher, whose derivative is infinite at
@@ -31,6 +33,8 @@ class Curriculum(LearningModel):
     ``difficulty`` Δ of the training samples; ``test_difficulties`` (2,) and ``test_share``, the
     share of the first of them, for the error.
     """
+
+    reads_blocks = True
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """Half the squared distance of the student's output from the label ±1."""
@@ -64,8 +68,7 @@ class Curriculum(LearningModel):
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
         """The paper's equations for Q₁₁, Q₂₂ and M₁₁."""
         eta, Delta = u["learning_rate"], u["difficulty"]
-        Q11, Q22, M11 = x.Q[0, 0], x.Q[1, 1], x.M[0, 0]
-        T = self.overlaps.T[0, 0]
+        Q11, Q22, M11, T = self._seen(x)
         norm = Q11 + Delta * Q22
         label = jnp.sqrt(T * (norm + 2) - M11**2)
         own = 1 / jnp.sqrt(norm + 1)
@@ -75,22 +78,24 @@ class Curriculum(LearningModel):
         spread = np.pi / 2 + jnp.arcsin(norm / (3 * norm + 2)) - 2 * jnp.arcsin(M11 / gap)
         spread = 2 / np.pi**2 * eta**2 * own * spread
         decay = u["weight_decay"] * eta
+        if self.spectrum is not None:
+            # What acts on a field is the same in all blocks; each has its own part c_b of the covariances.
+            variance = jnp.asarray(self.spectrum.variance)
+            towards, fed = 2 / np.pi * eta / label, jnp.asarray(self.spectrum.share) * variance * spread
+            M, T_b = x.M[:, 0, 0], jnp.asarray(self.block_overlaps.T)[:, 0, 0]
+            shrinks = variance * shrink
+            dQ11 = 2 * variance * towards * M - (shrinks + decay) * x.Q[:, 0, 0] + fed
+            dQ22 = Delta * fed - (Delta * shrinks + decay) * x.Q[:, 1, 1]
+            return self._moved(dQ11, dQ22, variance * towards * T_b - (shrinks + decay) / 2 * M)
         dQ11 = 4 / np.pi * eta * M11 / label - (shrink + decay) * Q11 + spread
         dQ22 = Delta * spread - (Delta * shrink + decay) * Q22
         dM11 = pull * (label - M11 * own) - decay / 2 * M11
-        zero = jnp.zeros(())
-        return OrderParameters(
-            Q=jnp.stack([dQ11, zero, zero, dQ22]).reshape(2, 2),
-            M=jnp.stack([dM11, zero]).reshape(2, 1),
-            R=jnp.zeros((2, 0)),
-            v=jnp.zeros((2, 0)),
-            extras={},
-        )
+        return self._moved(dQ11, dQ22, dM11)
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array:
         """Probability of a wrong sign, averaged over the two test difficulties."""
-        T, M11, share = self.overlaps.T[0, 0], x.M[0, 0], u["test_share"]
-        norms = x.Q[0, 0] + u["test_difficulties"] * x.Q[1, 1]
+        Q11, Q22, M11, T = self._seen(x)
+        share, norms = u["test_share"], Q11 + u["test_difficulties"] * Q22
         across = jnp.sqrt(jnp.maximum(norms * T - M11**2, 0.0) + FLOOR)
         wrong = 0.5 - jnp.arctan2(jnp.broadcast_to(M11, across.shape), across) / np.pi
         return share * wrong[0] + (1 - share) * wrong[1]
@@ -98,25 +103,49 @@ class Curriculum(LearningModel):
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``cosine``: M₁₁/√(T Q₁₁), 0 at zero weights."""
         del u
-        return {"cosine": cosine(x.M[0, 0], self.overlaps.T[0, 0], x.Q[0, 0])}
+        x = self.total(x)
+        return {"cosine": cosine(x.M[0, 0], self.summed.overlaps.T[0, 0], x.Q[0, 0])}
+
+    def _seen(self, x: OrderParameters) -> tuple[Array, Array, Array, Array]:
+        """Q₁₁, Q₂₂, M₁₁ and T as fields see them."""
+        if self.spectrum is None:
+            return x.Q[0, 0], x.Q[1, 1], x.M[0, 0], self.overlaps.T[0, 0]
+        variance = jnp.asarray(self.spectrum.variance)
+        T = jnp.asarray(self.block_overlaps.T)
+        parts = (x.Q[:, 0, 0], x.Q[:, 1, 1], x.M[:, 0, 0], T[:, 0, 0])
+        Q11, Q22, M11, T11 = (jnp.sum(variance * part) for part in parts)
+        return Q11, Q22, M11, T11
+
+    def _moved(self, dQ11: Array, dQ22: Array, dM11: Array) -> OrderParameters:
+        zero, blocks = jnp.zeros_like(dM11), jnp.shape(dM11)
+        return OrderParameters(
+            Q=jnp.stack([dQ11, zero, zero, dQ22], axis=-1).reshape(*blocks, 2, 2),
+            M=jnp.stack([dM11, zero], axis=-1).reshape(*blocks, 2, 1),
+            R=jnp.zeros((*blocks, 2, 0)),
+            v=jnp.zeros((2, 0)),
+            extras={},
+        )
 
 
+@checked
 def curriculum(
     Delta: Sequence[float] = (0.0, 2.0),
-    T: float = 2.0,
+    T: Array = 2.0,
     eta: float = 3.0,
     weight_decay: float = 0.0,
     easy_share: float = 0.5,
+    spectrum: Spectrum | None = None,
 ) -> Curriculum:
     """Curriculum model with the paper's values as defaults.
 
     Args:
         Delta: variance of the irrelevant slot of easy and hard samples; training starts with easy
             ones.
-        T: squared norm of the teacher over N.
+        T: squared norm of the teacher over N; under a spectrum also one number for each block.
         eta: learning rate η.
         weight_decay: λ of the penalty λ(Q₁₁ + Q₂₂)/4; the drift holds λ̄ = λη.
         easy_share: share of easy samples in the test set.
+        spectrum: of both slots; None: they spread alike in all directions.
 
     Returns:
         A model with order parameters Q11, Q22 and M11.
@@ -126,7 +155,8 @@ def curriculum(
     return Curriculum(
         students=2,
         slots=2,
-        overlaps=Overlaps(T=check.number("T", T, 0.0, open_below=True)),
+        overlaps=Overlaps(T=check.squared_norm("T", T, check.blocks(spectrum))),
+        spectrum=spectrum,
         parameters={
             "learning_rate": check.number("eta", eta, 0.0),
             "weight_decay": check.number("weight_decay", weight_decay, 0.0),

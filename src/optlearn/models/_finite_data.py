@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import System
-from optlearn.models._checks import Arguments
+from optlearn._signatures import checked
+from optlearn._theory.reduction import marchenko_pastur_nodes
 
 if TYPE_CHECKING:
     from optlearn.models._own_data import OwnData
@@ -42,6 +44,8 @@ class Modes(System):
 
     eigenvalues: np.ndarray
 
+    limits = MappingProxyType({"learning_rate": (0.0, np.inf), "batch": (1.0, np.inf)})
+
     @property
     def names(self) -> dict[str, int]:
         """``response`` and ``variance``, one entry a mode."""
@@ -52,6 +56,7 @@ class Modes(System):
         """Learning rate η, weight decay λ, batch B, variances of fresh input noise and label noise."""
         return SETTINGS
 
+    @checked
     def start(self, Q: float = 0.0) -> dict[str, np.ndarray]:
         """Weights of squared norm NQ at random, or zero: the state at α = 0."""
         zero = np.zeros(len(self.eigenvalues))
@@ -109,6 +114,7 @@ class FiniteData(Modes):
     noise: np.ndarray
     T: np.ndarray
 
+    @checked
     def __init__(
         self, kappa: float = 1.0, noise: float = 0.25, T: float = 1.0, nodes: int | tuple[Array, Array] = 32
     ) -> None:
@@ -119,7 +125,7 @@ class FiniteData(Modes):
         if isinstance(nodes, tuple):
             self.eigenvalues, self.shares = _given_nodes(check, nodes)
         else:
-            self.eigenvalues, self.shares = marchenko_pastur(
+            self.eigenvalues, self.shares = marchenko_pastur_nodes(
                 float(self.kappa), check.count("nodes", nodes, 2)
             )
 
@@ -167,19 +173,6 @@ class FiniteData(Modes):
         """Variances are not negative."""
         lowest = np.min(x["variance"])
         return f"variance = {lowest:.3g}; a variance cannot be negative" if lowest < -1e-9 else None
-
-
-def marchenko_pastur(kappa: float, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss nodes and weights of the spectrum of XᵀX/n for n = κN; below κ = 1 with the atom at 0."""
-    if kappa < 1:
-        # XXᵀ/N has the law of κ' = 1/κ; it shares all nonzero eigenvalues.
-        values, weights = marchenko_pastur(1 / kappa, nodes - 1)
-        return np.append(0.0, values / kappa), np.append(1 - kappa, kappa * weights)
-    ratio = 1 / kappa
-    diagonal = np.append(1.0, np.full(nodes - 1, 1 + ratio))
-    off = np.full(nodes - 1, np.sqrt(ratio))
-    values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
-    return np.maximum(values, 0.0), vectors[0] ** 2
 
 
 def _given_nodes(check: Arguments, nodes: tuple[Array, Array]) -> tuple[np.ndarray, np.ndarray]:

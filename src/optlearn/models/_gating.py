@@ -14,12 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.gaussian import partial_cholesky
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn._theory.sample import Fields
-from optlearn.models._checks import Arguments
 from optlearn.models._measures import below, both_below, cosine, density
 from optlearn.models._stretched import Step, sharpest, stretched_line
 
@@ -219,6 +220,7 @@ class _GivenGates(NamedTuple):
     values: tuple[Array, Array, Array]  # Q, M and T of the values
 
 
+@checked
 def gating(
     K: int = 2,
     M: int = 2,

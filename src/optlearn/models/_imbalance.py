@@ -12,12 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields, Latents
-from optlearn.models._checks import Arguments
+from optlearn._theory.spectrum import Spectrum
 from optlearn.models._measures import below, both_below, cosine, density
 
 # Under the square roots of norms and angles, whose derivatives are infinite at zero weights and at
@@ -44,6 +46,8 @@ class Imbalance(LearningModel):
         criterion: "mean" and "balanced" weigh the errors of the groups by ``test_share``; "worst"
             is the larger one, with its corner rounded: (a + b)/2 + √((a − b)² + δ²)/2.
     """
+
+    reads_blocks = True
 
     criterion: str = eqx.field(static=True, kw_only=True, default="mean")
 
@@ -73,6 +77,8 @@ class Imbalance(LearningModel):
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
         """Averages over the groups of what is linear and quadratic in the fields."""
+        if self.spectrum is not None:
+            return self._block_drift(x, u)
         T, S, Omega = (jnp.asarray(part) for part in jax.tree.leaves(self.overlaps))
         eta, variance, weights = u["learning_rate"], jnp.asarray(u["variance"]), _weights(u)
         Q, M, R = x.Q[0, 0], x.M[0], x.R[0]
@@ -91,6 +97,39 @@ class Imbalance(LearningModel):
             extras={},
         )
 
+    def _block_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
+        """The same, block by block: means are those of whole vectors, covariances have their part c_b."""
+        assert self.spectrum is not None
+        overlaps = self.block_overlaps
+        T, S, Omega = (jnp.asarray(part) for part in (overlaps.T, overlaps.S, overlaps.Omega))
+        eta, weights = u["learning_rate"], _weights(u)
+        variance = jnp.asarray(u["variance"])[None, :] * self._group_variances()  # (B, groups)
+        Q, M, R = x.Q[:, 0, 0], x.M[:, 0], x.R[:, 0]
+        mean, slope = self._label_moments(u)
+        whole = jnp.sum(R, axis=0)
+        force = _pair(u["sampling"]) * weights * eta
+        centred, pull = force * (mean - whole), force[None, :] * variance
+        lean, shrink = pull * slope[None, :], jnp.sum(pull, axis=1)
+        grown = R @ centred + jnp.sum(lean * M, axis=1) - shrink * Q
+        along, norm = jnp.sum(variance * M, axis=0), jnp.sum(variance * Q[:, None], axis=0)
+        square = 1 - 2 * (mean * whole + slope * along) + whole**2 + norm
+        spread = variance @ (force * weights * square) * eta / u["batch"] * self.spectrum.share
+        toward_teachers = S @ centred + jnp.einsum("bij,bj->bi", T, lean) - shrink[:, None] * M
+        toward_centroids = Omega @ centred + jnp.einsum("bji,bj->bi", S, lean) - shrink[:, None] * R
+        return OrderParameters(
+            Q=(2 * grown + spread)[:, None, None],
+            M=toward_teachers[:, None, :],
+            R=toward_centroids[:, None, :],
+            v=jnp.zeros((1, 0)),
+            extras={},
+        )
+
+    def _group_variances(self) -> Array:
+        """(B, 2) variances of the blocks in each group."""
+        assert self.spectrum is not None
+        variance = jnp.asarray(self.spectrum.variance)
+        return jnp.tile(variance[:, None], (1, 2)) if variance.ndim == 1 else variance.T
+
     def closed_error(self, x: OrderParameters, u: Settings) -> Array:
         """The two errors, summed up as the criterion says."""
         errors = self._errors(x, u)
@@ -100,7 +139,8 @@ class Imbalance(LearningModel):
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``error_majority``, ``error_minority``; ``cosine_majority``, … with the groups' teachers."""
-        errors, T = self._errors(x, u), self.overlaps.T
+        errors, T = self._errors(x, u), self.summed.overlaps.T
+        x = self.total(x)
         groups = ("majority", "minority")
         found = {f"error_{name}": errors[c] for c, name in enumerate(groups)}
         return found | {
@@ -112,21 +152,32 @@ class Imbalance(LearningModel):
 
     def _label_moments(self, u: Settings) -> tuple[Array, Array]:
         """(2,) E[label], and the slope κ of Cov(label, field) = σ² κ (overlap with the teacher)."""
-        T, S = (_diagonal(part) for part in (self.overlaps.T, self.overlaps.S))
+        T, S = self._teachers()
         width = jnp.sqrt(T * u["variance"])
         shift = S / width
         return 2 * below(shift) - 1, 2 * density(shift) / width
 
     def _errors(self, x: OrderParameters, u: Settings) -> Array:
         """(2,) probability that student and teacher of a group differ in sign."""
-        T, S = (_diagonal(part) for part in (self.overlaps.T, self.overlaps.S))
-        spread, Q = jnp.sqrt(u["variance"]), x.Q[0, 0]
-        across = jnp.sqrt(jnp.maximum(Q * T - x.M[0] ** 2, 0.0) + FLOOR)
-        h, k = S / (spread * jnp.sqrt(T)), x.R[0] / (spread * jnp.sqrt(Q + FLOOR))
-        both = both_below(h, k, jnp.arctan2(x.M[0], across), ANGLES)
+        T, S = self._teachers()
+        spread, Q, M, R = jnp.sqrt(u["variance"]), x.Q[..., 0, 0], x.M[..., 0, :], x.R[..., 0, :]
+        if self.spectrum is not None:
+            variance = self._group_variances()
+            Q, M, R = jnp.sum(variance * Q[:, None], 0), jnp.sum(variance * M, 0), jnp.sum(R, 0)
+        across = jnp.sqrt(jnp.maximum(Q * T - M**2, 0.0) + FLOOR)
+        h, k = S / (spread * jnp.sqrt(T)), R / (spread * jnp.sqrt(Q + FLOOR))
+        both = both_below(h, k, jnp.arctan2(M, across), ANGLES)
         return below(h) + below(k) - 2 * both
 
+    def _teachers(self) -> tuple[Array, Array]:
+        """(2,) squared norm of each group's teacher, as fields see it, and its overlap with the centroid."""
+        if self.spectrum is None:
+            return _diagonal(self.overlaps.T), _diagonal(self.overlaps.S)
+        T = jnp.stack([_diagonal(part) for part in self.block_overlaps.T])
+        return jnp.sum(self._group_variances() * T, axis=0), _diagonal(self.summed.overlaps.S)
 
+
+@checked
 def imbalance(
     share: float = 0.2,
     variance: Sequence[float] = (1.0, 1.0),
@@ -139,6 +190,7 @@ def imbalance(
     reweighting: float | None = None,
     criterion: str = "mean",
     smoothing: float = 1e-3,
+    spectrum: Spectrum | None = None,
 ) -> Imbalance:
     """Two groups on opposite sides of the origin.
 
@@ -159,6 +211,8 @@ def imbalance(
             alike), or "worst" (the larger one).
         smoothing: δ that rounds the corner of the worst error, above 0; it adds δ/2 where the two
             errors are equal.
+        spectrum: of the inputs, perhaps with a row for each group (their covariances commute then); teachers
+            and centroids lie in random directions.
 
     Returns:
         A model with order parameters Q11, M11, M12 (teachers), R11 and R12 (centroids).
@@ -170,6 +224,7 @@ def imbalance(
     if not np.all(widths > 0):
         check.fail("variance", variance, "must be 2 numbers, each above 0")
     criterion = check.one_of("criterion", criterion, CRITERIA)
+    check.blocks(spectrum)
     parameters: dict[str, Array] = {
         "learning_rate": check.number("eta", eta, 0.0),
         "batch": check.number("batch", batch, 1.0),
@@ -185,6 +240,7 @@ def imbalance(
         clusters=(2,),
         overlaps=_overlaps(check, mean, alignment, similarity),
         parameters=parameters,
+        spectrum=spectrum,
         breaks=(Break("teacher", 0, 0), Break("teacher", 0, 1)),
         criterion=criterion,
     )
@@ -203,7 +259,7 @@ def _overlaps(
         check.fail(
             "similarity",
             similarity,
-            f"two teachers with the alignments {along[0]:g} and {along[1]:g} cannot have this cosine",
+            f"must be a cosine that two teachers with the alignments {along[0]:g} and {along[1]:g} can have",
         )
     return Overlaps(T=T, S=np.outer(along, signed), Omega=np.outer(signed, signed))
 

@@ -6,12 +6,14 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import System
-from optlearn.models._checks import Arguments
+from optlearn._signatures import checked
 from optlearn.models._finite_data import FiniteData
 
 
+@checked
 class LargeBatch(System):
     """``FiniteData`` with batches of βN samples: steps of finite size, w ← w − ε ∇(batch error)/2.
 

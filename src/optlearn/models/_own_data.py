@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Settings
-from optlearn.models._checks import Arguments
+from optlearn._signatures import checked
 from optlearn.models._finite_data import Modes
 
 # Eigenvalues far below this, in units of their mean, are all alike: they are learned after dozens of passes.
@@ -141,6 +142,7 @@ def collocation(points: int) -> tuple[np.ndarray, np.ndarray]:
     return ends, ends[:, None, None] ** (powers + 1) * (lagrange * factorials)
 
 
+@checked
 def own_data(X: Array, y: Array, X_test: Array, y_test: Array, *, nodes: int | None = 40) -> OwnData:
     """A linear student on given data.
 
@@ -205,7 +207,11 @@ def _checked(X: Any, y: Any, X_test: Any, y_test: Any) -> list[np.ndarray]:
     check = Arguments("from_data")
     arrays = []
     for names, pair in ((("X", "y"), (X, y)), (("X_test", "y_test"), (X_test, y_test))):
-        inputs, labels = (np.asarray(part, dtype=float) for part in pair)
+        found = [as_numbers(part) for part in pair]
+        for name, part, given in zip(names, found, pair, strict=True):
+            if part is None:
+                check.fail(name, given, "must be numbers")
+        inputs, labels = (np.asarray(part) for part in found)
         lowest = 2 if names[0] == "X" else 1
         if inputs.ndim != 2 or inputs.shape[0] < lowest or inputs.shape[1] < 1:
             _refuse(
@@ -227,4 +233,4 @@ def _checked(X: Any, y: Any, X_test: Any, y_test: Any) -> list[np.ndarray]:
 
 
 def _refuse(check: Arguments, name: str, value: np.ndarray, allowed: str) -> None:
-    check.fail(name, f"array of shape {value.shape}", allowed)
+    check.fail(name, value, allowed)

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erf, erfc
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields
-from optlearn.models._checks import Arguments
 from optlearn.models._measures import cosine
 
 HALF = np.sqrt(2 / np.pi)
@@ -122,6 +123,7 @@ class Margin(SignLearner):
         return Moments(edge - rho * inside, rho * edge - inside, erf(theta / np.sqrt(2)))
 
 
+@checked
 def sign_learner(rule: str = "hebb", T: float = 1.0, eta: float = 1.0, threshold: float = 1.0) -> SignLearner:
     """One unit that learns the sign of a teacher by a local rule.
 
@@ -188,6 +190,7 @@ def _residual(fields: Fields, u: Settings) -> Array:
     return fields.student - fields.teacher - u["sigma_n"] * fields.noise
 
 
+@checked
 def clipped(clip: float = 0.5, sigma_n: float = 0.5, T: float = 1.0, eta: float = 1.0) -> Clipped:
     """A linear student with clipped gradients.
 

@@ -17,6 +17,7 @@ from optlearn._control.solution import Solution
 from optlearn._control.summary import certificate_words, may_still_be_won
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._io import provenance, write_file
+from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
 from optlearn.plotting.schedules import plot_schedule
 from optlearn.plotting.solutions import plot_certificate, plot_compare
@@ -52,6 +53,7 @@ footer { color: var(--soft); font-size: .85rem; margin-top: 2rem; }
 """
 
 
+@checked
 def write_report(solution: Solution, path: str | PathLike[str], *, baselines: bool = False) -> Path:
     """Write the page; see ``Solution.report``."""
     comparison = _comparison(solution) if baselines else None

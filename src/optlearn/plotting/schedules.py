@@ -8,11 +8,13 @@ from matplotlib.axes import Axes
 
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Mixture, Schedule
+from optlearn._signatures import checked
 from optlearn.plotting.style import BLUE, GREEN, ORANGE, TIME, VERMILION, own_axes, shades, styled
 
 FEW = 4  # so many different values, all of them whole steps apart, are ticks of their own
 
 
+@checked
 @styled
 def plot_schedule(
     schedule: Schedule | Mapping[str, Schedule],

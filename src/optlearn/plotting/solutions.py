@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from optlearn._control.certificate import limits
 from optlearn._control.compare import OPTIMUM, Comparison
 from optlearn._control.solution import Solution
+from optlearn._signatures import checked
 from optlearn.plotting.schedules import plot_schedule
 from optlearn.plotting.style import BLUE, GREY, VERMILION, ShownFigure, own_axes, styled
 from optlearn.plotting.trajectories import plot_error, plot_order_parameters
@@ -39,6 +40,7 @@ def plot_solution(solution: Solution) -> Figure:
     return figure
 
 
+@checked
 @styled
 def plot_certificate(solution: Solution, axes: Axes | None = None) -> Axes:
     """Draw the gaps of the certificate, each beside the limit up to which it counts as small.
@@ -72,6 +74,7 @@ def plot_certificate(solution: Solution, axes: Axes | None = None) -> Axes:
     return axes
 
 
+@checked
 @styled
 def plot_compare(comparison: Comparison, axes: Axes | None = None) -> Axes:
     """Draw the objective of every schedule of a comparison, the best at the top.

@@ -6,12 +6,14 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
 from optlearn.plotting.style import TIME, own_axes, shades, styled
 
 MANY = 7  # so many courses have colours of their own; more are shaded from dark to light
 
 
+@checked
 @styled
 def plot_order_parameters(
     trajectory: Trajectory,
@@ -42,6 +44,7 @@ def plot_order_parameters(
     return axes
 
 
+@checked
 @styled
 def plot_error(
     trajectory: Trajectory | Mapping[str, Trajectory],

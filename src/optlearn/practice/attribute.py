@@ -5,6 +5,7 @@ from typing import Any
 
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn.practice.steps import step_table
 
 
@@ -26,6 +27,7 @@ class AttributeScheduler:
         convert: makes of a number what is set, such as ``round`` for a batch size.
     """
 
+    @checked
     def __init__(
         self,
         schedule: Schedule,
@@ -46,7 +48,8 @@ class AttributeScheduler:
         if not known:
             what = "entry" if self._is_mapping else "attribute"
             raise SpecificationError(
-                f"AttributeScheduler: {type(target).__name__} has no {what} {self._attribute!r}"
+                f"AttributeScheduler: target must have the {what} {self._attribute!r} (say another with "
+                f"attribute=…), got {type(target).__name__}"
             )
         self._step = 0
         self._set()

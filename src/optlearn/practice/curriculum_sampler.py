@@ -6,11 +6,12 @@ from zlib import crc32
 
 import numpy as np
 
+from optlearn._arguments import Arguments, is_whole
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn.practice.curriculum_order import curriculum_order
 from optlearn.practice.extras import missing
-from optlearn.practice.steps import is_whole
 
 try:
     import torch
@@ -48,6 +49,7 @@ class CurriculumSampler(Sampler[int]):
         replicas: processes that share the samples of each step; None likewise, and 1 without it.
     """
 
+    @checked
     def __init__(
         self,
         schedule: Schedule,
@@ -63,15 +65,17 @@ class CurriculumSampler(Sampler[int]):
         rank: int | None = None,
         replicas: int | None = None,
     ) -> None:
+        check = Arguments("CurriculumSampler")
         if (steps is None) == (epochs is None):
             raise SpecificationError(
-                f"CurriculumSampler(steps={steps!r}, epochs={epochs!r}): give either steps (batches of the "
-                f"whole training) or epochs. The schedule itself ends at training time α_F = "
+                "CurriculumSampler: either steps (batches of the whole training) or epochs must be given, "
+                f"got {steps!r} and {epochs!r}. The schedule itself ends at training time α_F = "
                 f"{schedule.horizon:g}, which is neither"
             )
         for name, value in (("batch_size", batch_size), ("steps", steps), ("epochs", epochs)):
-            if value is not None and not (is_whole(value) and value >= 1):
-                raise SpecificationError(f"CurriculumSampler({name}={value!r}): a whole number of at least 1")
+            if value is not None:
+                check.count(name, value)
+        check.count("seed", seed, 0)
         self.batch_size, self.drop_last = int(batch_size), bool(drop_last)
         self.rank, self.replicas = _process(rank, replicas)
         labels = groups.numpy() if isinstance(groups, torch.Tensor) else np.asarray(groups)

@@ -16,11 +16,15 @@ import numpy as np
 from scipy.cluster.vq import ClusterError, kmeans2
 
 from optlearn import scenarios
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._signatures import checked
 from optlearn.practice.isotropy import AnisotropyWarning as AnisotropyWarning
 from optlearn.practice.isotropy import Isotropy as Isotropy
+from optlearn.practice.regression import RegressionFit as RegressionFit
+from optlearn.practice.regression import regression as regression
 
 KMEANS_STARTS = 5
 
@@ -209,6 +213,7 @@ def data_scenarios() -> tuple[str, ...]:
     )
 
 
+@checked
 def gaussian_mixture(
     X: Array, labels: Array | None = None, clusters: int | None = None, seed: int = 0
 ) -> MixtureFit:
@@ -224,9 +229,11 @@ def gaussian_mixture(
     Warns:
         AnisotropyWarning: a cluster spreads in far fewer directions than the model assumes.
     """
-    samples = np.asarray(X, dtype=float)
-    if samples.ndim < 2 or not samples.size:
-        raise SpecificationError(f"X must be samples of shape (n, N), got shape {samples.shape}")
+    check = Arguments("gaussian_mixture")
+    check.count("seed", seed, 0)
+    samples = as_numbers(X)
+    if samples is None or samples.ndim < 2 or not samples.size:
+        check.fail("X", X, "must be samples of shape (n, N)")
     samples = samples.reshape(len(samples), -1)
     if not np.all(np.isfinite(samples)):
         raise SpecificationError("X must be finite, got entries that are not")
@@ -246,7 +253,7 @@ def gaussian_mixture(
         assignment=assignment,
         isotropy=Isotropy.measure(residuals, rng),
     )
-    fit.isotropy.warn(classes, N, stacklevel=2)
+    fit.isotropy.warn(classes, N)
     return fit
 
 

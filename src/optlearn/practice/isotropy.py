@@ -1,10 +1,11 @@
 """How far data are from the model, whose clusters spread alike in all directions."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from optlearn._warn import warn
 
 # A cluster is called far from isotropic if its participation ratio is below this share of an isotropic one's.
 ISOTROPY_LIMIT = 0.5
@@ -60,7 +61,7 @@ class Isotropy:
         """(C,) share of the variance in the ``directions`` with the largest."""
         return np.array([spectrum[:directions].sum() for spectrum in self.spectra])
 
-    def warn(self, classes: np.ndarray, N: int, stacklevel: int) -> None:
+    def warn(self, classes: np.ndarray, N: int) -> None:
         """Warn, with numbers, of clusters that are far from isotropic."""
         top = self.top_share()
         parts = [
@@ -69,11 +70,10 @@ class Isotropy:
             for c in np.flatnonzero(self.ratio < ISOTROPY_LIMIT)
         ]
         if parts:
-            warnings.warn(
+            warn(
                 "the data are far from the model, whose clusters are isotropic: they spread, "
                 f"{'; '.join(parts)}. Check the schedule by training",
                 AnisotropyWarning,
-                stacklevel=stacklevel + 1,
             )
 
 

@@ -70,6 +70,10 @@ def nearest_shape(
 ) -> Simplified:
     """See ``Schedule.nearest``."""
     fall(shape, np.zeros(1))
+    if control not in schedule.controls:
+        raise SpecificationError(
+            f"nearest: control must be one of {', '.join(schedule.controls)}, got {control!r}"
+        )
     values, grid = np.asarray(schedule[control]), schedule.grid
     peak = float(values.max())
     first = int(np.flatnonzero(values >= peak * (1 - 1e-6))[0])  # a warm-up before it is kept

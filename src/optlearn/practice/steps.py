@@ -4,15 +4,16 @@ A schedule knows only training time, α = steps/N with the input dimension N of 
 loop knows only steps. So every conversion is told either the total number of steps, or N.
 """
 
-import warnings
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
 import numpy as np
 
+from optlearn._arguments import Arguments, is_whole
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn._warn import warn
 
 # A learning rate as large as this is taken for one of the theory, where they are of order 1.
 THEORY_RATE = 0.3
@@ -73,12 +74,11 @@ class StepTable:
             before.values, self.values, rtol=SAME, atol=0.0
         ):
             return
-        warnings.warn(
+        warn(
             f"{purpose}: this run began under another schedule, of {before.steps} steps. It goes on at step "
             f"{step} of {self.steps} under the present one, with {self.at(step):.4g} instead of "
             f"{before.at(step):.4g}",
             OtherScheduleWarning,
-            stacklevel=3,
         )
 
 
@@ -135,23 +135,19 @@ def _factor(
     largest = float(values.max())
     if scale is None and peak is None:
         if is_rate and largest >= THEORY_RATE:
-            warnings.warn(
+            warn(
                 f"{purpose}: the learning rate goes up to {largest:.4g}, in the units of the theory, whose "
                 f"weights are √N times those of a layer with N inputs. With 784 inputs give scale=1/784, "
                 f"which makes it {largest / 784:.2g}; or peak=1e-3 to keep the shape alone; or scale=1 if it "
                 "is meant as it is",
                 UnitsWarning,
-                stacklevel=5,
             )
         return 1.0
     if peak is None:
-        if not (_is_number(scale) and np.isfinite(scale)):
-            raise SpecificationError(f"{purpose}: scale must be a finite number, got {scale!r}")
-        return float(scale)
+        return Arguments(purpose).number("scale", scale, 0.0, open_below=True)
     if scale is not None:
         raise SpecificationError(f"{purpose}: scale and peak must not both be given, got {scale!r}, {peak!r}")
-    if not (_is_number(peak) and np.isfinite(peak) and peak > 0):
-        raise SpecificationError(f"{purpose}: peak must be a finite number above 0, got {peak!r}")
+    Arguments(purpose).number("peak", peak, 0.0, open_below=True)
     if largest <= 0:
         raise SpecificationError(
             f"{purpose}: peak must be left out where no value is above 0, got {peak!r} for values up to "
@@ -160,35 +156,27 @@ def _factor(
     return peak / largest
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def is_whole(value: Any) -> bool:
-    """Is it a whole number (not a float, nor True)?"""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def total_steps(schedule: Schedule, steps: int | None, N: float | None, purpose: str) -> int:
     """Steps of the whole training, from exactly one of ``steps`` and ``N``."""
     if (steps is None) == (N is None):
-        given = "neither was given" if steps is None else f"both were given, steps={steps!r} and N={N!r}"
+        given = "got neither" if steps is None else f"got steps={steps!r} and N={N!r}"
         raise SpecificationError(
-            f"{purpose}: give either steps (optimisation steps of the whole training) or N (input dimension, "
-            f"of which training time α = steps/N is counted); {given}. The schedule itself ends at training "
-            f"time α_F = {schedule.horizon:g}, which is not a number of steps"
+            f"{purpose}: either steps (optimisation steps of the whole training) or N (input dimension, of "
+            f"which training time α = steps/N is counted) must be given, {given}. The schedule itself "
+            f"ends at training time α_F = {schedule.horizon:g}, which is not a number of steps"
         )
     if steps is not None:
         if not is_whole(steps) or steps < 1:
             raise SpecificationError(
-                f"{purpose}: steps={steps!r}: a whole number of at least 1, the optimisation steps of all "
-                f"training (not training time, of which this schedule has α_F = {schedule.horizon:g})"
+                f"{purpose}: steps must be a whole number of at least 1, the optimisation steps of all "
+                f"training (not training time, of which this schedule has α_F = {schedule.horizon:g}), got "
+                f"{steps!r}"
             )
         return int(steps)
-    dimension = float(N) if _is_number(N) else np.nan
-    if not (np.isfinite(dimension) and round(schedule.horizon * dimension) >= 1):
+    dimension = Arguments(purpose).number("N", N)
+    if round(schedule.horizon * dimension) < 1:
         raise SpecificationError(
-            f"{purpose}: N={N!r}: the input dimension, a number for which N·α_F = N·{schedule.horizon:g} is "
-            "at least one step"
+            f"{purpose}: N must be the input dimension, a number for which N·α_F = N·{schedule.horizon:g} is "
+            f"at least one step, got {N!r}"
         )
     return round(schedule.horizon * dimension)

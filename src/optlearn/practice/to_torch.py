@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn.practice.extras import missing
 from optlearn.practice.steps import step_table
 
@@ -24,6 +26,7 @@ class ScheduledLR(LRScheduler):
     says if that is not the one that the run began with. Parameter groups may be added later.
     """
 
+    @checked
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
@@ -124,6 +127,7 @@ class ScheduledDropout(torch.nn.Module):
     _first: torch.Tensor
     _values: torch.Tensor
 
+    @checked
     def __init__(
         self,
         schedule: Schedule,
@@ -141,7 +145,9 @@ class ScheduledDropout(torch.nn.Module):
                 f"ScheduledDropout(control={control!r}): goes from {low:g} to {high:g}; a probability of "
                 "being on, from 0 to 1, is needed"
             )
-        self.rescaling = schedule.parameters.get("rescaling") if rescaling is None else float(rescaling)
+        self.rescaling = schedule.parameters.get("rescaling")
+        if rescaling is not None:
+            self.rescaling = Arguments("ScheduledDropout").number("rescaling", rescaling, 0.0)
         if self.rescaling is None and low == 0:
             raise SpecificationError(
                 "ScheduledDropout: the schedule switches everything off at some step; without rescaling=… "

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from optlearn._control.scenario_call import COMMON
 from optlearn._errors import SpecificationError
 
 Value = float | int | bool | str | None
@@ -212,6 +213,8 @@ def _made(
 ) -> Iterator[Argument]:
     helps = descriptions(function)
     for name, parameter in inspect.signature(function).parameters.items():
+        if name in COMMON:
+            continue  # they change what is asked for, and have no place among a scenario's own numbers
         default = parameter.default
         several = isinstance(default, Sequence) and not isinstance(default, str) and name not in code_only
         entries = {f"{name}[{i}]": entry for i, entry in enumerate(default)} if several else {name: default}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 import optlearn as ol
+from optlearn._arguments import Arguments
 from optlearn._schedule import uniform_grid
-from optlearn.models._checks import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 
@@ -112,10 +112,12 @@ def attention(
         tied=tied,
         masked=kind.masked,
     )
+    norm = check.number("start_norm", start_norm, 0.0, open_below=True)
+    most = np.sqrt(norm * T)
     start = _start(
         model,
-        check.number("start_norm", start_norm, 0.0, open_below=True),
-        check.number("start_overlap", start_overlap),
+        norm,
+        check.number("start_overlap", start_overlap, -most, most),
         check.number("start_other", start_other),
     )
     if control == "temperature":
@@ -127,8 +129,9 @@ def attention(
         check.number("accuracy", accuracy, 0.0, 0.1, open_below=True), check.count("points", points, 256)
     )
     budgets: tuple[ol.Budget, ...] = ()
-    if control != "temperature" and masked_share is not None:
-        budgets = (ol.Budget("mask", mean=check.number("masked_share", masked_share, 0.0, 1.0)),)
+    if masked_share is not None:
+        share = check.number("masked_share", masked_share, 0.0, 1.0)
+        budgets = () if control == "temperature" else (ol.Budget("mask", mean=share),)
     return ol.Problem(
         model=model,
         start=start,

@@ -7,8 +7,8 @@ import numpy as np
 
 import optlearn as ol
 from optlearn import _time_courses as shapes
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn.models._checks import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 
@@ -61,10 +61,7 @@ def batch_size(
         seed: of the random numbers of the start.
     """
     check = Arguments("batch_size")
-    largest = check.number("max_batch", max_batch, 1.0, open_below=True)
-    mean = check.number("mean_batch", mean_batch, 1.0, open_below=True)
-    if not mean < largest:
-        check.fail("mean_batch", mean_batch, f"must be above 1 and below max_batch = {largest:g}")
+    mean, control = shared.batch_control(check, mean_batch, max_batch)
     check.one_of("activation", activation, ("erf", "linear"))
     model = ol.models.committee(K, M, T=T, sigma_n=sigma_n, eta=eta, batch=mean, activation=activation)
     overlaps = np.asarray(model.overlaps.T)
@@ -72,7 +69,7 @@ def batch_size(
         model=model,
         start=model.state(**shared.random_overlaps(check, K, overlaps, start_norm, start_overlap, seed)),
         horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
-        controls={"batch": ol.Continuous(1.0, largest, guess=mean, whole_numbers=True)},
+        controls={"batch": control},
         budgets=(ol.Budget("batch", mean=mean, sense="at most"),),
         intervals=80,
         baselines=_baselines(),

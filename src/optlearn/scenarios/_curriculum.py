@@ -7,8 +7,8 @@ import numpy as np
 
 import optlearn as ol
 from optlearn import _time_courses as shapes
+from optlearn._arguments import Arguments
 from optlearn._schedule import uniform_grid
-from optlearn.models._checks import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 

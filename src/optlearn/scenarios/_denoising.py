@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 import optlearn as ol
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn.models._checks import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import optlearn as ol
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn.models._checks import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 from optlearn.scenarios._denoising import CODE_ONLY, NOISE_BOUNDS, StartName, start_overlaps
@@ -60,10 +60,7 @@ def denoising_batch(
     check = Arguments("denoising_batch")
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     noise = check.number("Delta_F", Delta_F, *NOISE_BOUNDS)
-    largest = check.number("max_batch", max_batch, 1.0, open_below=True)
-    mean = check.number("mean_batch", mean_batch, 1.0, open_below=True)
-    if not mean < largest:
-        check.fail("mean_batch", mean_batch, f"must be above 1 and below max_batch = {largest:g}")
+    mean, control = shared.batch_control(check, mean_batch, max_batch)
     overlaps = start_overlaps(check, start)
     model = ol.models.autoencoder(
         K=len(overlaps["Q"]),
@@ -83,7 +80,7 @@ def denoising_batch(
         model=model,
         start=model.state(Q=overlaps["Q"], R=overlaps["R"], b=skip),
         horizon=horizon,
-        controls={"batch": ol.Continuous(1.0, largest, guess=mean, whole_numbers=True)},
+        controls={"batch": control},
         budgets=(ol.Budget("batch", mean=mean),),
         intervals=120,
         baselines=_baselines(),

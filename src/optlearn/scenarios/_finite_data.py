@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 import optlearn as ol
 from optlearn import _time_courses as shapes
-from optlearn.models._checks import Arguments
+from optlearn._arguments import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 
@@ -50,6 +50,8 @@ def finite_data(
     check.one_of("control", control, ("learning_rate", "weight_decay", "both"))
     scheduled = ("learning_rate", "weight_decay") if control == "both" else (control,)
     free_decay = weight_decay == "free" and control == "learning_rate"
+    if isinstance(weight_decay, str) and weight_decay != "free":
+        check.fail("weight_decay", weight_decay, f"must be from {DECAY[0]:g} to {DECAY[1]:g}, or 'free'")
     decay = 0.0 if weight_decay == "free" else check.number("weight_decay", weight_decay, *DECAY)
     if control != "learning_rate" and weight_decay not in (0.0, "free"):
         check.fail("weight_decay", weight_decay, f"is scheduled where control is {control!r}: leave it out")

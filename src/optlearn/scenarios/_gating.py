@@ -7,8 +7,8 @@ import numpy as np
 
 import optlearn as ol
 from optlearn import _time_courses as shapes
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn.models._checks import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 
@@ -95,7 +95,7 @@ def gating(
         batch=batch,
     )
     if np.any(model.overlaps.T[: M // 2, M // 2 :]):
-        check.fail("T", T, "a teacher's gate must have no overlap with a value")
+        check.fail("T", T, "must have no overlap of a teacher's gate with a value")
     highest = check.number("max_gain", max_gain, 0.0, open_below=True)
     if highest < sharp:
         check.fail("max_gain", max_gain, f"must be at least teacher_gain = {sharp:g}")

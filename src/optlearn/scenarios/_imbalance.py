@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 import optlearn as ol
+from optlearn._arguments import Arguments
 from optlearn._schedule import uniform_grid
 from optlearn._time_courses import Shape
-from optlearn.models._checks import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 

@@ -3,7 +3,7 @@
 from typing import Literal
 
 import optlearn as ol
-from optlearn.models._checks import Arguments
+from optlearn._arguments import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 

@@ -2,7 +2,7 @@
 
 import optlearn as ol
 from optlearn import _time_courses as shapes
-from optlearn.models._checks import Arguments
+from optlearn._arguments import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 

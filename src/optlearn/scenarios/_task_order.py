@@ -7,8 +7,8 @@ import numpy as np
 
 import optlearn as ol
 from optlearn import _time_courses as shapes
+from optlearn._arguments import Arguments
 from optlearn._schedule import uniform_grid
-from optlearn.models._checks import Arguments
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 
@@ -72,6 +72,7 @@ def task_order(
     """
     check = Arguments("task_order")
     highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)
+    horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     before = check.number("pretraining", pretraining, 0.0)
     size = check.number("start_readout", start_readout, 0.0)
     model = ol.models.continual(tasks, similarity, K, sigma_n=sigma_n, eta=eta, readout_rate=readout_rate)
@@ -86,7 +87,7 @@ def task_order(
     return ol.Problem(
         model=model,
         start=_pretrained(model, model.state(**start, v=readout), before),
-        horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
+        horizon=horizon,
         controls=controls,
         intervals=50 if joint else 150,
         baselines=_baselines(range(1 if before else 0, tasks), joint),

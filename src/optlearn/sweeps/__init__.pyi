@@ -2,6 +2,8 @@ from . import finite_size as finite_size
 from ._plot import plot as plot
 from ._simulations import schedule_at as schedule_at
 from ._simulations import simulate as simulate
+from .closed_loop import LoopComparison as LoopComparison
+from .closed_loop import closed_loop as closed_loop
 from .collect import load as load
 from .point import PointDone as PointDone
 from .run import ReduceWarning as ReduceWarning

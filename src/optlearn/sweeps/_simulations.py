@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._simulate.batch import AT_ONCE, simulate_many
 from optlearn.sweeps.spec import Index, Scenario, Spec, make_spec
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 MakeSchedule = Callable[[Problem], Schedule]
 
 
+@checked
 def simulate(
     scenario: Scenario,
     over: Mapping[str, Any],
@@ -55,8 +58,12 @@ def simulate(
     """
     import xarray
 
+    check = Arguments("simulate")
     spec = make_spec(scenario, over, fixed=fixed)
-    dimensions = [int(n) for n in np.atleast_1d(N)]
+    dimensions = [check.count("N", n) for n in (N if isinstance(N, Sequence | np.ndarray) else [N])]
+    check.count("seeds", seeds)
+    check.count("seed", seed, 0)
+    check.count("at_once", at_once)
     if len(set(dimensions)) < len(dimensions):
         raise SpecificationError(f"N must hold every dimension once, got {dimensions}")
     indices = spec.indices()
@@ -136,6 +143,8 @@ def _schedule(
         found = problem.baselines[wanted](problem, problem.intervals)
     elif callable(wanted):
         found = wanted(problem)
+    elif not hasattr(wanted, "dims"):
+        Arguments("simulate").fail("schedule", wanted, "must be a baseline, a function or a sweep's result")
     else:
         for name, values in spec.over.items():
             if name not in wanted.dims or list(wanted[name].values) != list(values):

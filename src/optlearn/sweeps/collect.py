@@ -11,6 +11,7 @@ import numpy as np
 from optlearn._errors import SpecificationError
 from optlearn._io import load_dataset
 from optlearn._schedule import RESERVED
+from optlearn._signatures import checked
 from optlearn.sweeps.store import Record, Store, read_description
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _MEANINGS = {
 _NUMBERS = ("objective", "hamiltonian_gap", "relaxation_gap", "seconds", "cpu_seconds")
 
 
+@checked
 def load(folder: str | Path) -> "xarray.Dataset":
     """The finished points of a sweep, also while it is running or after it was killed.
 

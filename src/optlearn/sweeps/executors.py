@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from optlearn._errors import SpecificationError
+from optlearn._arguments import Arguments
 from optlearn._processes import Ended, Send, run_tasks
-from optlearn.models._checks import Arguments
 from optlearn.sweeps.point import Chain, PointDone, done, failed_from_outside, walk
 from optlearn.sweeps.spec import Index
 
@@ -51,19 +50,22 @@ def make_executor(executor: Any, jobs: int | None) -> Executor:
         Arguments("sweep").count("jobs", jobs)
     if executor is None:
         executor = "serial" if jobs in (None, 1) else "processes"
-    if executor == "serial":
+    word = executor if isinstance(executor, str) else ""
+    if word == "serial":
         return Serial()
-    if executor == "processes":
+    if word == "processes":
         return Processes(jobs or _cores())
-    is_address = isinstance(executor, str) and ":" in executor
-    if is_address or hasattr(executor, "scheduler_address") or hasattr(executor, "scheduler_info"):
-        from optlearn.sweeps.dask import Dask
+    is_dask = hasattr(executor, "scheduler_address") or hasattr(executor, "scheduler_info")
+    if ":" not in word and not is_dask:
+        Arguments("sweep").fail(
+            "executor",
+            executor,
+            "must be 'serial', 'processes', the address of a Dask scheduler such as 'tcp://127.0.0.1:8786', "
+            "or a Dask client or cluster",
+        )
+    from optlearn.sweeps.dask import Dask
 
-        return Dask(executor)
-    raise SpecificationError(
-        f"executor={executor!r}: 'serial', 'processes', the address of a Dask scheduler such as "
-        "'tcp://127.0.0.1:8786', or a Dask client or cluster"
-    )
+    return Dask(executor)
 
 
 @dataclass(frozen=True)

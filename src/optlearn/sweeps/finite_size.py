@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._control.compare import baselines as all_baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
@@ -19,6 +20,7 @@ from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._simulate.batch import AT_ONCE, simulate_many
 from optlearn.sweeps.spec import Scenario, scenario_function
 
@@ -52,6 +54,7 @@ class PowerLaw:
         return self.prefactor * np.asarray(N, dtype=float) ** -self.exponent
 
 
+@checked
 def measure(
     scenario: Scenario,
     N: Sequence[int],
@@ -86,6 +89,14 @@ def measure(
         if progress is not None:
             progress(Progress(text, len(rows), len(N)))
 
+    check = Arguments("measure")
+    check.count("seed", seed, 0)
+    check.count("at_once", at_once)
+    if not callable(seeds):
+        for runs in seeds.values() if isinstance(seeds, Mapping) else [seeds]:
+            check.count("seeds", runs)
+    for n in N:
+        check.count("N", n)
     rows: list[list[Moments]] = []
     names: list[str] = []
     chosen: tuple[Problem, dict[str, Schedule]] | None = None

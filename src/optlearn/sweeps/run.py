@@ -2,19 +2,20 @@
 
 import inspect
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optlearn._arguments import Arguments
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._control.solve import METHODS, solve
 from optlearn._errors import SpecificationError
 from optlearn._io import save_dataset
 from optlearn._progress import Report
-from optlearn.models._checks import Arguments
+from optlearn._signatures import checked
+from optlearn._warn import warn
 from optlearn.sweeps.collect import load
 from optlearn.sweeps.executors import make_executor
 from optlearn.sweeps.point import Chain, PointDone, done
@@ -30,6 +31,7 @@ class ReduceWarning(UserWarning):
     """The function ``reduce`` of a sweep raised; the point is kept without what it would have returned."""
 
 
+@checked
 def sweep(
     scenario: Scenario,
     over: Mapping[str, Any],
@@ -187,12 +189,11 @@ def _warn(dataset: "xarray.Dataset") -> None:
     if not_converged:
         said.append(f"{not_converged} of {dataset['error'].size} points are not converged")
     if said:
-        warnings.warn("; ".join(said), NotConvergedWarning, stacklevel=3)
+        warn("; ".join(said), NotConvergedWarning)
     reduced = [message for message in dataset["reduce_error"].values.ravel() if message]
     if reduced:
-        warnings.warn(
+        warn(
             f"reduce raised at {len(reduced)} of {dataset['error'].size} points, such as {reduced[0]!r}; "
             "solutions are kept",
             ReduceWarning,
-            stacklevel=3,
         )

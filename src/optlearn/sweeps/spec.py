@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._errors import SpecificationError
 from optlearn._json import plain
-from optlearn.models._checks import Arguments
 
 Scenario = str | Callable[..., Problem]
 Reduce = Callable[[Solution], Mapping[str, Any]]

@@ -6,7 +6,6 @@
 
 import json
 import platform
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from optlearn._errors import SpecificationError
 from optlearn._io import read_file, read_json, remove_half_written, write_file
 from optlearn._io.provenance import code_digest
 from optlearn._json import parse
+from optlearn._warn import warn
 from optlearn.sweeps.spec import Index, Spec, digest
 
 SCHEMA = 1
@@ -82,7 +82,7 @@ class Store:
         except (ValueError, KeyError, TypeError):
             sound, record = False, {}
         if not sound:
-            warnings.warn(f"{path} is damaged: the point counts as not computed", DamagedPointWarning, 2)
+            warn(f"{path} is damaged: the point counts as not computed", DamagedPointWarning)
             return None
         return record if record["sweep"] == self.sweep else None
 
@@ -144,7 +144,7 @@ def read_description(folder: Path) -> dict[str, Any]:
     """The content of ``sweep.json``."""
     path = folder / "sweep.json"
     if not path.is_file():
-        raise SpecificationError(f"{folder}: there is no sweep here (no sweep.json)")
+        raise SpecificationError(f"folder must hold a sweep, got {str(folder)!r} (no sweep.json)")
     try:
         content = read_json(path)
         schema = content["schema"]
@@ -217,11 +217,10 @@ def _say_what_changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> None
     if before["own_code"] != now["own_code"]:
         changes.append("the code of your scenario or reduce function")
     if changes:
-        warnings.warn(
+        warn(
             f"changed since the last part of this sweep: {', '.join(changes)}. Finished points are kept; "
             "`part` in the result says which run a point is from",
             SweepChangedWarning,
-            stacklevel=2,
         )
 
 

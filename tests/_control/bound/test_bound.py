@@ -111,6 +111,12 @@ def test_curriculum_is_not_convex():
         ol.bound(ol.scenarios.curriculum(), "convex")
 
 
+def test_a_worst_case_is_refused():
+    problem = replace(least_squares(), limits=(ol.Limit(ol.Objective(), 1.0),))
+    with pytest.raises(ValueError, match="one mean"):
+        ol.bound(problem)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "optimum"), [("curriculum", 0.146841), ("dropout", 0.0340887)])
 def test_grids_bracket_the_optima_of_the_paper(name, optimum):

@@ -3,6 +3,8 @@
 One small problem with everything in it (free parameter, budget, running cost) is run both ways.
 """
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -85,7 +87,7 @@ def test_operations_that_casadi_lacks_run_under_xla():
             return 0.1 * jax.numpy.sort(x.Q[0])[0]
 
     made = models.committee(K=2, M=1)
-    model = Sorting(**{name: getattr(made, name) for name in made.__dataclass_fields__})
+    model = Sorting(**{part.name: getattr(made, part.name) for part in dataclasses.fields(made)})
     problem = Problem(
         model=model,
         start=model.state(Q11=0.3, Q22=0.2, M11=0.1),

@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._control.bound.convex import exact_optimum, is_linear
 from optlearn._control.bound.hjb import FINER, Near, Policy, Resolution, dimensions_of, solve_hjb
 from optlearn._control.bound.sos import DEGREE, lower_bound
@@ -16,7 +17,6 @@ from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
-from optlearn.models._checks import Arguments
 
 Kind = Literal["convex", "sos", "hjb"]
 # Along each coordinate of the coarsest grid, in 1, 2, … dimensions.
@@ -97,6 +97,11 @@ def bound(
     if nodes is not None:
         check.count("nodes", nodes, 4)
     check.count("dimensions", dimensions)
+    if problem.reach is not None or problem.weighing is not None:
+        raise SpecificationError(
+            f"bound: {problem.name!r} must minimise one mean over a given horizon, without reach, "
+            "risk, limits or rivals"
+        )
     if kind in ("auto", "convex") and is_linear(problem):
         return Bound(*exact_optimum(problem), "convex")
     if kind == "convex":

@@ -106,8 +106,7 @@ def free_gap(
     integral = program.free_in_rate
 
     def total(trial: np.ndarray) -> tuple[float, np.ndarray]:
-        cost, _, slope = program.final_gradient(compiled.constants, rolled.states[-1], trial)
-        value, gradient = float(cost), np.array(slope).ravel()
+        value, _, gradient = compiled.final_gradient(rolled.states[-1], trial)
         if integral:
             H, H_gradient = along.free(w, trial)
             value = value + compiled.problem.horizon * H

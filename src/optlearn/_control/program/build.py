@@ -6,9 +6,10 @@ as wide quadratures are, are compiled by XLA.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array
@@ -19,6 +20,7 @@ from optlearn._control.program.casadi import CasadiProgram
 from optlearn._control.program.steps import CLASSICAL, EXACT
 from optlearn._control.program.xla import XlaProgram, unpacked
 from optlearn._control.relaxation import Relaxation
+from optlearn._control.weighing import Weigher
 from optlearn._dynamics.flat import FlatSystem
 from optlearn._dynamics.on_casadi import pack
 from optlearn._dynamics.system import resolved_for
@@ -27,6 +29,10 @@ from optlearn._precision import float64
 # Scalar operations in one rate up to which expressions beat compiled programs (measured:
 # docs/decisions/009-wide-quadratures.md).
 EXPRESSION_LIMIT = 150_000
+
+# The same for an exact advance: a power of a matrix is a deep product, and its derivatives, as expressions,
+# are far larger than itself (10 modes, 20 squarings: not built after minutes; XLA compiles them in seconds).
+EXACT_LIMIT = 10_000
 
 # Positions and weights of Gauss's rule of three points on [0, 1].
 _GAUSS = ((0.5 - 0.15**0.5, 0.5, 0.5 + 0.15**0.5), (5 / 18, 8 / 18, 5 / 18))
@@ -46,6 +52,8 @@ class CompiledProblem:
         program: functions of vectors, shared by all problems of its structure.
         constants: (c,) the numbers that these read.
         start: (n,) state at α = 0.
+        weigher: of several costs, if there are; the program's final cost is then their sum with the weights
+            that are the last of its constants.
     """
 
     problem: Problem
@@ -55,6 +63,36 @@ class CompiledProblem:
     constants: np.ndarray
     start: np.ndarray
     rtol: float
+    weigher: Weigher | None = None
+
+    def weighted(self, weigher: Weigher) -> "CompiledProblem":
+        """The same with another cost of the costs."""
+        return replace(self, weigher=weigher)
+
+    def costs(self, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """(K,) the costs of which there are several, at the final state x (n,)."""
+        assert self.problem.weighing is not None
+        units = np.eye(self.problem.weighing.size)
+        return np.array([float(self.program.final(self.with_weights(unit), x, theta)) for unit in units])
+
+    def with_weights(self, weights: np.ndarray) -> np.ndarray:
+        """(c,) constants with these weights (K,) of the costs."""
+        return np.concatenate([self.constants[: -len(weights)], weights])
+
+    def final(self, x: np.ndarray, theta: np.ndarray) -> float:
+        """Cost of the final state x (n,)."""
+        if self.weigher is None:
+            return float(self.program.final(self.constants, x, theta))
+        return self.weigher.value(self.costs(x, theta))
+
+    def final_gradient(self, x: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Cost of the final state x (n,), and its gradients in x and θ."""
+        constants, cost = self.constants, None
+        if self.weigher is not None:
+            costs = self.costs(x, theta)
+            constants, cost = self.with_weights(self.weigher.weights(costs)), self.weigher.value(costs)
+        total, by_x, by_theta = self.program.final_gradient(constants, x, theta)
+        return float(total) if cost is None else cost, np.array(by_x).ravel(), np.array(by_theta).ravel()
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -84,9 +122,17 @@ def compile_problem(problem: Problem, *, xla: bool | None = None) -> CompiledPro
     resolved = resolved_for(model, model.probes(problem.start), [u, *ends], problem.rule)
     system = FlatSystem(resolved.system, relaxation.controls)
     columns = tuple((n, type(c), c.size) for n, c in problem.controls.items())
-    minimised = problem.objective.key(model, settings)
-    key = (system.key, columns, tuple(problem.free), minimised, xla)
-    constants = (system.system, settings, relaxation.values, np.asarray(problem.horizon))
+    minimised = tuple(objective.key(model, settings) for objective in problem.objectives)
+    weighing = problem.weighing
+    key = (system.key, columns, tuple(problem.free), minimised, problem.risk is None, xla)
+    constants: tuple[Any, ...] = (
+        system.system,
+        settings,
+        relaxation.values,
+        np.asarray(problem.horizon),
+    )
+    if weighing is not None:
+        constants = (*constants, np.zeros(weighing.size))
     if key not in _PROGRAMS:
         _PROGRAMS[key] = _program(problem, relaxation, system, constants, key, xla)
     return CompiledProblem(
@@ -97,6 +143,7 @@ def compile_problem(problem: Problem, *, xla: bool | None = None) -> CompiledPro
         pack(constants),
         problem.flat_start,
         resolved.rtol,
+        weighing,
     )
 
 
@@ -116,7 +163,7 @@ def _program(
     moments = [(part, weight) for part, weight in zip(*_GAUSS, strict=True)] if advances else [(0.0, 1.0)]
 
     def rate(constants: Any, flat: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
-        model, settings, values, horizon = constants
+        model, settings, values, horizon = constants[:4]
         settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
         u, shares = relaxation.table(w, values)
         if advances:
@@ -134,16 +181,20 @@ def _program(
         return slope, cost / horizon
 
     def final(constants: Any, flat: Array, theta: Array) -> Array:
-        model, settings, _, _ = constants
+        model, settings, _, _, *weights = constants
         settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
         x = model.layout.unflatten(flat)
-        return problem.terminal(model, x, settings)
+        costs = problem.costs(model, x, settings)
+        if not weights:
+            return costs[0]
+        return jnp.stack([jnp.asarray(cost) for cost in costs]) @ weights[0]
 
     stages = EXACT if advances else CLASSICAL
     theta = np.zeros(len(free))
     traced = trace(rate, constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
     traced_final = trace(final, constants, np.zeros(n), theta)
-    small = max(traced.size, traced_final.size) <= EXPRESSION_LIMIT
+    limit = EXACT_LIMIT if advances else EXPRESSION_LIMIT
+    small = max(traced.size, traced_final.size) <= limit
     if xla is False or (xla is None and small):
         try:
             return CasadiProgram(traced.function("rate"), traced_final.function("final"), key, stages)

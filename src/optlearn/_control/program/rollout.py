@@ -4,11 +4,13 @@ The backward pass is the exact adjoint of the steps of the forward pass, so the 
 discretised objective and its costates are those of Pontryagin to the order of the method.
 """
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 
 from optlearn._control.program.build import CompiledProblem
+from optlearn._control.weighing import Weigher
 from optlearn._schedule import uniform_grid
 
 
@@ -48,6 +50,16 @@ class Rollout:
         self._constants = np.tile(compiled.constants[:, None], self._total)
         self._forward, self._backward = compiled.program.chains(self._total)
 
+    def weighted(self, weigher: Weigher) -> "Rollout":
+        """The same passes, with another cost of several costs."""
+        other = copy(self)
+        other.compiled = self.compiled.weighted(weigher)
+        return other
+
+    def costs(self, w: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """(K,) the costs of which there are several, under controls w (I, m)."""
+        return self.compiled.costs(self.forward(w, theta)[1][-1], theta)
+
     @property
     def operations(self) -> int:
         """Scalar operations of a forward pass; a backward pass takes about three times as many."""
@@ -59,8 +71,7 @@ class Rollout:
         W, Theta = self._columns(w, theta)
         X, cost = self._forward(self.compiled.start, W, self._h, self._constants, Theta)
         states = np.vstack([self.compiled.start, np.array(X).T])
-        final = self.compiled.program.final(self.compiled.constants, states[-1], theta)
-        return float(final) + float(np.sum(np.array(cost))), states
+        return self.compiled.final(states[-1], theta) + float(np.sum(np.array(cost))), states
 
     def objective(self, w: np.ndarray, theta: np.ndarray) -> float:
         """Objective alone."""
@@ -70,11 +81,11 @@ class Rollout:
         """A forward and a backward pass."""
         objective, states = self.forward(w, theta)
         W, Theta = self._columns(w, theta)
-        _, end, by_theta = self.compiled.program.final_gradient(self.compiled.constants, states[-1], theta)
+        _, end, by_theta = self.compiled.final_gradient(states[-1], theta)
         L, G, F = self._backward(end, states[-2::-1].T, W[:, ::-1], self._h[:, ::-1], self._constants, Theta)
-        costates = np.vstack([np.array(L).T[::-1], np.array(end).T])
+        costates = np.vstack([np.array(L).T[::-1], end])
         gradient = np.array(G).T[::-1].reshape(self.intervals, self.steps, -1).sum(axis=1)
-        free = np.array(by_theta).ravel() + np.array(F).sum(axis=1)
+        free = by_theta + np.array(F).sum(axis=1)
         return RolloutResult(objective, states, costates, gradient, free)
 
     def _columns(self, w: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -129,6 +129,7 @@ class Run:
         budget_multipliers: (b,) of the mean of a·w over training, if the solver has them.
         gap: what may be left to win, to first order, if the solver knows.
         continues: it went on from where another run ended.
+        weights: (K,) of several costs, if there are; see ``weighing``.
     """
 
     record: RunRecord
@@ -138,6 +139,7 @@ class Run:
     budget_multipliers: np.ndarray | None = None
     gap: float | None = None
     continues: bool = False
+    weights: np.ndarray | None = None
 
     @property
     def objective(self) -> float:

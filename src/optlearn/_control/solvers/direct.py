@@ -20,6 +20,7 @@ from optlearn._progress import Report, silent
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-10
 SMALL_OBJECTIVE = 1e-2
+_RELAXED = 1.1e-8  # IPOPT lets bounds be broken by nearly this much
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +69,22 @@ class Direct(Solver):
             idle = ~budgets.rows[:, ~self.fixed].any(axis=1)
             least, most = np.where(idle, -np.inf, least), np.where(idle, np.inf, most)
         steps_met, sums = np.zeros(n * intervals), len(compiled.relaxation.share_sums) * intervals
+        epigraph = _Epigraph.at(compiled, states[-1], theta)
         solver = self._ipopt(rollout, rollout.objective(w, theta))
         solution = solver(
-            x0=np.concatenate([states.ravel(), inside.ravel(), theta]),
-            lbx=lower,
-            ubx=upper,
-            lbg=np.concatenate([steps_met, least, np.full(sums, -np.inf)]),
-            ubg=np.concatenate([steps_met, most, np.ones(sums)]),
+            x0=np.concatenate([states.ravel(), inside.ravel(), theta, epigraph.start]),
+            lbx=np.concatenate([lower, epigraph.lower]),
+            ubx=np.concatenate([upper, epigraph.upper]),
+            lbg=np.concatenate([steps_met, least, np.full(sums + len(epigraph.limits), -np.inf)]),
+            ubg=np.concatenate([steps_met, most, np.ones(sums), epigraph.limits]),
             p=np.concatenate(
-                [compiled.constants, compiled.start, [compiled.problem.horizon], budgets.rows.ravel()]
+                [
+                    compiled.constants,
+                    compiled.start,
+                    [compiled.problem.horizon],
+                    budgets.rows.ravel(),
+                    epigraph.prices,
+                ]
             ),
         )
         stats = solver.stats()
@@ -84,14 +92,15 @@ class Direct(Solver):
         multipliers = np.array(solution["lam_g"]).ravel()
         found = z[n * intervals : (n + m) * intervals].reshape(intervals, m)
         if not np.all(np.isfinite(z)):
-            found, z = w, np.concatenate([z[: (n + m) * intervals], theta])
+            found, z = w, np.concatenate([z[: (n + m) * intervals], theta, epigraph.start])
         outcome, iterations = from_ipopt(stats["return_status"]), int(stats["iter_count"])
         return Run(
             self.record(rollout, start, float(solution["f"]), outcome, iterations),
             w=np.clip(found, low, high),
-            theta=z[(n + m) * intervals :],
+            theta=z[(n + m) * intervals : len(z) - len(epigraph.start)],
             costates=multipliers[: n * intervals].reshape(intervals, n),
             budget_multipliers=multipliers[n * intervals : n * intervals + len(budgets.targets)],
+            weights=epigraph.weights(compiled, multipliers),
         )
 
     def _ipopt(self, rollout: Rollout, objective: float) -> Any:
@@ -129,6 +138,51 @@ class Direct(Solver):
         return compiled.program.once(
             ("ipopt", intervals, steps, budgets, sums.tobytes(), most, tolerance, factor), make
         )
+
+
+@dataclass(frozen=True)
+class _Epigraph:
+    """Variables above the costs of an ensemble, and limits of costs; all empty for a single cost.
+
+    Attributes:
+        start, lower, upper: of t and of what members may exceed it by.
+        prices: of these in the objective.
+        limits: upper bounds of the constraints.
+    """
+
+    start: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    prices: np.ndarray
+    limits: np.ndarray
+
+    @classmethod
+    def at(cls, compiled: CompiledProblem, x: np.ndarray, theta: np.ndarray) -> "_Epigraph":
+        """With room to begin with at a final state x (n,)."""
+        weighing, none = compiled.problem.weighing, np.zeros(0)
+        if weighing is None:
+            return cls(none, none, none, none, none)
+        limits = np.array(weighing.limits)
+        limits = limits - _RELAXED * np.maximum(1.0, np.abs(limits))
+        if weighing.members == 1:
+            return cls(none, none, none, none, limits)
+        costs, caps = compiled.costs(x, theta)[: weighing.members], np.array(weighing.caps)
+        return cls(
+            np.append(costs.max(), np.zeros(len(caps))),
+            np.append(-np.inf, np.zeros(len(caps))),
+            # A member whose cap is no restriction may not exceed t: else t would not be unique.
+            np.append(np.inf, np.where(caps < 1, np.inf, 0.0)),
+            np.append(1.0, caps),
+            np.append(np.zeros(len(caps)), limits),
+        )
+
+    def weights(self, compiled: CompiledProblem, multipliers: np.ndarray) -> np.ndarray | None:
+        """(K,) of the costs, which are the multipliers of their constraints."""
+        weighing = compiled.problem.weighing
+        if weighing is None:
+            return None
+        own = multipliers[len(multipliers) - len(self.limits) :]
+        return weighing.nearest(own if len(self.start) else np.append(1.0, own))
 
 
 def _variable_bounds(compiled: CompiledProblem, intervals: int) -> tuple[np.ndarray, np.ndarray]:

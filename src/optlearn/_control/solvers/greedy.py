@@ -144,8 +144,7 @@ class _Passage:
         return np.array(chosen)
 
     def _minimiser(self, x: np.ndarray, before: np.ndarray) -> PointwiseMinimiser:
-        _, slope, _ = self.compiled.program.final_gradient(self.compiled.constants, x, self.theta)
-        costate = np.array(slope).ravel()
+        _, costate, _ = self.compiled.final_gradient(x, self.theta)
         hamiltonian = IntervalHamiltonian.at_point(self.compiled, x, costate, self.length, self.theta)
         return PointwiseMinimiser(hamiltonian, before[None])
 

@@ -26,6 +26,7 @@ from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.solvers.base import Outcome, Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.quasi_newton import ARMIJO, QuasiNewton
+from optlearn._control.weighing import Proximal
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report, silent
 
@@ -39,6 +40,7 @@ _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model prom
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
 _SMALLEST_STEP = 1e-10
 _ROUND_OFF = 1e-14  # of an objective
+_MET = 1e-8  # a limit that is broken by this share of itself counts as met
 _ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
 
 
@@ -68,18 +70,65 @@ class Indirect(Solver):
             text = f"{self.name}, from {start.name}"
             tell(Progress(text, iteration=iteration, objective=objective, gap=gap))
 
-        descent = _Descent(rollout, start, most, tolerance, told)
-        outcome = descent.descend()
+        weights = None
+        if rollout.compiled.problem.weighing is None:
+            descent = _Descent(rollout, start, most, tolerance, told)
+            outcome, done = descent.descend(), descent.iterations
+        else:
+            descent, outcome, done, weights = _by_weights(rollout, start, most, tolerance, told)
         w, theta = descent.feasible.split(descent.point.v)
         rolled = descent.point.rolled
+        objective = rolled.objective if weights is None else rollout.objective(w, theta)
         return Run(
-            self.record(rollout, start, rolled.objective, outcome, descent.iterations),
+            self.record(rollout, start, objective, outcome, done),
             w=w,
             theta=theta,
             costates=rolled.costates[rollout.steps :: rollout.steps],
             budget_multipliers=descent.nu * rollout.compiled.problem.horizon,
             gap=descent.gap,
+            weights=weights,
         )
+
+
+def _by_weights(
+    rollout: Rollout,
+    start: Start,
+    max_iterations: int,
+    tolerance: float,
+    tell: Callable[[int, float, float], None],
+) -> tuple["_Descent", Outcome, int, np.ndarray]:
+    """Descents under weights of several costs, which move until they stay (``weighing.Proximal``).
+
+    Returns:
+        The last descent, how it ended, passes in all, and the weights (K,).
+    """
+    weighing = rollout.compiled.problem.weighing
+    assert weighing is not None
+    costs = rollout.costs(start.w, start.theta)
+    members, limits = costs[: weighing.members], np.array(weighing.limits)
+    size = max(float(np.abs(members).max()), _ROUND_OFF)
+    spread = max(float(np.ptp(members)), _LITTLE * size)
+    room = np.maximum(np.abs(costs[weighing.members :] - limits), _LITTLE * np.abs(limits) + _ROUND_OFF)
+    rho = np.concatenate([np.full(len(members), 1 / spread), size / room**2])
+    p = weighing.nearest(np.concatenate([np.array(weighing.caps) / sum(weighing.caps), 0.0 * limits]))
+    done, before = 0, np.inf
+    while True:
+        near = Proximal(weighing, p, rho)
+        descent = _Descent(rollout.weighted(near), start, max_iterations - done, tolerance, tell)
+        outcome = descent.descend()
+        done += descent.iterations
+        w, theta = descent.feasible.split(descent.point.v)
+        start, costs = Start(start.name, w, theta), rollout.costs(w, theta)
+        p = near.weights(costs)
+        # What weights and costs disagree by: 0 where every weight above 0 is of a cost that is active.
+        own = weighing.value(costs) - float(p[: len(members)] @ costs[: len(members)])
+        left = own + float(np.abs(p[len(members) :] * (costs[len(members) :] - limits)).sum())
+        settled = left <= descent.tolerance and weighing.excess(costs) <= _MET
+        if settled or outcome in (Outcome.INTERRUPTED, Outcome.ITERATIONS) or done >= max_iterations:
+            return descent, outcome if settled or not outcome.ok else Outcome.ITERATIONS, done, p
+        if left > before / 4:
+            rho = 4 * rho
+        before = left
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,13 @@ class Auto(Method):
         # A direct run needs second derivatives of every step: it would take several times as long.
         costly = rollout.compiled.program.costly
         long = rollout.steps > DIRECT_STEPS or rollout.operations > DIRECT_OPERATIONS
-        if len(starts) == 1 and starts[0].near and not (costly or long):
-            # Where Newton's method converges at once, passes that come before it win nothing.
-            there = Direct(self.max_iterations, self.tolerance).run(rollout, starts[0], tell)
-            if there.outcome.ok or there.interrupted:
-                return [there]
+        near = len(starts) == 1 and starts[0].near
+        if (near or rollout.compiled.problem.weighing is not None) and not (costly or long):
+            # From nearby, Newton's method converges at once. Limits and worst cases take a dozen iterations
+            # as constraints, hundreds of passes as weights.
+            runs = Direct(self.max_iterations, self.tolerance).run_all(rollout, starts, tell)
+            if runs[-1].interrupted or any(run.outcome.ok for run in runs):
+                return runs
         runs = Indirect(self.max_iterations or _passes(rollout)).run_all(rollout, starts, tell)
         if runs[-1].interrupted or (costly and any(run.outcome.ok for run in runs)) or (long and not costly):
             return runs

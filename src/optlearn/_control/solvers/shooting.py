@@ -1,7 +1,8 @@
 """The nonlinear program of multiple shooting, with its derivatives assembled block by block.
 
 Variables z = (X, W, θ): states at the interval ends (n, I), relaxed controls (m, I), free parameters
-(k). Every interval sees only its own (x, w, θ), so Jacobian and Hessian are made of small dense
+(k); with several costs of an ensemble also an epigraph variable t and what each member exceeds it by.
+Every interval sees only its own (x, w, θ), so Jacobian and Hessian are made of small dense
 blocks, each one call of a function that CasADi differentiated once. Handing IPOPT the assembled
 matrices is several times faster than letting CasADi find the structure of the whole program by
 colouring.
@@ -33,38 +34,99 @@ def shooting_program(compiled: CompiledProblem, intervals: int, steps: int) -> N
     n, m, k = compiled.sizes
     budgets = len(compiled.relaxation.budget_rows[1])
     sums = compiled.relaxation.share_sums
-    z = casadi.MX.sym("z", (n + m) * intervals + k)
+    costs = FinalCosts.of(compiled)
+    z = casadi.MX.sym("z", (n + m) * intervals + k + costs.extra)
     X = casadi.reshape(z[: n * intervals], n, intervals)
     W = casadi.reshape(z[n * intervals : (n + m) * intervals], m, intervals)
-    theta = z[(n + m) * intervals :]
-    p = casadi.MX.sym("p", len(compiled.constants) + n + 1 + m * budgets)
-    constants, start, horizon, rows = casadi.vertsplit(
-        p, np.cumsum([0, len(compiled.constants), n, 1, m * budgets]).tolist()
-    )
+    theta, above = casadi.vertsplit(z[(n + m) * intervals :], [0, k, k + costs.extra])
+    sizes = [0, len(compiled.constants), n, 1, m * budgets, costs.extra]
+    p = casadi.MX.sym("p", sum(sizes))
+    constants, start, horizon, rows, prices = casadi.vertsplit(p, np.cumsum(sizes).tolist())
     rows = casadi.reshape(rows, m, budgets)
     arguments = (
         constants, casadi.horzcat(start, X[:, :-1]), W, theta, horizon / (intervals * steps),
     )  # fmt: skip
     blocks = _Blocks(compiled, steps, intervals)
-    ends, costs = blocks.interval(*arguments)
+    ends, running = blocks.interval(*arguments)
     # Signs such that the multipliers are the costates: L = objective + λ·(step − next state).
     g = casadi.vertcat(
         casadi.vec(ends - X),
         casadi.mtimes(rows.T, casadi.sum2(W)) / intervals,
         casadi.vec(casadi.mtimes(casadi.DM(sums), W)),
+        costs.limited(blocks.derivatives.final, constants, X[:, -1], theta, above),
     )
-    f = blocks.derivatives.final(constants, X[:, -1], theta)
+    f = casadi.dot(prices, above)
+    if not costs.extra:
+        f = blocks.derivatives.final(costs.weighted(constants, costs.minimised), X[:, -1], theta)
     if compiled.problem.objective.has_running:
-        f = f + casadi.sum2(costs)
-    jacobian = blocks.jacobian(arguments, rows, sums)
+        f = f + casadi.sum2(running)
+    jacobian = blocks.jacobian(arguments, rows, sums, costs, X[:, -1])
     lam_f, lam_g = casadi.MX.sym("lam_f"), casadi.MX.sym("lam_g", g.shape[0])
-    hessian = blocks.hessian(arguments, X[:, -1], lam_f, lam_g)
+    hessian = blocks.hessian(arguments, X[:, -1], lam_f, lam_g, costs)
+    gradient = blocks.gradient(arguments, X[:, -1], costs, prices)
     derivatives = {
         "jac_g": casadi.Function("jac_g", [z, p], [g, jacobian]),
         "hess_lag": casadi.Function("hess_lag", [z, p, lam_f, lam_g], [hessian]),
-        "grad_f": casadi.Function("grad_f", [z, p], [f, blocks.gradient(arguments, X[:, -1])]),
+        "grad_f": casadi.Function("grad_f", [z, p], [f, gradient]),
     }
     return NonlinearProgram({"x": z, "p": p, "f": f, "g": g}, derivatives)
+
+
+@dataclass(frozen=True)
+class FinalCosts:
+    """Costs of the final state as objective and constraints: one to minimise, some with limits.
+
+    The worst of several members is t, the least number that is above all of them: min t + Σ caps·s under
+    J ≤ t + s, s ≥ 0, where s are what members may exceed t by.
+
+    Attributes:
+        size: K, of costs that are weighted; 0 if there is one, unweighted.
+        members: M, of those that count as members of an ensemble.
+    """
+
+    size: int
+    members: int
+
+    @classmethod
+    def of(cls, compiled: CompiledProblem) -> "FinalCosts":
+        """Of a problem."""
+        weighing = compiled.problem.weighing
+        return cls(0, 1) if weighing is None else cls(weighing.size, weighing.members)
+
+    @property
+    def extra(self) -> int:
+        """Variables: t and s, if there is more than one member."""
+        return 1 + self.members if self.members > 1 else 0
+
+    @property
+    def minimised(self) -> np.ndarray:
+        """(K,) weights of the objective, if there is one member."""
+        return np.eye(self.size)[0] if self.size else np.zeros(0)
+
+    @property
+    def constrained(self) -> np.ndarray:
+        """(C, K) weights of each cost that has a constraint."""
+        return np.eye(self.size)[0 if self.extra else 1 :] if self.size else np.zeros((0, 0))
+
+    def weighted(self, constants: Any, weights: Any) -> Any:
+        """The constants with these weights of the costs."""
+        if not self.size:
+            return constants
+        return casadi.vertcat(constants[: -self.size], weights)
+
+    def limited(self, final: Any, constants: Any, x: Any, theta: Any, above: Any) -> Any:
+        """(C) what must not exceed its limit: J − t − s of members, J of limits."""
+        found = [final(self.weighted(constants, unit), x, theta) for unit in self.constrained]
+        for j in range(self.extra - 1):
+            found[j] = found[j] - above[0] - above[1 + j]
+        return casadi.vertcat(*found)
+
+    def lagrangian(self, constants: Any, lam_f: Any, lam_g: Any) -> tuple[Any, Any]:
+        """A factor, and constants, with which the final cost is that of the Lagrangian."""
+        if not self.size:
+            return lam_f, constants
+        own = lam_g[lam_g.shape[0] - len(self.constrained) :]
+        return 1, self.weighted(constants, own if self.extra else casadi.vertcat(lam_f, own))
 
 
 class _Blocks:
@@ -97,10 +159,13 @@ class _Blocks:
         )
         self.own[0, :n] = -1
 
-    def gradient(self, arguments: tuple[Any, ...], last: Any) -> Any:
+    def gradient(self, arguments: tuple[Any, ...], last: Any, costs: "FinalCosts", prices: Any) -> Any:
         """Gradient of the objective."""
         n, m, k = self.sizes
-        _, by_x, by_theta = self.derivatives.final_gradient(arguments[0], last, arguments[3])
+        by_x, by_theta = casadi.MX(casadi.DM(n, 1)), casadi.MX(casadi.DM(k, 1))
+        if not costs.extra:
+            constants = costs.weighted(arguments[0], costs.minimised)
+            _, by_x, by_theta = self.derivatives.final_gradient(constants, last, arguments[3])
         own = casadi.MX(casadi.DM(n + m + k, self.intervals))
         if self.compiled.problem.objective.has_running:
             own = self._cost_slope(*arguments)
@@ -110,12 +175,15 @@ class _Blocks:
                 by_x,
                 casadi.vec(own[n : n + m, :]),
                 by_theta + casadi.sum2(own[n + m :, :]),
+                prices,
             )
         )
 
-    def jacobian(self, arguments: tuple[Any, ...], rows: Any, sums: np.ndarray) -> Any:
+    def jacobian(
+        self, arguments: tuple[Any, ...], rows: Any, sums: np.ndarray, costs: "FinalCosts", last: Any
+    ) -> Any:
         """Jacobian of all constraints."""
-        n, m, _ = self.sizes
+        n, m, k = self.sizes
         I = self.intervals  # noqa: E741
         steps = np.arange(n * I).reshape(I, n)
         # Entry (r, c) of block i stands at i·n·q + c·n + r of the mapped output (column-major).
@@ -132,16 +200,28 @@ class _Blocks:
             row.append(np.repeat(n * I + budgets + np.arange(I) * len(sums) + s, m))
             column.append(controls.ravel())
             values.append(casadi.MX(casadi.DM(np.tile(sum_row, I))))
-        shape = (n * I + budgets + len(sums) * I, sum(self.sizes[:2]) * I + self.sizes[2])
+        total = n * I + budgets + len(sums) * I
+        ends = np.concatenate([(I - 1) * n + np.arange(n), (n + m) * I + np.arange(k)])
+        for j, unit in enumerate(costs.constrained):
+            constants = costs.weighted(arguments[0], unit)
+            _, by_x, by_theta = self.derivatives.final_gradient(constants, last, arguments[3])
+            above = [0, 1 + j] if costs.extra and j < costs.extra - 1 else []
+            row.append(np.full(len(ends) + len(above), total + j))
+            column.append(np.concatenate([ends, (n + m) * I + k + np.array(above, dtype=int)]))
+            values += [by_x, by_theta, -casadi.MX(casadi.DM.ones(len(above), 1))]
+        shape = (total + len(costs.constrained), (n + m) * I + k + costs.extra)
         return _sparse(shape, np.concatenate(row), np.concatenate(column), values)
 
-    def hessian(self, arguments: tuple[Any, ...], last: Any, lam_f: Any, lam_g: Any) -> Any:
+    def hessian(
+        self, arguments: tuple[Any, ...], last: Any, lam_f: Any, lam_g: Any, costs: "FinalCosts"
+    ) -> Any:
         """Upper triangle of the Hessian of the Lagrangian."""
         n, m, k = self.sizes
         I, q = self.intervals, n + m + k  # noqa: E741
         costates = casadi.reshape(lam_g[: n * I], n, I)
         blocks = casadi.vec(self._curvature(*arguments, costates, lam_f))
-        final = casadi.vec(self.derivatives.final_hessian(arguments[0], last, arguments[3])) * lam_f
+        scaled, constants = costs.lagrangian(arguments[0], lam_f, lam_g)
+        final = casadi.vec(self.derivatives.final_hessian(constants, last, arguments[3])) * scaled
         first, second = (a.ravel() for a in np.meshgrid(np.arange(q), np.arange(q), indexing="ij"))
         # Blocks of θ with itself overlap between intervals: they are summed.
         upper = (first <= second) & (first < n + m)
@@ -161,7 +241,7 @@ class _Blocks:
                 rows.append(ends[[a]])
                 columns.append(ends[[b]])
                 values.append(value)
-        total = (n + m) * I + k
+        total = (n + m) * I + k + costs.extra
         return _sparse((total, total), np.concatenate(rows), np.concatenate(columns), values)
 
 

@@ -1,4 +1,5 @@
 from .batch_sizes import batch_alone as batch_alone
+from .batch_sizes import batch_control as batch_control
 from .batch_sizes import exponential_growth as exponential_growth
 from .batch_sizes import linear_growth as linear_growth
 from .batch_sizes import mean_batch_of as mean_batch_of
@@ -7,4 +8,5 @@ from .best_of_family import best_of_linear as best_of_linear
 from .best_of_family import phases as phases
 from .learning_rates import rate_alone as rate_alone
 from .learning_rates import rate_baselines as rate_baselines
+from .least_squares import least_squares as least_squares
 from .random_start import random_overlaps as random_overlaps

@@ -4,8 +4,19 @@ import numpy as np
 from scipy.optimize import brentq
 
 from optlearn import _time_courses as shapes
+from optlearn._arguments import Arguments
+from optlearn._control.controls import Continuous
 from optlearn._control.problem import Problem
 from optlearn._schedule import Schedule, uniform_grid
+
+
+def batch_control(check: Arguments, mean_batch: float, max_batch: float) -> tuple[float, Continuous]:
+    """The mean batch and the control, a real number from 1 to ``max_batch``, of these arguments."""
+    largest = check.number("max_batch", max_batch, 1.0, open_below=True)
+    mean = check.number("mean_batch", mean_batch, 1.0, open_below=True)
+    if not mean < largest:
+        check.fail("mean_batch", mean_batch, f"must be above 1 and below max_batch = {largest:g}")
+    return mean, Continuous(1.0, largest, guess=mean, whole_numbers=True)
 
 
 def mean_batch_of(problem: Problem) -> float:

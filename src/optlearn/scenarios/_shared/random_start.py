@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from optlearn.models._checks import Arguments
+from optlearn._arguments import Arguments
 
 
 def random_overlaps(

@@ -1,0 +1,68 @@
+"""What blocks of a spectrum cost: drift of a committee, a step of its chain, an advance of least squares."""
+
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import optlearn as ol
+
+BLOCKS = (1, 4, 16, 64)
+STATES = 1024
+
+
+def seconds(call: Callable[[], object], least: float = 0.5) -> float:
+    """Time of a call."""
+    call()
+    count, began = 0, time.perf_counter()
+    while time.perf_counter() - began < least:
+        call()
+        count += 1
+    return (time.perf_counter() - began) / count
+
+
+def spectrum(blocks: int) -> ol.Spectrum:
+    """Variances from 3 to 0.1, equal shares."""
+    return ol.Spectrum(np.geomspace(3.0, 0.1, blocks) if blocks > 1 else [1.0], np.full(blocks, 1 / blocks))
+
+
+def main() -> None:
+    """Print the table, as ratios to no spectrum at all."""
+    print(f"{'blocks':>7} {'numbers':>8} {'drift':>8} {'chain':>8} {'least squares':>14}   × none")
+    with jax.enable_x64(True):
+        base = _costs(None)
+        for blocks in BLOCKS:
+            size, *costs = _costs(spectrum(blocks))
+            ratios = [cost / known for cost, known in zip(costs, base[1:], strict=True)]
+            print(f"{blocks:>7} {size:>8} {ratios[0]:>8.1f} {ratios[1]:>8.1f} {ratios[2]:>14.1f}", flush=True)
+
+
+def _costs(blocks: ol.Spectrum | None) -> tuple[int, float, float, float]:
+    """Numbers in the state; seconds of 1024 drifts, of 2000 steps of 16 chains, of an advance."""
+    model = ol.models.committee(2, 2, sigma_n=0.1, spectrum=blocks)
+    start = model.state(Q=0.3 * np.eye(2), M=0.05 * np.eye(2))
+    settings = model.settings()
+    flat = jnp.tile(jnp.asarray(model.layout.flatten(start))[None], (STATES, 1))
+    drift = jax.jit(
+        jax.vmap(lambda x: model.layout.flatten(model.drift(model.layout.unflatten(x), settings)))
+    )
+    schedule = ol.Schedule.constant(1.0, {"learning_rate": 0.5})
+
+    def chain() -> object:
+        return ol.simulate(model, schedule, start=start, N=2000, seeds=16, record=2, error=False)
+
+    linear = ol.models.linear(blocks or spectrum(1), noise=0.1, N=2000, recursion=True)
+    u, x = linear.settings(), {name: jnp.asarray(value) for name, value in linear.start().items()}
+    advance = jax.jit(lambda x, length: linear.advance(x, u, length))
+    return (
+        model.layout.size,
+        seconds(lambda: drift(flat).block_until_ready()),
+        seconds(chain),
+        seconds(lambda: advance(x, jnp.asarray(1.0))["excess"].block_until_ready()),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Costs averaged over training, kept in the state: so that each can be compared and limited at the end."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._control.problem import Baseline, Objective, Problem
+from optlearn._dynamics.layout import JoinedLayout, NamedLayout
+from optlearn._dynamics.system import Resolved, System
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+
+
+class Accounted(System):
+    """A system that also sums up what training costs on the way.
+
+    Its state is a pair: the inner state, and ``account`` (one entry a cost) with the ``elapsed`` time.
+
+    Attributes:
+        inner: the system.
+        costs: whose running parts are summed up.
+    """
+
+    inner: System
+    costs: tuple[Objective, ...] = eqx.field(static=True)
+
+    @cached_property
+    def layout(self) -> JoinedLayout:
+        """That of the inner state, then the accounts."""
+        own = NamedLayout("Accounted", (("account", len(self.costs)), ("elapsed", None)))
+        return JoinedLayout((self.inner.layout, own), ("", ""))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the flat state."""
+        return self.layout.names
+
+    @property
+    def parameters(self) -> Mapping[str, Array]:
+        """Those of the inner system."""
+        return self.inner.parameters
+
+    def drift(self, x: Any, u: Settings) -> Any:
+        """The inner drift, and what is spent."""
+        spent = jnp.stack([cost.running_value(self.inner, x[0], u) for cost in self.costs])
+        return self.inner.drift(x[0], u), {"account": spent, "elapsed": jnp.ones(())}
+
+    def error(self, x: Any, u: Settings) -> Array:
+        """The inner error."""
+        return self.inner.error(x[0], u)
+
+    def observables(self, x: Any, u: Settings) -> dict[str, Array]:
+        """The inner ones."""
+        return self.inner.observables(x[0], u)
+
+    def check_parameter(self, name: str, value: Array) -> None:
+        """As the inner system says."""
+        self.inner.check_parameter(name, value)
+
+    def check(self, x: Any) -> str | None:
+        """As the inner system says."""
+        return self.inner.check(x[0])
+
+    def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
+        """As the inner system says."""
+        return self.inner.first_impossible(states[:, self.layout.slices[0]])
+
+    def initial_state(self, given: Any) -> Any:
+        """An inner state alone starts the accounts at 0."""
+        state, accounts = given if isinstance(given, tuple) else (given, {"account": 0.0, "elapsed": 0.0})
+        return self.inner.initial_state(state), self.layout.parts[1].state(**accounts)
+
+    def check_specification(self, x: Any, u: Settings) -> None:
+        """As the inner system says."""
+        self.inner.check_specification(x[0], u)
+
+    def current(self) -> "Accounted":
+        """With the inner system as it stands now."""
+        return replace(self, inner=self.inner.current())
+
+    def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray] | None:
+        """That of the inner system."""
+        guard, (inner, own) = self.inner.round_off_guard(), self.layout.slices
+        return None if guard is None else lambda flat: np.concatenate([guard(flat[inner]), flat[own]])
+
+    def resolved(self, states: np.ndarray, u: Settings, quadrature: Any = None) -> Resolved:
+        """The inner system resolved; its errors are measured no further than at ``states``."""
+        found = self.inner.resolved(states[:, self.layout.slices[0]], u, quadrature)
+        return Resolved(replace(self, inner=found.system), None, found.rtol, found.info)
+
+    def probes(self, x: Any) -> np.ndarray:
+        """The inner probes, with empty accounts."""
+        inner = self.inner.probes(x[0])
+        return np.hstack([inner, np.zeros((len(inner), self.layout.parts[1].size))])
+
+    def refined(self) -> "Accounted | None":
+        """With the inner system refined."""
+        finer = self.inner.refined()
+        return None if finer is None else replace(self, inner=finer)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """An objective at the end of an accounted training: ``objective.terminal`` on its state.
+
+    Attributes:
+        terminal: further function of the inner state.
+        account: number of the account.
+    """
+
+    terminal: Callable[[Any, Settings], Array] | None
+    account: int
+
+    def __call__(self, x: Any, u: Settings) -> Array:
+        inner, own = x
+        # The average is over the time that has passed; at the very start there is none.
+        total = own["account"][self.account] / jnp.maximum(own["elapsed"], 1e-300)
+        return total if self.terminal is None else total + self.terminal(inner, u)
+
+
+@dataclass(frozen=True)
+class _OnInner:
+    """A function of the inner state."""
+
+    function: Callable[[Any, Settings], Array]
+
+    def __call__(self, x: Any, u: Settings) -> Array:
+        return self.function(x[0], u)
+
+
+@dataclass(frozen=True, eq=False)
+class BaselineOf:
+    """A baseline of another problem with the same controls: a member, or one whose costs are not counted."""
+
+    problem: Problem
+    make: Baseline
+
+    def __call__(self, problem: Problem, intervals: int) -> Schedule:
+        return self.make(replace(self.problem, horizon=problem.horizon), intervals)
+
+
+def accounted(problem: Problem, objectives: Sequence[Objective]) -> tuple[Problem, list[Objective]]:
+    """The problem with accounts, and ``objectives`` as costs of its final state alone.
+
+    Nothing changes where none of them is averaged over training.
+    """
+    running = [o for o in objectives if o.has_running]
+    if not running:
+        return problem, list(objectives)
+    if problem.model.advances:
+        raise SpecificationError(
+            f"{type(problem.model).__name__} gives its own exact advance: costs averaged over its training "
+            "have no worst case or limit; use costs of the final state"
+        )
+    model = Accounted(problem.model, tuple(running))
+    ends = [
+        replace(o, average=0.0, cost=None, terminal=Spent(o.terminal, running.index(o)))
+        if o.has_running
+        else replace(o, terminal=None if o.terminal is None else _OnInner(o.terminal))
+        for o in objectives
+    ]
+    baselines = {name: BaselineOf(problem, make) for name, make in problem.baselines.items()}
+    return replace(problem, model=model, objective=ends[0], baselines=baselines), ends
+
+
+def counted(problem: Problem) -> Problem:
+    """The problem with its own running costs, if it has any, counted in the state."""
+    made, (objective,) = accounted(problem, [problem.objective])
+    return replace(made, objective=objective)

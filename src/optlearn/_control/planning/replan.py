@@ -1,0 +1,156 @@
+"""The optimal rest of a training, from where it is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._control.budgets import Budget, used
+from optlearn._control.controls import Control, Discrete
+from optlearn._control.evaluate import evaluate
+from optlearn._control.problem import Objective, Problem
+from optlearn._control.program.build import compile_problem
+from optlearn._control.solution import Solution
+from optlearn._control.solve import solve
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+
+_NEAR = 1e-9  # times that differ by this share of training are the same
+
+
+def replan(
+    solution: Solution,
+    at: float,
+    state: Any = None,
+    horizon: float | None = None,
+    parameters: Mapping[str, Array] | None = None,
+    **options: Any,
+) -> Solution:
+    """Plan the rest of a training again; see ``Solution.replan``."""
+    problem, planned = solution.problem, solution.schedule
+    # Times of the solution count from where it was planned.
+    began = 0.0 if solution.past is None else solution.past.horizon
+    end = planned.horizon if horizon is None else float(horizon) - began
+    now = at - began
+    near = _NEAR * planned.horizon
+    if not -near <= now <= planned.horizon + near:
+        raise SpecificationError(
+            f"at must be a training time from {began:g} to the horizon {began + planned.horizon:g}, "
+            f"got {at!r}"
+        )
+    if not end > now + near:
+        raise SpecificationError(f"horizon must be beyond at = {at:g}, got {began + end:g}")
+    now = float(np.clip(now, 0.0, planned.horizon))
+    if state is None:
+        state = state_at(solution, now)
+    elif isinstance(state, np.ndarray | list):
+        state = problem.model.layout.unflatten(np.asarray(state, dtype=float))
+    past = planned.between(0.0, now) if now > near else None
+    rest = _rest(problem, state, past, end, dict(solution.parameters), dict(parameters or {}))
+    length = np.diff(planned.grid).mean()
+    options = {"intervals": max(1, round((end - now) / length)), "starts": 1, **options}
+    if now < planned.horizon - near:
+        warm = planned.between(now, min(end, planned.horizon)).extended(end - now)
+    else:
+        warm = planned.between(planned.grid[-2], planned.horizon)
+    found = solve(rest, warm_start=warm, **options)
+    kept = {name: value for name, value in solution.parameters.items() if name not in rest.free}
+    parts = [part for part in (solution.past, past) if part is not None]
+    return replace(
+        found,
+        past=reduce(Schedule.followed_by, parts) if parts else None,
+        parameters={**kept, **found.parameters},
+    )
+
+
+def state_at(solution: Solution, alpha: float) -> Any:
+    """The predicted state at a training time of the solution's own schedule."""
+    problem = solution.problem
+    try:
+        found = solution.trajectory.at(alpha)
+    except ValueError:
+        # From a file, which holds the trajectory on a grid.
+        again = evaluate(problem, solution.schedule, dict(solution.parameters), record=2)
+        found = again.at(alpha)
+    flat = np.array([float(found[name]) for name in problem.model.layout.names])
+    return problem.model.layout.unflatten(flat)
+
+
+def _rest(
+    problem: Problem,
+    state: Any,
+    past: Schedule | None,
+    end: float,
+    found: dict[str, float],
+    parameters: dict[str, Array],
+) -> Problem:
+    """The problem of what is left from ``state`` on, after ``past``."""
+    done = 0.0 if past is None else past.horizon
+    left = end - done
+    # A free parameter that training reads has been used already; one of the end can still be chosen.
+    fixed = problem.free if compile_problem(problem).program.free_in_rate else {}
+    return replace(
+        problem,
+        start=state,
+        horizon=left,
+        controls={name: _left_of(name, control, past) for name, control in problem.controls.items()},
+        budgets=tuple(_left_over(budget, problem, past, end) for budget in problem.budgets),
+        free={name: free for name, free in problem.free.items() if name not in fixed},
+        objective=_share(problem.objective, left / end),
+        parameters={**problem.parameters, **{name: found[name] for name in fixed}, **parameters},
+        baselines={},
+        name=problem.name if past is None else f"rest of {problem.name}",
+    )
+
+
+def _left_of(name: str, control: Control, past: Schedule | None) -> Control:
+    """The control with the switches that are left."""
+    if past is None or not isinstance(control, Discrete) or control.max_switches is None:
+        return control
+    made = int(np.count_nonzero(np.diff(past[name])))
+    return Discrete(control.values, control.min_dwell, max(0, control.max_switches - made))
+
+
+def _left_over(budget: Budget, problem: Problem, past: Schedule | None, end: float) -> Budget:
+    """What the past leaves of a budget on the whole of training."""
+    if past is None:
+        return budget
+    done, left = past.horizon, end - past.horizon
+
+    def rest(target: float, spent: float, low: float, high: float) -> float:
+        value = (target * end - spent * done) / left
+        # Round-off must not make an exact budget infeasible.
+        slack = _NEAR * max(1.0, abs(high - low))
+        return float(np.clip(value, low, high)) if low - slack <= value <= high + slack else value
+
+    spent = used(budget, past)
+    if budget.mean is not None:
+        control = problem.controls[budget.control]
+        return replace(budget, mean=rest(budget.mean, spent[0], control.lower, control.upper))
+    shares = {
+        value: rest(share, own, 0.0, 1.0)
+        for (value, share), own in zip(budget.share.items(), spent, strict=True)
+    }
+    return replace(budget, share=shares)
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """A running cost times a factor."""
+
+    cost: Callable[[Any, Settings], Array]
+    factor: float
+
+    def __call__(self, x: Any, u: Settings) -> Array:
+        return self.factor * self.cost(x, u)
+
+
+def _share(objective: Objective, share: float) -> Objective:
+    """The objective of a share of training: what is averaged over all of it counts that much less."""
+    if not objective.has_running or share == 1.0:
+        return objective
+    cost = None if objective.cost is None else _Scaled(objective.cost, share)
+    return replace(objective, average=objective.average * share, cost=cost)

@@ -1,0 +1,156 @@
+"""One schedule for several possible worlds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from optlearn._arrays import Array
+from optlearn._control.identity import description
+from optlearn._control.planning.accounts import BaselineOf, counted
+from optlearn._control.problem import Problem
+from optlearn._control.weighing import CVaR
+from optlearn._dynamics.ensemble import Ensemble
+from optlearn._errors import SpecificationError
+
+# Parameter → its values, in all combinations; or one dictionary of parameters a member.
+Over = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+
+RISKS: Mapping[str, CVaR | None] = {"mean": None, "worst": CVaR(1.0)}
+# What the problems of an ensemble must have in common, as their descriptions call it.
+COMMON = ("horizon", "controls", "free", "budgets", "objective")
+
+
+def robust(
+    problem: Problem | Sequence[Problem],
+    over: Over | None = None,
+    weights: Sequence[float] | None = None,
+    risk: str | CVaR = "mean",
+) -> Problem:
+    """The problem of one schedule for several possible worlds, which all see the same controls.
+
+    Args:
+        problem: the problem; or several, with the same controls, of which each is a world.
+        over: parameter → its possible values (``{"sigma_n": [0.1, 0.3, 0.5]}``; all combinations of
+            several parameters), with ``"start"`` for states to start from; or one dictionary of parameters
+            for each world, such as ``ol.draws`` makes from a fit and its covariance.
+        weights: of the worlds, adding up to 1; equal if not given.
+        risk: "mean", "worst", or ``ol.CVaR(level)``: the mean over the worst share 1 − level.
+    """
+    worlds = members(problem, over)
+    chosen = RISKS.get(risk, "") if isinstance(risk, str) else risk
+    if not (chosen is None or isinstance(chosen, CVaR)):
+        raise SpecificationError(f"risk must be 'mean', 'worst' or a CVaR, got {risk!r}")
+    if chosen is not None and chosen.level == 0:
+        chosen = None
+    if chosen is not None:
+        worlds = [counted(world) for world in worlds]
+    first = worlds[0]
+    settings = [world.model.settings(world.parameters) for world in worlds]
+    solved = {*first.controls, *first.free}
+    # What all worlds agree on stays a parameter of the ensemble.
+    own = [
+        {name: value for name, value in given.items() if name not in solved and _differs(name, settings)}
+        for given in settings
+    ]
+    return replace(
+        first,
+        model=Ensemble.of([world.model for world in worlds], own, weights),
+        start=tuple(world.start for world in worlds),
+        parameters=_agreed(settings, own, solved),
+        baselines={name: BaselineOf(first, make) for name, make in first.baselines.items()},
+        risk=chosen,
+        name=f"{first.name}, {len(worlds)} members",
+    )
+
+
+def members(problem: Problem | Sequence[Problem], over: Over | None) -> list[Problem]:
+    """The problem of every world.
+
+    Raises:
+        SpecificationError: there are none, or they differ in more than parameters, starts and models.
+    """
+    given = [problem] if isinstance(problem, Problem) else list(problem)
+    if not given:
+        raise SpecificationError("an ensemble must have at least one member, got none")
+    found = [_changed(one, change) for one in given for change in changes(over)]
+    if not found:
+        raise SpecificationError(f"over must give at least one member, got {over!r}")
+    first = description(found[0])
+    for number, other in enumerate(found[1:], 2):
+        told = description(other)
+        for name in COMMON:
+            if told[name] != first[name]:
+                raise SpecificationError(
+                    f"all members must have the same {name}: those of member {number} are {told[name]}, of "
+                    f"the first {first[name]}"
+                )
+    return found
+
+
+def draws(
+    mean: Mapping[str, float], covariance: Array, count: int = 8, seed: int = 0
+) -> list[dict[str, float]]:
+    """Members for ``ol.robust(over=…)`` from fitted parameters and their covariance.
+
+    Args:
+        mean: the fitted parameters.
+        covariance: (P, P) of them, in the same order.
+        count: members; they are drawn in pairs around the mean, so that their mean is that of the fit.
+        seed: of the random numbers.
+    """
+    matrix, center = np.asarray(covariance, dtype=float), np.array(list(mean.values()), dtype=float)
+    if matrix.shape != (len(center), len(center)) or not np.allclose(matrix, matrix.T):
+        raise SpecificationError(
+            f"covariance must be a symmetric {len(center)} by {len(center)} matrix, got shape {matrix.shape}"
+        )
+    values, vectors = np.linalg.eigh(matrix)
+    if values.min() < -1e-9 * max(values.max(), 0.0) - 1e-300:
+        raise SpecificationError(f"covariance must be positive, got the eigenvalue {values.min():g}")
+    if count < 1:
+        raise SpecificationError(f"count must be at least 1, got {count!r}")
+    half = np.random.default_rng(seed).standard_normal((count // 2, len(center)))
+    normals = np.concatenate([half, -half, np.zeros((count % 2, len(center)))])
+    rows = center + normals @ (vectors * np.sqrt(np.clip(values, 0.0, None))).T
+    return [dict(zip(mean, map(float, row), strict=True)) for row in rows]
+
+
+def changes(over: Over | None) -> list[Mapping[str, Any]]:
+    """What every world changes of a problem."""
+    if over is None:
+        return [{}]
+    if not isinstance(over, Mapping):
+        return list(over)
+    for name, values in over.items():
+        if isinstance(values, str) or not np.iterable(values):
+            raise SpecificationError(f"over[{name!r}] must be a list of values, got {values!r}")
+    return [dict(zip(over, values, strict=True)) for values in product(*over.values())]
+
+
+def _changed(problem: Problem, change: Mapping[str, Any]) -> Problem:
+    values = {name: value for name, value in change.items() if name != "start"}
+    for name in values:
+        if name in problem.controls or name in problem.free:
+            raise SpecificationError(f"over must name parameters that are not optimised, got {name!r}")
+    problem.model.settings(values)  # an unknown name says what there is
+    start = change.get("start", problem.start)
+    return replace(problem, start=start, parameters={**problem.parameters, **values})
+
+
+def _differs(name: str, settings: Sequence[Mapping[str, Array]]) -> bool:
+    first = settings[0].get(name)
+    return any(
+        name in other and (first is None or not np.array_equal(first, other[name])) for other in settings[1:]
+    )
+
+
+def _agreed(
+    settings: Sequence[Mapping[str, Array]], own: Sequence[Mapping[str, Array]], solved: set[str]
+) -> dict[str, Array]:
+    """Values that all members share, as parameters of the ensemble."""
+    found: dict[str, Array] = {}
+    for given, each in zip(settings, own, strict=True):
+        found |= {name: value for name, value in given.items() if name not in each and name not in solved}
+    return found

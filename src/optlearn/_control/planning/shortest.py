@@ -1,0 +1,102 @@
+"""The shortest training that reaches a given objective.
+
+V(T), the best objective at horizon T, is found by plain solves, each from the schedule of the one before,
+stretched; so every horizon that is tried has a certificate of its own, whatever the method. The smallest T
+with V(T) ≤ reach is bracketed and closed in on by false position (with Illinois' correction).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from optlearn._control.problem import Problem
+from optlearn._control.scenario_call import ScenarioCall
+from optlearn._control.solution import Solution
+from optlearn._errors import SpecificationError
+
+ACCURACY = 1e-9  # of the horizon, relative
+_MOST = 60  # solves
+_DOUBLINGS = 8  # of the horizon on the way to the longest
+
+# A plain problem, and a solution to start from → its solution.
+Solve = Callable[[Problem, Solution | None], Solution]
+
+
+def shortest(problem: Problem, solve: Solve) -> Solution:
+    """The solution at the smallest horizon, from ``problem.shortest`` to its horizon, that reaches enough.
+
+    Args:
+        problem: with ``reach``.
+        solve: a plain problem.
+
+    Raises:
+        SpecificationError: no horizon reaches it; says what is reached at best.
+    """
+    reach = problem.reach
+    assert reach is not None
+    tried: list[Solution] = []
+
+    def at(horizon: float) -> Solution:
+        tried.append(solve(_fixed(problem, horizon), tried[-1] if tried else None))
+        return tried[-1]
+
+    low_end = at(problem.shortest)
+    if low_end.objective <= reach:
+        return _finished(problem, low_end, len(tried))
+    # From below: far beyond the shortest horizon there may be nothing left to win.
+    horizons = [problem.horizon / 2**k for k in reversed(range(_DOUBLINGS))]
+    for horizon in [h for h in horizons if h > problem.shortest]:
+        high = at(horizon)
+        if high.objective <= reach:
+            break
+        low_end = high
+    else:
+        best = min(tried, key=lambda one: one.objective)
+        raise SpecificationError(
+            f"reach must be an objective that training gets to, got {reach:g}: the best up to "
+            f"α = {problem.horizon:g} is {best.objective:.6g}, at α = {best.problem.horizon:.4g}"
+        )
+    low, below, above = low_end.problem.horizon, _distance(low_end, reach), _distance(high, reach)
+    last = 0
+    while above < 0 and high.problem.horizon - low > ACCURACY * high.problem.horizon and len(tried) < _MOST:
+        end = high.problem.horizon
+        middle = (low * above - end * below) / (above - below)
+        # Nothing is gained by less than the accuracy on either side.
+        middle = float(np.clip(middle, low + 0.3 * ACCURACY * end, end - 0.3 * ACCURACY * end))
+        found = at(middle)
+        value = _distance(found, reach)
+        if value <= 0:
+            high, above = found, value
+            below = below / 2 if last < 0 else below
+            last = -1
+        else:
+            low, below = middle, value
+            above = above / 2 if last > 0 else above
+            last = 1
+    return _finished(problem, high, len(tried))
+
+
+def _fixed(problem: Problem, horizon: float) -> Problem:
+    """The plain problem at a horizon, which still knows the scenario that it comes from."""
+    plain = replace(problem, horizon=horizon, reach=None)
+    made_by = problem.made_by
+    if made_by is not None and made_by.arguments.get("alpha_F") == problem.horizon:
+        arguments = {n: v for n, v in made_by.arguments.items() if n != "reach"} | {"alpha_F": horizon}
+        object.__setattr__(plain, "made_by", ScenarioCall(made_by.scenario, arguments))
+    return plain
+
+
+def _distance(solution: Solution, reach: float) -> float:
+    """How far the objective is from its goal; as a logarithm where that makes sense, which is straighter."""
+    if reach > 0 and solution.objective > 0:
+        return float(np.log(solution.objective / reach))
+    return solution.objective - reach
+
+
+def _finished(problem: Problem, solution: Solution, solves: int) -> Solution:
+    note = (
+        f"the shortest training that reaches {problem.reach:g} is α_F = {solution.problem.horizon:.10g}, "
+        f"found by {solves} solves"
+    )
+    return replace(solution, notes=(*solution.notes, note))

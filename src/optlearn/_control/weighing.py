@@ -1,0 +1,149 @@
+"""Several costs at once: the worst of an ensemble, or one under limits on others; all as weights.
+
+With costs J (K,), what is minimised is the largest p·J over a set of weights p. For the M members of an
+ensemble these add up to 1, each at most its cap: caps of 1 give the worst case, caps of weight/(1 − β) the
+mean of the worst share 1 − β. A limit J ≤ b has a weight of any size from 0 on, on J − b. So every solver
+needs weighted sums of costs only: the maximum is never smoothed. Direct methods minimise an epigraph
+variable, whose multipliers are the weights; indirect ones look for the weights themselves.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from optlearn._errors import SpecificationError
+
+
+@dataclass(frozen=True)
+class CVaR:
+    """Conditional value at risk: the mean over the worst share of an ensemble.
+
+    Args:
+        level: the share that does not count, from 0 (the plain mean) to 1 (the worst member alone).
+    """
+
+    level: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.level <= 1:
+            raise SpecificationError(f"CVaR: level must be from 0 to 1, got {self.level!r}")
+
+    def caps(self, weights: np.ndarray) -> np.ndarray:
+        """(M,) the most that each member may weigh, from its weight in the mean."""
+        if self.level == 1:
+            return np.ones(len(weights))
+        return np.minimum(1.0, weights / (1 - self.level))
+
+
+class Weigher(Protocol):
+    """A cost of costs J (K,), and the weights (K,) that are its gradient."""
+
+    def value(self, J: np.ndarray) -> float:
+        """The cost."""
+        ...
+
+    def weights(self, J: np.ndarray) -> np.ndarray:
+        """(K,) its gradient."""
+        ...
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A weighted sum."""
+
+    p: np.ndarray
+
+    def value(self, J: np.ndarray) -> float:
+        """p·J."""
+        return float(self.p @ J)
+
+    def weights(self, J: np.ndarray) -> np.ndarray:
+        """P."""
+        del J
+        return self.p
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """The largest weighted sum of the costs of members; limits are not part of its value.
+
+    Attributes:
+        caps: (M,) the most that each member may weigh.
+        limits: (L,) upper limits of the costs after those of the members.
+    """
+
+    caps: tuple[float, ...]
+    limits: tuple[float, ...] = ()
+
+    @property
+    def members(self) -> int:
+        """M."""
+        return len(self.caps)
+
+    @property
+    def size(self) -> int:
+        """K = M + L."""
+        return len(self.caps) + len(self.limits)
+
+    def value(self, J: np.ndarray) -> float:
+        """What the members cost."""
+        return float(self.weights(J) @ J)
+
+    def weights(self, J: np.ndarray) -> np.ndarray:
+        """(K,) the worst weights of the members, zeros for limits."""
+        p, left = np.zeros(self.size), 1.0
+        for i in np.argsort(-J[: self.members], kind="stable"):
+            p[i] = min(self.caps[i], left)
+            left -= p[i]
+        return p
+
+    def excess(self, J: np.ndarray) -> float:
+        """By how much the worst limit is broken, relative to the limit; 0 if none is."""
+        limits = np.array(self.limits)
+        over = (J[self.members :] - limits) / np.maximum(np.abs(limits), 1e-12)
+        return float(max(0.0, over.max(initial=0.0)))
+
+    def slack(self, J: np.ndarray, p: np.ndarray) -> float:
+        """What the weights p leave out: value less Σ p (J − limit); 0 where p belongs to J."""
+        limits = np.concatenate([np.zeros(self.members), self.limits])
+        return self.value(J) - float(p @ (J - limits))
+
+    def nearest(self, y: np.ndarray) -> np.ndarray:
+        """(K,) the admissible weights that are nearest to y (K,)."""
+        own, caps = y[: self.members], np.array(self.caps)
+        # Σ clip(own − τ, 0, caps) falls piecewise linearly in τ, with bends where an entry meets a bound.
+        bends = np.sort(np.concatenate([own, own - caps]))
+        sums = np.clip(own[None] - bends[:, None], 0.0, caps[None]).sum(axis=1)
+        tau = np.interp(-1.0, -sums, bends)
+        return np.concatenate([np.clip(own - tau, 0.0, caps), np.maximum(y[self.members :], 0.0)])
+
+
+@dataclass(frozen=True)
+class Proximal:
+    """The method of multipliers: the largest p'·(J − limits) − |p' − p|²/2ρ over admissible weights p'.
+
+    It is smooth in J, with gradient p', and where p' = p it has the value and the minimisers of the exact
+    cost: so p moves to p' after every minimisation, until it stays.
+
+    Attributes:
+        weighing: admissible weights.
+        p: (K,) weights so far.
+        rho: (K,) how far a unit of cost moves them.
+    """
+
+    weighing: Weighing
+    p: np.ndarray
+    rho: np.ndarray
+
+    def value(self, J: np.ndarray) -> float:
+        """The largest value."""
+        q = self.weights(J)
+        return float(q @ self._over(J) - ((q - self.p) ** 2 / (2 * self.rho)).sum())
+
+    def weights(self, J: np.ndarray) -> np.ndarray:
+        """(K,) p'."""
+        return self.weighing.nearest(self.p + self.rho * self._over(J))
+
+    def _over(self, J: np.ndarray) -> np.ndarray:
+        return np.asarray(J - np.concatenate([np.zeros(self.weighing.members), self.weighing.limits]))

@@ -1,0 +1,225 @@
+"""One system made of several that see the same controls: possible worlds, where none is known exactly."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._dynamics.layout import JoinedLayout
+from optlearn._dynamics.system import Resolved, System
+from optlearn._errors import SpecificationError
+
+
+class Ensemble(System):
+    """Members side by side: each has its own state and its own values of some parameters.
+
+    Its state is a tuple of the members' states, called ``Q11_1``, ``Q11_2`` and so on where it is flat; its
+    error is the members' mean, and ``error_1``, ``error_2``… are observables.
+
+    Attributes:
+        members: M systems.
+        own: for each, the parameters that are its own; the others are common to all.
+        weights: (M,) of the members in the mean, adding up to 1.
+    """
+
+    members: tuple[System, ...]
+    own: tuple[dict[str, Array], ...]
+    weights: Array
+
+    @classmethod
+    def of(
+        cls,
+        members: Sequence[System],
+        own: Sequence[Mapping[str, Array]] | None = None,
+        weights: Sequence[float] | np.ndarray | None = None,
+    ) -> "Ensemble":
+        """An ensemble of at least one member; equal weights if none are given."""
+        count = len(members)
+        if count == 0:
+            raise SpecificationError("an ensemble must have at least one member, got none")
+        shares = np.full(count, 1 / count) if weights is None else np.asarray(weights, dtype=float)
+        if shares.shape != (count,) or not (np.all(shares >= 0) and abs(shares.sum() - 1) <= 1e-9):
+            raise SpecificationError(
+                f"weights must be {count} numbers of at least 0 that sum to 1, got {shares.tolist()}"
+            )
+        given = ({},) * count if own is None else own
+        values = tuple({n: np.asarray(v, dtype=float) for n, v in each.items()} for each in given)
+        return cls(tuple(members), values, shares)
+
+    @cached_property
+    def layout(self) -> JoinedLayout:
+        """The members' states, one after the other."""
+        numbers = range(1, len(self.members) + 1)
+        return JoinedLayout(tuple(m.layout for m in self.members), tuple(f"_{i}" for i in numbers))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the flat state."""
+        return self.layout.names
+
+    @property
+    def parameters(self) -> Mapping[str, Array]:
+        """What the members have in common."""
+        found: dict[str, Array] = {}
+        for member, own in zip(self.members, self.own, strict=True):
+            found |= {name: value for name, value in member.parameters.items() if name not in own}
+        return found
+
+    def each(self, x: Any, u: Settings) -> list[tuple[System, Any, Settings]]:
+        """The members with their states and their settings."""
+        return [
+            (member, state, {**{n: u[n] for n in member.parameters if n not in own}, **own})
+            for member, own, state in zip(self.members, self.own, x, strict=True)
+        ]
+
+    @property
+    def mean_weights(self) -> Array:
+        """(M,) the weights."""
+        return self.weights
+
+    def drift(self, x: Any, u: Settings) -> Any:
+        """The members' drifts."""
+        return tuple(member.drift(own, settings) for member, own, settings in self.each(x, u))
+
+    def advance(self, x: Any, u: Settings, length: Array) -> Any:
+        """The members' states after ``length``."""
+        return tuple(member.advance(own, settings, length) for member, own, settings in self.each(x, u))
+
+    def errors(self, x: Any, u: Settings) -> list[Array]:
+        """The members' errors."""
+        return [member.error(own, settings) for member, own, settings in self.each(x, u)]
+
+    def error(self, x: Any, u: Settings) -> Array:
+        """The mean of the members' errors."""
+        return jnp.stack([jnp.asarray(e) for e in self.errors(x, u)]) @ self.weights
+
+    def observables(self, x: Any, u: Settings) -> dict[str, Array]:
+        """The error of every member."""
+        return {f"error_{i + 1}": error for i, error in enumerate(self.errors(x, u))}
+
+    @property
+    def advances(self) -> bool:
+        """Whether all members give their own exact ``advance``."""
+        return all(member.advances for member in self.members)
+
+    @property
+    def has_drift(self) -> bool:
+        """Whether all members give a ``drift``."""
+        return all(member.has_drift for member in self.members)
+
+    @property
+    def longest(self) -> float:
+        """As the most impatient member says."""
+        return min(member.longest for member in self.members)
+
+    def current(self) -> "Ensemble":
+        """With the members as their methods stand now."""
+        return replace(self, members=tuple(member.current() for member in self.members))
+
+    def initial_state(self, given: Any) -> tuple[Any, ...]:
+        """A start for each member, or one for all."""
+        starts = given if isinstance(given, tuple | list) else [given] * len(self.members)
+        if len(starts) != len(self.members):
+            raise SpecificationError(
+                f"start must be one for each of the {len(self.members)} members, got {len(starts)}"
+            )
+        return tuple(m.initial_state(start) for m, start in zip(self.members, starts, strict=True))
+
+    def check_parameter(self, name: str, value: Array) -> None:
+        """As the members that have it say."""
+        for member in self.members:
+            if name in member.parameters:
+                member.check_parameter(name, value)
+
+    def check(self, x: Any) -> str | None:
+        """What is wrong with the first member whose state is impossible."""
+        for number, (member, own) in enumerate(zip(self.members, x, strict=True), 1):
+            wrong = member.check(own)
+            if wrong is not None:
+                return f"member {number}: {wrong}"
+        return None
+
+    def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
+        """The earliest of flat states (T, n) that a member refuses."""
+        found = [
+            (*wrong, number)
+            for number, (member, own) in enumerate(zip(self.members, self.layout.slices, strict=True), 1)
+            if (wrong := member.first_impossible(states[:, own])) is not None
+        ]
+        if not found:
+            return None
+        place, sentence, number = min(found)
+        return place, f"member {number}: {sentence}"
+
+    def check_specification(self, x: Any, u: Settings) -> None:
+        """Each member by itself."""
+        for member, own, settings in self.each(x, u):
+            member.check_specification(own, settings)
+
+    def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray] | None:
+        """Those of the members, each on its own entries."""
+        guards = [member.round_off_guard() for member in self.members]
+        if all(guard is None for guard in guards):
+            return None
+
+        def guarded(flat: np.ndarray) -> np.ndarray:
+            parts = [
+                flat[own] if guard is None else guard(flat[own])
+                for guard, own in zip(guards, self.layout.slices, strict=True)
+            ]
+            return np.concatenate(parts)
+
+        return guarded
+
+    # --- quadratures: each member has its own ------------------------------------------------------
+
+    def resolved(self, states: np.ndarray, u: Settings, quadrature: Any = None) -> Resolved:
+        """Every member resolved at its own part of flat states (S, n)."""
+        places = zip(self.layout.slices, self.each(self.members, u), strict=True)
+        found = tuple(m.resolved(states[:, own], settings, quadrature) for own, (m, _, settings) in places)
+        accuracies = [r.accuracy for r in found if r.accuracy is not None]
+        info: dict[str, Any] = dict(found[0].info)
+        for one in found[1:]:
+            info |= {n: max(v, info.get(n, v)) for n, v in one.info.items() if n.endswith("error")}
+        return _ResolvedEnsemble(
+            replace(self, members=tuple(r.system for r in found)),
+            min(accuracies) if accuracies else None,
+            max(r.rtol for r in found),
+            info,
+            found,
+        )
+
+    def probes(self, x: Any) -> np.ndarray:
+        """(S, n) the members' probes side by side; a member with fewer repeats its last."""
+        own = [member.probes(state) for member, state in zip(self.members, x, strict=True)]
+        count = max(map(len, own))
+        return np.hstack([p[np.minimum(np.arange(count), len(p) - 1)] for p in own])
+
+    def refined(self) -> "Ensemble | None":
+        """With every member refined that can be; None if none can."""
+        finer = [member.refined() for member in self.members]
+        if all(one is None for one in finer):
+            return None
+        pairs = zip(finer, self.members, strict=True)
+        return replace(self, members=tuple(m if f is None else f for f, m in pairs))
+
+
+@dataclass(frozen=True)
+class _ResolvedEnsemble(Resolved):
+    """All members ready to compute."""
+
+    parts: tuple[Resolved, ...] = ()
+
+    def errors(self, states: np.ndarray, u: Settings) -> dict[str, float]:
+        """The largest of the members' errors."""
+        system, found = self.system, dict[str, float]()
+        assert isinstance(system, Ensemble)
+        places = zip(self.parts, system.layout.slices, system.each(system.members, u), strict=True)
+        for part, own, (_, _, settings) in places:
+            for name, error in part.errors(states[:, own], settings).items():
+                found[name] = max(error, found.get(name, 0.0))
+        return found

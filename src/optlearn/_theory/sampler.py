@@ -1,0 +1,201 @@
+"""From standard normals to local fields, and back from fields to what a gradient does to weights.
+
+Given the latents, slot l has fields with mean m_l (its centroid's row of the Gram matrix G) and
+covariance σ_l² G, independent of the other slots. With F the Cholesky columns of the fields that
+the loss reads, fields = m_l + σ_l F ξ_l, so
+
+    E[field D₂ᵀ] = m_l E[D₂]ᵀ + σ_l F E[ξ_l D₂ᵀ]
+
+holds for every field, read or not, centroids' fields ρ included: only read fields are integrated
+over.
+
+Under a spectrum a field is a sum over blocks b, and so is its covariance, σ_l² Σ_b c_b G_b. With F that of
+the read fields r, F Fᵀ = Σ_b c_b G_b[r, r], the part of a field in block b has
+
+    E[field_b D₂ᵀ] = m_{l,b} E[D₂]ᵀ + σ_l c_b G_b[:, r] F⁻ᵀ E[ξ_l D₂ᵀ].
+
+A singular matrix does no harm: its null vectors are those of every c_b G_b.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+
+from optlearn._arrays import Array, Settings
+from optlearn._theory.blocks import block_grams, seen
+from optlearn._theory.expectation import AbstractRule
+from optlearn._theory.gaussian import gram_matrix, partial_cholesky
+from optlearn._theory.model import Latent, LearningModel
+from optlearn._theory.order import OrderParameters
+from optlearn._theory.reads import Reads
+from optlearn._theory.sample import Fields
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Which standard normal drives which field: by slot the fields read, then the label noise."""
+
+    pivots: tuple[tuple[int, ...], ...]
+    noise: bool
+    cuts: tuple[float | None, ...]
+
+    @property
+    def smooth(self) -> tuple[bool, ...]:
+        """One flag a coordinate: is it the label noise?"""
+        return (False,) * sum(map(len, self.pivots)) + (True,) * self.noise
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """First coordinate of each slot."""
+        return tuple(int(n) for n in np.cumsum([0, *map(len, self.pivots)])[:-1])
+
+
+def coordinates(model: LearningModel, reads: Reads, slots: tuple[int, ...]) -> Coordinates:
+    """Coordinates of ``slots`` (others have no pivots); fields that jump come first in a slot."""
+    K = model.students
+    thresholds = {(b.slot, b.node + (K if b.kind == "teacher" else 0)): b.at for b in model.breaks}
+    pivots, cuts = [], []
+    for slot in range(model.slots):
+        read = np.concatenate([reads.student[slot], reads.teacher[slot]])
+        entries = [int(i) for i in np.flatnonzero(read)] if slot in slots else []
+        jumping = {i for i in entries if (slot, i) in thresholds}
+        entries = [*(i for i in entries if i in jumping), *(i for i in entries if i not in jumping)]
+        pivots.append(tuple(entries))
+        cuts += [thresholds.get((slot, i)) for i in entries]
+    return Coordinates(tuple(pivots), reads.noise, (*cuts, *([None] * reads.noise)))
+
+
+class Slots(NamedTuple):
+    """What is known of the slots' fields given a latent.
+
+    Attributes:
+        means: (L, n) of all fields.
+        sigmas: (L,) standard deviations of the inputs, those of the blocks not included.
+        factors: for each slot (n, r), Cholesky columns of the fields read.
+        variances: (L, B) of the blocks, under a spectrum.
+        assignment: (L, C) weights of the centroids in the means.
+    """
+
+    means: Array
+    sigmas: Array
+    factors: list[Array]
+    variances: Array | None
+    assignment: Array
+
+
+class Sampler:
+    """Turns standard normals into fields for a given latent."""
+
+    def __init__(
+        self,
+        model: LearningModel,
+        x: OrderParameters,
+        u: Settings,
+        reads: Reads,
+        slots: tuple[int, ...],
+    ) -> None:
+        self.model, self.u = model, u
+        self.where = coordinates(model, reads, slots)
+        if model.spectrum is not None:
+            self.blocks = block_grams(model, x)
+            self.gram = self.blocks.sum(axis=0)
+            return
+        self.gram = gram_matrix(x, model.overlaps)
+        factors = {p: partial_cholesky(self.gram, p) for p in set(self.where.pivots)}
+        self._factors = [factors[p] for p in self.where.pivots]
+
+    def slots(self, latent: Latent) -> Slots:
+        """Means, widths and factors of the slots' fields."""
+        assignment = self.model.assignment(latent)
+        means = assignment @ self.gram[self.gram.shape[0] - self.model.centroids :]
+        sigmas = jnp.sqrt(self.model.variances(latent, self.u))
+        if self.model.spectrum is None:
+            return Slots(means, sigmas, self._factors, None, assignment)
+        variances = self.model.block_variances(latent, self.u)
+        factors = [
+            partial_cholesky(seen(self.blocks, variances[slot]), pivots)
+            for slot, pivots in enumerate(self.where.pivots)
+        ]
+        return Slots(means, sigmas, factors, variances, assignment)
+
+    def given(self, slots: Slots, rule: AbstractRule) -> tuple[Array, Array, Callable[[Array], Fields]]:
+        """Points, weights, and the map from a point to the fields."""
+        points, weights = rule.points(self.where.smooth, self.cut(slots))
+        half, odd = divmod(points.shape[0], 2)
+        centred = not any(self.model.clusters) and all(c is None for c in self.where.cuts)
+        if self.model.even and centred and not odd:
+            # The second half of a rule mirrors the first.
+            points, weights = points[:half], 2 * weights[:half]
+        return points, weights, self.fields_map(slots)
+
+    def fields_map(self, slots: Slots) -> Callable[[Array], Fields]:
+        """The affine map from standard normals (d,) to fields; those not read are zero."""
+        K, M = self.model.students, self.model.teachers
+        dimension = len(self.where.smooth)
+        # Assembled once, so that a point costs one small matrix product and no scatter.
+        offset = jnp.zeros((self.model.slots, K + M))
+        matrix = jnp.zeros((self.model.slots, K + M, dimension))
+        for slot, pivots in enumerate(self.where.pivots):
+            if pivots:
+                entries, start = np.array(pivots), self.where.starts[slot]
+                rows = slots.sigmas[slot] * slots.factors[slot][entries]
+                offset = offset.at[slot, entries].set(slots.means[slot][entries])
+                matrix = matrix.at[slot, entries, start : start + len(pivots)].set(rows)
+
+        def fields(xi: Array) -> Fields:
+            table = offset + matrix @ xi
+            noise = xi[-1] if self.where.noise else jnp.zeros(())
+            return Fields(table[:, :K], table[:, K:], noise)
+
+        return fields
+
+    def field_gradient(self, slots: Slots, points: Array, weights: Array, D2: Array) -> Array:
+        """(n, K) E[field D₂ᵀ] of all fields, summed over slots; (B, n, K) under a spectrum."""
+        if slots.variances is None:
+            found = jnp.einsum("p,plk,ln->nk", weights, D2, slots.means)
+        else:
+            # The blocks' parts of the means; those of fields that are not read count too.
+            to_centroids = self.blocks[:, :, self.gram.shape[0] - self.model.centroids :]
+            found = jnp.einsum("p,plk,lc,bnc->bnk", weights, D2, slots.assignment, to_centroids)
+        for slot, pivots in enumerate(self.where.pivots):
+            start = self.where.starts[slot]
+            noise = points[:, start : start + len(pivots)]
+            cross = jnp.einsum("p,pr,pk->rk", weights, noise, D2[:, slot])
+            if slots.variances is None:
+                found = found + slots.sigmas[slot] * slots.factors[slot] @ cross
+            elif pivots:
+                entries = np.array(pivots)
+                pull = solve_triangular(slots.factors[slot][entries], cross, trans=1, lower=True)
+                shares = slots.sigmas[slot] * slots.variances[slot]
+                found = found + jnp.einsum("b,bnr,rk->bnk", shares, self.blocks[:, :, entries], pull)
+        return found
+
+    def spread(self, slots: Slots, weights: Array, first: Array, second: Array, counted: np.ndarray) -> Array:
+        """(K, K) E[Σ_l σ_l² D₂ D₂'ᵀ] over the slots counted; (B, K, K), with shares, under a spectrum."""
+        if slots.variances is None:
+            return jnp.einsum("p,plk,l,plj->kj", weights, first, counted * slots.sigmas**2, second)
+        assert self.model.spectrum is not None
+        power = (counted * slots.sigmas**2)[:, None] * slots.variances * self.model.spectrum.share[None, :]
+        return jnp.einsum("p,plk,lb,plj->bkj", weights, first, power, second)
+
+    def cut(self, slots: Slots) -> Callable[[int, Array], Array | None]:
+        """Where a coordinate is cut, given those before it."""
+        place = [(slot, i) for slot, p in enumerate(self.where.pivots) for i in range(len(p))]
+
+        def cut(coordinate: int, prefix: Array) -> Array | None:
+            threshold = self.where.cuts[coordinate]
+            if threshold is None:
+                return None
+            slot, position = place[coordinate]
+            entry = self.where.pivots[slot][position]
+            row = slots.factors[slot][entry]
+            start = self.where.starts[slot]
+            before = prefix[:, start : start + position] @ row[:position]
+            centre = (threshold - slots.means[slot, entry]) / (slots.sigmas[slot] + 1e-300)
+            return (centre - before) / row[position]
+
+        return cut

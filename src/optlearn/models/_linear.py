@@ -1,0 +1,234 @@
+"""Least squares by SGD on inputs with a spectrum: in the eigenbasis of the covariance, all is linear.
+
+With s_b = Q_b − 2M_b + T_b, what is still to be learned in block b, R = Σ_b c_b s_b the excess risk, γ = η/N
+and batches of B fresh Gaussian samples, the mean over runs obeys, exactly and at any N,
+
+    s' = s − 2γ c s + γ² [c² s (1 + 1/B) + Nρ c (R + σ²)/B]                     (the recursion, one step)
+    ds/dα = −2η c s + (η²/B) ρ c (R + σ²)                                       (its limit for ηλ₁/tr → 0).
+
+For power laws the limit is wrong at any N, since λ₁/tr does not vanish: its optimum may diverge in reality.
+Both are affine in s, so any stretch under constant settings is one power, or exponential, of a small matrix.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arguments import Arguments
+from optlearn._arrays import Array, Settings
+from optlearn._dynamics.system import System, as_floats
+from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
+from optlearn._theory.blocks import NARROW
+from optlearn._theory.spectrum import Spectrum
+from optlearn.models._committee import Committee, committee
+
+# Steps of the recursion that repeated squaring takes at once: 2 to this power.
+DOUBLINGS = 20
+# Blocks up to which that is faster than one step after the other.
+MOST_SQUARED = 64
+# Terms of the exponential's series, for matrices of norm up to a half.
+TERMS = 14
+
+
+class Linear(System):
+    """Linear student and teacher, square loss, one pass over fresh data. Built by ``linear``.
+
+    The state is ``excess``, s_b (B,). The error is R/2, as for a committee. Parameters (settings):
+    ``learning_rate`` η, ``batch`` B and ``noise`` σ².
+
+    Attributes:
+        spectrum: of the inputs.
+        teacher: (B,) T_b.
+        noise_shape: (B,) mean of x²z² in each block over c_b, for label noise z that depends on the input;
+            ones for independent noise.
+        N: input dimension.
+        clock: steps in a unit of training time.
+        recursion: whether the state follows the recursion, or its limit.
+    """
+
+    spectrum: Spectrum
+    teacher: np.ndarray
+    noise_shape: np.ndarray
+    N: np.ndarray
+    clock: np.ndarray
+    parameters: dict[str, Array] = eqx.field(converter=as_floats)
+    recursion: bool = eqx.field(static=True)
+    halvings: int = eqx.field(static=True)
+
+    @property
+    def names(self) -> dict[str, int]:
+        """``excess``, one number for each block."""
+        return {"excess": self.spectrum.blocks}
+
+    def start(self, share: float = 1.0) -> dict[str, np.ndarray]:
+        """Weights at zero: all of the teacher is still to be learned (or a ``share`` of it)."""
+        return {"excess": share * np.asarray(self.teacher)}
+
+    @property
+    def longest(self) -> float:
+        """A unit of training time for the limit; so many steps as squaring takes for the recursion."""
+        return 2.0**DOUBLINGS / float(self.clock) if self.recursion else 1.0
+
+    def drift(self, x: Array, u: Settings) -> Array:
+        """The limit's."""
+        change = self._flow(u)
+        return {"excess": change[:-1, :-1] @ x["excess"] + change[:-1, -1]}
+
+    def advance(self, x: Array, u: Settings, length: Array) -> Array:
+        """The state after ``length``; a last part of a step moves by its part."""
+        state = jnp.append(jnp.asarray(x["excess"]), 1.0)
+        if not self.recursion:
+            # exp(A) − 1, by its series at A/2^k: squaring 1 + E is E → 2E + E², which keeps small numbers.
+            scaled = self._flow(u) * (length / 2.0**self.halvings)
+            terms = np.arange(float(TERMS), 1, -1)
+            grown, _ = jax.lax.scan(lambda e, term: (scaled + scaled @ e / term, None), scaled, terms)
+            grown, _ = jax.lax.scan(lambda e, _: (2 * e + e @ e, None), grown, None, length=self.halvings)
+            return {"excess": (state + grown @ state)[:-1]}
+        one, steps = self._step(u), length * self.clock
+        whole = jnp.floor(steps + 1e-6)
+        rest = jnp.maximum(steps - whole, 0.0)
+        state = self._after(one, state, whole)
+        return {"excess": (state + rest * (one @ state))[:-1]}
+
+    def _after(self, one: Array, state: Array, steps: Array) -> Array:
+        """The state after a whole number of steps ``1 + one``."""
+        if self.spectrum.blocks > MOST_SQUARED:
+            count = steps.astype(jnp.int64)
+            return jax.lax.fori_loop(0, count, lambda _, now: now + one @ now, state)
+
+        def doubled(carry: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], None]:
+            change, now, left = carry
+            half = jnp.floor(left / 2)
+            now = now + (left - 2 * half) * (change @ now)
+            # Powers that no step needs might overflow.
+            change = jnp.where(half > 0, 1.0, 0.0) * change
+            return (2 * change + change @ change, now, half), None
+
+        (_, state, _), _ = jax.lax.scan(doubled, (one, state, steps), None, length=DOUBLINGS + 1)
+        return state
+
+    def error(self, x: Array, u: Settings) -> Array:
+        """R/2, half the excess risk."""
+        del u
+        return jnp.asarray(self.spectrum.variance) @ x["excess"] / 2
+
+    def check(self, x: Array) -> str | None:
+        """Squares are not negative."""
+        lowest = np.min(x["excess"])
+        return f"excess = {lowest:.3g}; a square cannot be negative" if lowest < -1e-9 else None
+
+    @property
+    def network(self) -> Committee:
+        """The same student and teacher with their order parameters Q, M: what is simulated."""
+        if self.spectrum.reduced or np.any(np.asarray(self.noise_shape) != 1):
+            raise SpecificationError(
+                "a reduced spectrum, or label noise that depends on the input, stands for data: train on "
+                "these, by ol.fit.regression(X, y).train(schedule)"
+            )
+        # SGD itself needs no small ηλ₁/tr, so there is nothing to warn of.
+        spectrum = Spectrum(self.spectrum.variance, self.spectrum.share, largest=0.0)
+        return committee(
+            1,
+            1,
+            T=np.asarray(self.teacher)[:, None, None],
+            activation="linear",
+            sigma_n=float(np.sqrt(self.parameters["noise"])),
+            eta=float(self.parameters["learning_rate"]),
+            batch=float(self.parameters["batch"]),
+            spectrum=spectrum,
+        )
+
+    def stationary_risk(self, **settings: Array) -> float:
+        """R where training at constant settings ends; infinite where it diverges."""
+        u = self.settings(settings)
+        c, share = np.asarray(self.spectrum.variance), np.asarray(self.spectrum.share)
+        eta, batch, noise = (float(u[name]) for name in ("learning_rate", "batch", "noise"))
+        gamma = eta / float(self.N) if self.recursion else 0.0
+        moved = 2 * batch - gamma * c * (batch + 1)
+        if np.any(moved <= 0):
+            return np.inf
+        S = float(np.sum(eta * share * c / moved))
+        return noise * S / (1 - S) if S < 1 else np.inf
+
+    def _flow(self, u: Settings) -> Array:
+        """(B + 1, B + 1) matrix of the limit, on (s, 1)."""
+        eta, c = u["learning_rate"], jnp.asarray(self.spectrum.variance)
+        fed = eta**2 / u["batch"] * self.spectrum.share * c
+        return _affine(-2 * eta * c, fed, c, fed * u["noise"] * self.noise_shape)
+
+    def _step(self, u: Settings) -> Array:
+        """(B + 1, B + 1) change in one step of the recursion, on (s, 1)."""
+        gamma, c = u["learning_rate"] / self.N, jnp.asarray(self.spectrum.variance)
+        fed = gamma**2 / u["batch"] * self.N * self.spectrum.share * c
+        kept = -2 * gamma * c + gamma**2 * c**2 * (1 + 1 / u["batch"])
+        return _affine(kept, fed, c, fed * u["noise"] * self.noise_shape)
+
+
+def _affine(diagonal: Array, fed: Array, weights: Array, constant: Array) -> Array:
+    """[[diag + fed weightsᵀ, constant], [0, 0]]."""
+    size = diagonal.shape[0]
+    square = diagonal[:, None] * np.eye(size) + fed[:, None] * weights[None, :]
+    top = jnp.concatenate([square, constant[:, None]], axis=1)
+    return jnp.concatenate([top, jnp.zeros((1, size + 1))])
+
+
+@checked
+def linear(
+    spectrum: Spectrum,
+    teacher: Array = 1.0,
+    noise: float = 0.0,
+    N: int = 1000,
+    eta: float = 0.5,
+    batch: float = 1.0,
+    recursion: bool | None = None,
+    noise_shape: Array = 1.0,
+    clock: float | None = None,
+) -> Linear:
+    """Least squares on inputs with a spectrum.
+
+    Args:
+        spectrum: of the inputs.
+        teacher: (B,) T_b, squared norm of the teacher over N in each block; a number: of a teacher in a
+            random direction.
+        noise: σ², variance of the noise in the labels.
+        N: input dimension; a block holds a share of that many directions.
+        eta: learning rate η.
+        batch: fresh samples in each step.
+        recursion: the exact mean in discrete time; False: the limit of small steps; None: the recursion where
+            η λ₁/tr is above 0.1, or unknown.
+        noise_shape: (B,) of label noise that depends on the input; see ``Linear``.
+        clock: steps in a unit of training time; None: N.
+    """
+    check = Arguments("linear")
+    blocks = check.blocks(spectrum)
+    if blocks is None or spectrum.variance.ndim != 1:
+        check.fail("spectrum", spectrum, "must be a Spectrum of one row of variances")
+    norms = check.numbers("teacher", teacher, (blocks,), lowest=0.0)
+    if np.ndim(teacher) == 0:
+        norms = norms * np.asarray(spectrum.share)
+    size = check.count("N", N)
+    if not spectrum.reduced and blocks > size:
+        check.fail("N", N, f"fewer directions than the {blocks} blocks of the spectrum")
+    settings = {
+        "learning_rate": check.number("eta", eta, 0.0),
+        "batch": check.number("batch", batch, 1.0),
+        "noise": check.number("noise", noise, 0.0),
+    }
+    if recursion is None:
+        recursion = spectrum.largest is None or eta * spectrum.largest > NARROW
+    stiffest = 2 * float(np.max(spectrum.variance))
+    return Linear(
+        spectrum=spectrum,
+        teacher=norms,
+        noise_shape=check.numbers("noise_shape", noise_shape, (blocks,), lowest=0.0),
+        N=np.asarray(float(size)),
+        clock=np.asarray(
+            float(size) if clock is None else check.number("clock", clock, 0.0, open_below=True)
+        ),
+        parameters=settings,
+        recursion=check.flag("recursion", recursion),
+        # Rates up to 4 keep the norm of A/2^k below a half.
+        halvings=max(1, int(np.ceil(np.log2(8 * stiffest)))),
+    )

@@ -1,0 +1,187 @@
+"""Does it pay to answer to what happens? Open loop, linear feedback and planning again, at finite N.
+
+All run on the exact chain of overlaps under the same random numbers, so that what they differ by is known far
+better than each of them: differences are those of pairs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.stats import t as student_t
+
+from optlearn._arguments import Arguments
+from optlearn._control.solution import Solution
+from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._precision import float64
+from optlearn._simulate.normals import make_keys
+from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
+from optlearn._simulate.record import evaluate
+from optlearn._simulate.run import Prepared, prepare
+from optlearn._theory.model import LearningModel
+
+ARMS = ("open loop", "feedback", "planning again")
+
+# (interval, states (S, n), controls name → (S, I)) → controls from this interval on are changed in place.
+Policy = Callable[[int, np.ndarray, dict[str, np.ndarray]], None]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds, and half the width of its 95 % interval."""
+
+    mean: float
+    half: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> "Interval":
+        """Of independent values (S,)."""
+        half = student_t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+        return cls(float(values.mean()), float(half))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3g} ± {self.half:.2g}"
+
+
+@dataclass(frozen=True)
+class LoopComparison:
+    """Final errors of runs that differ only in how they answer to what happens.
+
+    Attributes:
+        problem: name of the problem.
+        N: input dimension.
+        theory: objective of the plan, for N → ∞.
+        errors: name of an arm → (S,) final error of every seed; the same random numbers in all arms.
+        failed: plans that could not be made again, of all; the old one was kept.
+    """
+
+    problem: str
+    N: int
+    theory: float
+    errors: dict[str, np.ndarray]
+    failed: tuple[int, int]
+
+    def mean(self, arm: str) -> Interval:
+        """The mean final error of an arm."""
+        return Interval.of(self.errors[arm])
+
+    def gain(self, arm: str) -> Interval:
+        """By how much an arm is below the open loop, pair by pair."""
+        return Interval.of(self.errors["open loop"] - self.errors[arm])
+
+
+@float64
+def closed_loop(
+    solution: Solution,
+    N: int,
+    *,
+    seeds: int = 16,
+    seed: int = 0,
+    arms: Sequence[str] = ARMS,
+    every: int | None = None,
+) -> LoopComparison:
+    """Run a plan at finite N in open loop, and with answers to the state on the way.
+
+    Args:
+        solution: the plan, of a problem of a learning model.
+        N: input dimension.
+        seeds: independent runs, at least 2.
+        seed: of the random numbers, which all arms share.
+        arms: of ``"open loop"``, ``"feedback"`` (``solution.feedback()``, at every interval) and ``"planning
+            again"`` (``solution.replan``, at every ``every``-th interval).
+        every: intervals between two plans (default: a tenth of training).
+    """
+    check = Arguments("closed_loop")
+    check.count("N", N)
+    check.count("seeds", seeds, 2)
+    problem, schedule = solution.problem, solution.schedule
+    if not isinstance(problem.model, LearningModel):
+        raise SpecificationError(f"{type(problem.model).__name__} has no chain of overlaps to run")
+    for arm in arms:
+        check.one_of("arms", arm, ARMS)
+    stride = max(1, schedule.intervals // 10) if every is None else check.count("every", every)
+    run = _Runs(solution, N, seeds, seed)
+    errors, failed = {}, (0, 0)
+    for arm in dict.fromkeys(("open loop", *arms)):
+        if arm == "open loop":
+            errors[arm] = run.final_errors(lambda interval, states, controls: None)
+        elif arm == "feedback":
+            errors[arm] = run.final_errors(_feedback(solution))
+        else:
+            again = _Again(solution, stride, seeds)
+            errors[arm], failed = run.final_errors(again), (again.failed, again.asked)
+    return LoopComparison(problem.name, N, solution.objective, errors, failed)
+
+
+class _Runs:
+    """Runs of all seeds, each under controls of its own."""
+
+    def __init__(self, solution: Solution, N: int, seeds: int, seed: int) -> None:
+        self.solution, self.N, self.seeds = solution, N, seeds
+        parameters = dict(solution.parameters)
+        self.prepared: Prepared = prepare(solution.problem, solution.schedule, None, N, parameters)
+        self.keys = make_keys(seed, seeds)
+
+    def final_errors(self, policy: Policy) -> np.ndarray:
+        """(S,) errors at the end."""
+        model, start, settings, controls, plan = self.prepared
+        schedule = self.solution.schedule
+        edges = [*map(int, controls.first), round(schedule.horizon * self.N)]
+        values = {name: np.tile(v, (self.seeds, 1)) for name, v in schedule.values.items()}
+        state = initial_overlaps(start, self.seeds)
+
+        def one(own: Any, key: Any, x: Any, begin: Any, end: Any) -> Any:
+            table = replace(controls, values=own)
+            batch = jax.tree.map(lambda leaf: leaf[None], (key, x))
+            moved = advance_overlaps(
+                plan, model, settings, table, batch[0], np.float64(self.N), batch[1], begin, end
+            )
+            return jax.tree.map(lambda leaf: leaf[0], moved)
+
+        advance = jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None, None)))
+        for interval in range(schedule.intervals):
+            states = np.asarray(model.layout.flatten(state))
+            policy(interval, states, values)
+            state = advance(
+                values, self.keys, state, np.int64(edges[interval]), np.int64(edges[interval + 1])
+            )
+        final = np.asarray(model.layout.flatten(state))[:, None, :]
+        found = evaluate(model, settings, schedule, np.array([schedule.horizon]), final)
+        return np.asarray(found["error"]).reshape(self.seeds)
+
+
+def _feedback(solution: Solution) -> Policy:
+    law, grid = solution.feedback(), solution.schedule.grid
+    planned = np.stack(list(solution.trajectory.at(grid[:-1]).values()), axis=1)
+
+    def answer(interval: int, states: np.ndarray, controls: dict[str, np.ndarray]) -> None:
+        for run, state in enumerate(states):
+            for name, value in law.correct(grid[interval], state - planned[interval]).items():
+                controls[name][run, interval] = value
+
+    return answer
+
+
+class _Again:
+    """Plan the rest of every run again, every few intervals; where that fails the old plan is kept."""
+
+    def __init__(self, solution: Solution, stride: int, seeds: int) -> None:
+        self.stride, self.grid = stride, solution.schedule.grid
+        self.plans = [solution] * seeds
+        self.asked = self.failed = 0
+
+    def __call__(self, interval: int, states: np.ndarray, controls: dict[str, np.ndarray]) -> None:
+        if interval == 0 or interval % self.stride:
+            return
+        for run, state in enumerate(states):
+            self.asked += 1
+            try:
+                plan = self.plans[run].replan(at=float(self.grid[interval]), state=state, method="indirect")
+            except (SpecificationError, UnphysicalStateError):
+                self.failed += 1
+                continue
+            self.plans[run] = plan
+            for name in plan.schedule.controls:
+                controls[name][run, interval:] = plan.schedule[name]

@@ -1,0 +1,243 @@
+"""Wrong calls, made up from signatures: each argument of each public function gets what it may not be.
+
+Every call must raise an error of this library that names the argument, or be right: ``right_values.toml``
+says which of the values are right for which argument. Nothing is solved or simulated: where checks end and
+work would begin, a call counts as accepted.
+"""
+
+import inspect
+import math
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optlearn as ol
+from optlearn._errors import SpecificationError
+
+VALUES: dict[str, Any] = {
+    "nan": math.nan,
+    "inf": math.inf,
+    "negative": -1,
+    "zero": 0,
+    "fraction": 1.5,
+    "flag": True,
+    "text": "nonsense",
+    "nothing": None,
+    "object": object(),
+    "shape": np.ones((2, 3, 2)),
+}
+RIGHT = tomllib.loads((Path(__file__).parent / "right_values.toml").read_text())
+# Where work begins, by the module whose name is replaced.
+WORK = (
+    "_control.solve.compile_problem",
+    "_control.evaluate.compile_problem",
+    "_dynamics.integrate.choose_executor",
+    "_simulate.run.make_plan",
+    "_simulate.finite_data._steps",
+    "_io.solutions.read_checked",
+    "laws._fit.Fitter.from_starts",
+    "sweeps.run.open_store",
+    "sweeps._simulations.evaluate",
+    "sweeps.finite_size.schedules_of",
+    "sweeps.collect.read_description",
+)
+FACTORIES = "attention autoencoder committee continual curriculum gating imbalance node_perturbation clipped"
+
+
+class Accepted(Exception):
+    """The arguments were fine: work would begin."""
+
+
+@pytest.fixture
+def no_work(monkeypatch, tmp_path):
+    def accepted(*args, **kwargs):
+        raise Accepted
+
+    for place in WORK:
+        monkeypatch.setattr(f"optlearn.{place}", accepted)
+    monkeypatch.chdir(tmp_path)
+
+
+def subjects() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
+    """Name, function, and arguments with which it is right."""
+    problem = ol.scenarios.curriculum()
+    easy_first = ol.Schedule.piecewise([0.0, 6.0, 12.0], {"difficulty": [0.0, 2.0]})
+    rate = ol.Schedule.constant(2.0, {"learning_rate": 1.0})
+    finite = ol.scenarios.finite_data()
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    curves = {
+        name: {"step": np.arange(1, 50), "lr": np.linspace(1, end, 49), "loss": 3 - 0.01 * np.arange(49)}
+        for name, end in (("fast", 0.1), ("slow", 0.5))
+    }
+    for name in ol.scenarios.list_scenarios():
+        yield f"scenarios.{name}", getattr(ol.scenarios, name), {}
+    for name in FACTORIES.split():
+        yield f"models.{name}", getattr(ol.models, name), {}
+    data = ol.models.FiniteData()
+    yield "models.sign_learner", ol.models.sign_learner, {"rule": "hebb"}
+    yield "models.feedback_alignment", ol.models.feedback_alignment, {"feedback": [1.0, 1.0]}
+    yield "models.FiniteData", ol.models.FiniteData, {}
+    yield "models.FiniteData.start", data.start, {}
+    own = {"X": X, "y": X[:, 0], "X_test": X, "y_test": X[:, 0]}
+    yield "models.FiniteData.from_data", ol.models.FiniteData.from_data, own
+    yield "models.LargeBatch", ol.models.LargeBatch, {"data": data}
+    yield "Continuous", ol.Continuous, {"lower": 0.0, "upper": 2.0}
+    yield "Discrete", ol.Discrete, {"values": (0.0, 2.0)}
+    yield "Free", ol.Free, {"lower": 0.0, "upper": 2.0}
+    yield "Budget", ol.Budget, {"control": "difficulty", "mean": 1.0}
+    yield "Budget, share", ol.Budget, {"control": "difficulty", "share": {0.0: 0.5}}
+    yield "Objective", ol.Objective, {}
+    given = {"model": problem.model, "start": problem.start, "horizon": 12.0, "controls": problem.controls}
+    yield "Problem", ol.Problem, given
+    yield "AutoRule", ol.AutoRule, {}
+    yield "GaussHermite", ol.GaussHermite, {}
+    yield "QuasiMonteCarlo", ol.QuasiMonteCarlo, {}
+    yield "Overlaps", ol.Overlaps, {}
+    yield "solve", ol.solve, {"problem": problem}
+    yield "continuation", ol.continuation, {"problems": [problem]}
+    yield "evaluate", ol.evaluate, {"problem": problem, "schedule": easy_first}
+    yield "compare", ol.compare, {"problem": problem}
+    yield "baselines", ol.baselines, {"problem": problem}
+    yield "integrate", ol.integrate, {"model": problem.model, "schedule": easy_first, "start": problem.start}
+    yield "simulate", ol.simulate, {"model": problem, "schedule": easy_first, "N": 100}
+    once = ol.Schedule.constant(finite.horizon, {"learning_rate": 1.0})
+    yield "simulate_finite_data", ol.simulate_finite_data, {"model": finite, "schedule": once, "N": 100}
+    yield "load", ol.load, {"path": "solution.nc"}
+    yield "cite", ol.cite, {}
+    yield "plot_schedule", ol.plot_schedule, {"schedule": rate}
+    yield "Schedule", ol.Schedule, {"grid": [0, 1], "values": {"noise": [1.0]}}
+    yield "Schedule.constant", ol.Schedule.constant, {"alpha_F": 1.0, "values": {"noise": 1.0}}
+    yield "Schedule.piecewise", ol.Schedule.piecewise, {"edges": [0, 1], "values": {"noise": [1.0]}}
+    functions = {"noise": lambda alpha: alpha}
+    yield "Schedule.from_function", ol.Schedule.from_function, {"alpha_F": 1.0, "functions": functions}
+    mixtures = {"difficulty": {0.0: 0.5, 1.0: 0.5}}
+    yield "Schedule.mixed", ol.Schedule.mixed, {"edges": [0, 1], "mixtures": mixtures}
+    yield "Schedule.from_dict", ol.Schedule.from_dict, {"data": {"grid": [0, 1], "noise": [1.0]}}
+    yield "Schedule.at", rate.at, {"alpha": 0.5}
+    yield "Schedule.to_optax", rate.to_optax, {"control": "learning_rate", "steps": 10}
+    yield "Schedule.to_optax, N", rate.to_optax, {"control": "learning_rate", "N": 10.0}
+    yield "Schedule.to_thresholds", rate.to_thresholds, {"steps": 10}
+    yield "Schedule.to_csv", rate.to_csv, {"path": "schedule.csv", "steps": 10}
+    yield "Schedule.to_script", rate.to_script, {}
+    yield "Schedule.nearest", rate.nearest, {"shape": "linear"}
+    yield "Schedule.to_json", rate.to_json, {}
+    wired = {"schedule": rate, "control": "learning_rate", "target": {"learning_rate": 0.1}, "steps": 10}
+    yield "practice.AttributeScheduler", ol.practice.AttributeScheduler, wired
+    yield "practice.fit.gaussian_mixture", ol.practice.fit.gaussian_mixture, {"X": X, "clusters": 1}
+    yield "sweep", ol.sweep, {"scenario": "curriculum", "over": {"eta": [1.0]}}
+    grid = {"scenario": "curriculum", "over": {"eta": [1.0]}, "N": 100, "schedule": "curriculum"}
+    yield "sweeps.simulate", ol.sweeps.simulate, grid
+    measured = {"scenario": "curriculum", "N": [100], "seeds": 4}
+    yield "sweeps.finite_size.measure", ol.sweeps.finite_size.measure, measured
+    yield "sweeps.load", ol.sweeps.load, {"folder": "sweep"}
+    yield "laws.fit", ol.laws.fit, {"curves": curves}
+    points = {"step": np.arange(3.0), "rate": np.ones(3), "loss": np.ones(3)}
+    yield "laws.Curve", ol.laws.Curve, {"name": "fast", **points}
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    yield "Schedule.to_torch", rate.to_torch, {"optimizer": optimizer, "steps": 10, "scale": 0.1}
+    shown = {"schedule": easy_first, "groups": [0, 1] * 5, "steps": 5}
+    yield "practice.CurriculumSampler", ol.practice.CurriculumSampler, shown
+    half = {"schedule": ol.Schedule.constant(2.0, {"activation": 0.5}), "steps": 10}
+    yield "practice.ScheduledDropout", ol.practice.ScheduledDropout, half
+
+
+SUBJECTS = {name: (function, right) for name, function, right in subjects()}
+
+
+def arguments_of(function: Callable[..., Any]) -> list[str]:
+    """Names of the arguments that are checked; reports of progress are called only while work is done."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind not in kinds and p.name not in ("progress", "own_code")]
+
+
+def outcome(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
+    """ "accepted", or the sentence of an error of this library; any other error is raised."""
+    try:
+        function(**arguments)
+    except Accepted:
+        return "accepted"
+    except SpecificationError as error:
+        return str(error)
+    return "accepted"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_every_wrong_value_is_refused_by_name(name, capsys):
+    function, right = SUBJECTS[name]
+    assert outcome(function, right) == "accepted"
+    allowed = RIGHT.get(name, {})
+    wrong = []
+    for argument in arguments_of(function):
+        for kind, value in VALUES.items():
+            said = outcome(function, {**right, argument: value})
+            is_right = kind in allowed.get(argument, "").split()
+            if is_right != (said == "accepted") or (not is_right and argument not in said):
+                wrong.append(f"{argument}={kind}: {said}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize("name", [name for name in SUBJECTS if name != "plot_schedule"])  # has Matplotlib's
+def test_an_unknown_argument_is_refused_by_name(name):
+    function, right = SUBJECTS[name]
+    with pytest.raises(SpecificationError, match="nonsense"):
+        function(**right, nonsense=1)
+
+
+def test_the_table_is_large():
+    calls = sum(len(VALUES) * len(arguments_of(function)) for function, _ in SUBJECTS.values())
+    right = sum(len(kinds.split()) for table in RIGHT.values() for kinds in table.values())
+    print(f"{calls} calls of {len(SUBJECTS)} functions, of which {right} are right")
+    assert calls - right >= 400
+    known = {(name, a) for name, (function, _) in SUBJECTS.items() for a in arguments_of(function)}
+    assert {(name, a) for name, table in RIGHT.items() for a in table if name in SUBJECTS} <= known
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p, s: ol.solve(p, tolerance=math.nan), "tolerance must be a finite number or None, got nan"),
+        (lambda p, s: ol.solve(p, steps=0), "steps must be a whole number of at least 1, got 0"),
+        (lambda p, s: ol.solve(p, tolerence=1e-6), "tolerence must be one of .* did you mean tolerance?"),
+        (lambda p, s: ol.solve(p, intervals=10**12), "intervals must be a whole number from 1 to 100000"),
+        (lambda p, s: p.with_parameters(learning_rate=-1.0), "learning_rate must be at least 0, got -1"),
+        (lambda p, s: p.with_parameters(batch=0.5), "no parameter 'batch'"),
+        (lambda p, s: ol.models.committee(batch=0.5), "batch must be at least 1, got 0.5"),
+        (lambda p, s: replace(p, intervals=math.nan), "intervals must be a whole number, got nan"),
+        (lambda p, s: replace(p, objective=None), "objective must be an Objective, got None"),
+        (
+            lambda p, s: replace(p, controls={"activation": 0.5}),
+            "'activation'. must be a Control, got",
+        ),
+        (
+            lambda p, s: replace(p, controls={"learning_rate": ol.Continuous(-1, 1)}, budgets=()),
+            "learning_rate must be at least 0, got -1",
+        ),
+        (lambda p, s: ol.Discrete("01"), "values must be a list of numbers, got '01'"),
+        (lambda p, s: ol.Discrete((0, 1), max_switches=1.5), "max_switches must be a whole number or None"),
+        (lambda p, s: ol.Budget("noise", mean=math.inf), "mean must be a finite number or None, got inf"),
+        (
+            lambda p, s: ol.integrate(p.model, s, start=p.start, rtol=math.nan),
+            "rtol must be a finite number or None, got nan",
+        ),
+        (lambda p, s: ol.scenarios.finite_data(weight_decay="fre"), "weight_decay must be .* or .*free"),
+    ],
+)
+def test_calls_that_once_passed_or_hung(make, message):
+    problem = ol.scenarios.curriculum()
+    schedule = ol.Schedule.piecewise([0.0, 6.0, 12.0], {"difficulty": [0.0, 2.0]})
+    with pytest.raises(SpecificationError, match=message):
+        make(problem, schedule)
