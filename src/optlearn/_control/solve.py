@@ -110,8 +110,8 @@ def solve(
         compiled.program.prepare()
     check_grid(compiled, count)
     warm = None if warm_start is None else warm_schedule(problem, warm_start)
-    near = starts is None and isinstance(warm_start, Solution) and warm_start.outcome.ok
-    starts = starts or STARTS
+    near = starts in (None, 1) and isinstance(warm_start, Solution) and warm_start.outcome.ok
+    alone, starts = starts == 1, starts or STARTS
     notes: list[str] = []
     tell(Progress("choosing starts"))
     wanted = 1 if near or not chosen.optimises else starts
@@ -121,7 +121,7 @@ def solve(
     guesses = choose_starts(rollout, wanted, seed, candidates, notes) if chosen.optimises else guesses[-1:]
     guesses = [replace(guess, near=near) for guess in guesses]
     runs = chosen.run_all(rollout, guesses, tell)
-    if near and chosen.optimises and not any(run.outcome.ok or run.interrupted for run in runs):
+    if near and chosen.optimises and not alone and not any(run.outcome.ok or run.interrupted for run in runs):
         candidates = Candidates.of(compiled, count, starts, None, notes)
         runs += chosen.run_all(rollout, choose_starts(rollout, starts, seed, candidates, notes), tell)
     for again in range(1, MORE_STARTS + 1):
