@@ -1,4 +1,4 @@
-"""CPU seconds of every scenario: first process, second process, and a changed parameter in the same process."""
+"""CPU seconds of scenarios: first process, second process, and a changed parameter in the same process."""
 
 import json
 import os
@@ -28,9 +28,9 @@ CHANGES = {
     "dropout": {"eta": 1.02},
     "denoising": {"eta": 5.1},
     "denoising_batch": {"eta": 5.1},
-    "learning_rate": {"sigma_n": 0.31},
+    "learning_rate": {"alpha_F": 81.6},
     "batch_size": {"eta": 1.53},
-    "task_order": {"alpha_F": 20.4},
+    "task_order": {"alpha_F": 5.1},
     "imbalance": {"alpha_F": 10.2},
     "finite_data": {"noise": 0.255},
     "selection": {"alpha_F": 10.2},
@@ -54,17 +54,14 @@ def measure(name: str, cache: str) -> dict[str, float]:
 def main() -> None:
     """Print the table."""
     print("CPU seconds, imports included in the first two columns; 'warm' starts from the solution before.")
-    print(
-        f"{'scenario':>16} {'cold':>6} {'second':>6} {'afresh':>6} {'warm':>6} {'of cold':>7} {'objective':>10}"
-    )
+    columns = ("cold", "second", "afresh", "warm", "of cold")
+    print(f"{'scenario':>16}", *(f"{name:>7}" for name in columns), "objective")
     for name in CHANGES:
         with tempfile.TemporaryDirectory() as cache:
             first, second = measure(name, cache), measure(name, cache)
-        print(
-            f"{name:>16} {first['cold']:6.1f} {second['cold']:6.1f} {second['afresh']:6.2f} "
-            f"{second['warm']:6.2f} {second['warm'] / second['cold']:7.2f} {second['difference']:+10.1e}",
-            flush=True,
-        )
+        numbers = [first["cold"], second["cold"], second["afresh"], second["warm"]]
+        numbers.append(second["warm"] / second["cold"])
+        print(f"{name:>16}", *(f"{n:7.2f}" for n in numbers), f"{second['difference']:+.0e}", flush=True)
 
 
 if __name__ == "__main__":

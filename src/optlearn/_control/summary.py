@@ -101,6 +101,10 @@ def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
         ),
         ("Is it the best of many optima?", _starts(c.starts)),
     ]
+    if c.lower_bound is not None:
+        words.append(
+            ("How good can any schedule be?", f"{c.lower_bound:.6g} at best ({c.lower_bound_kind}).")
+        )
     return words
 
 

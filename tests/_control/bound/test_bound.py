@@ -10,6 +10,7 @@ import optlearn as ol
 from optlearn._control.bound import polynomials as poly
 from optlearn._control.bound.grids import interpolate, nodes
 from optlearn._control.bound.hjb import extrapolate
+from optlearn._control.summary import certificate_words
 
 
 class Relaxation(ol.System):
@@ -104,6 +105,15 @@ def test_batches_against_additive_noise_are_known_exactly():
     exact = np.exp(-4.0) + np.exp(-0.8) + np.sum(kappa / batch)
     assert found.value == pytest.approx(exact, rel=1e-8)
     assert ol.solve(problem).objective == pytest.approx(exact, rel=1e-7)
+
+
+def test_a_file_keeps_the_bound_and_the_report_tells_it(tmp_path):
+    problem = averaging(20)
+    solution = ol.bound(problem).attach(ol.solve(problem))
+    assert "at best (convex)" in dict(certificate_words(solution))["How good can any schedule be?"]
+    kept = ol.load(solution.save(tmp_path / "s.nc"), problem=problem).certificate
+    assert kept.lower_bound == solution.certificate.lower_bound
+    assert kept.lower_bound_kind == "convex"
 
 
 def test_curriculum_is_not_convex():
