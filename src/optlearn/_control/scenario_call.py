@@ -54,6 +54,7 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
         if given.get("reach") is not None:
             problem = replace(problem, reach=given["reach"])
         if given.get("shift") is not None:
+            _check_shift(function.__name__, given["shift"])
             problem = replace(problem, objective=replace(problem.objective, tests=given["shift"]))
         try:
             arguments = {name: plain(value) for name, value in given.items()}
@@ -64,6 +65,13 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     _show_common(made, signature)
     return made
+
+
+def _check_shift(name: str, shift: Any) -> None:
+    if not isinstance(shift, Mapping | list | tuple):
+        from optlearn._arguments import Arguments
+
+        Arguments(name).fail("shift", shift, "must be a dictionary of settings, or pairs of a weight and one")
 
 
 def _show_common(made: Any, signature: inspect.Signature) -> None:
