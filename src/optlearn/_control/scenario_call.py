@@ -47,6 +47,7 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
     @wraps(function)
     def made(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         common: dict[str, Any] = {name: kwargs.pop(name) for name in COMMON if name in kwargs}
+        _check_common(function.__name__, **common)
         problem: Any = checked_function()(*args, **kwargs)
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
@@ -54,7 +55,6 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
         if given.get("reach") is not None:
             problem = replace(problem, reach=given["reach"])
         if given.get("shift") is not None:
-            _check_shift(function.__name__, given["shift"])
             problem = replace(problem, objective=replace(problem.objective, tests=given["shift"]))
         try:
             arguments = {name: plain(value) for name, value in given.items()}
@@ -67,11 +67,14 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return made
 
 
-def _check_shift(name: str, shift: Any) -> None:
-    if not isinstance(shift, Mapping | list | tuple):
-        from optlearn._arguments import Arguments
+def _check_common(name: str, reach: Any = None, shift: Any = None) -> None:
+    from optlearn._arguments import Arguments
 
-        Arguments(name).fail("shift", shift, "must be a dictionary of settings, or pairs of a weight and one")
+    check = Arguments(name)
+    if reach is not None:
+        check.number("reach", reach)
+    if not isinstance(shift, Mapping | list | tuple | None):
+        check.fail("shift", shift, "must be a dictionary of settings, or pairs of a weight and one")
 
 
 def _show_common(made: Any, signature: inspect.Signature) -> None:
