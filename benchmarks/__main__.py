@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import blocks, drifts, integration, simulators, solvers, sweeps
+from benchmarks import blocks, drifts, integration, simulators, solvers, sweeps, warm
 
 ALL: dict[str, Callable[[], None]] = {
     "blocks": blocks.main,
@@ -13,6 +13,7 @@ ALL: dict[str, Callable[[], None]] = {
     "simulators": simulators.main,
     "solvers": solvers.main,
     "sweeps": sweeps.main,
+    "warm": warm.main,
 }
 
 

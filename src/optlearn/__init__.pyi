@@ -6,6 +6,8 @@ from . import practice as practice
 from . import scenarios as scenarios
 from . import sweeps as sweeps
 from ._citations import cite as cite
+from ._control.bound.bound import Bound as Bound
+from ._control.bound.bound import bound as bound
 from ._control.budgets import Budget as Budget
 from ._control.compare import baselines as baselines
 from ._control.compare import compare as compare

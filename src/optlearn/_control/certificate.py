@@ -71,6 +71,8 @@ class Certificate:
             smaller of the two must be small: what pure values cost beyond it is known exactly, as the
             relaxation gap.
         reasons: why not, if not.
+        lower_bound: what no schedule beats, by another road than the solver's (``ol.bound``).
+        lower_bound_kind: what it rests on: "convex", "sos" or "hjb".
     """
 
     hamiltonian_gap: float
@@ -82,6 +84,8 @@ class Certificate:
     reasons: tuple[str, ...] = ()
     quadrature_error: float | None = None
     mixed_gap: float | None = None
+    lower_bound: float | None = None
+    lower_bound_kind: str | None = None
 
     @property
     def may_still_be_won(self) -> float:

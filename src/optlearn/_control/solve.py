@@ -37,6 +37,8 @@ from optlearn._warn import warn
 
 __all__ = ["METHODS", "continuation", "solve"]
 
+# First guesses, unless a solution of a problem like it is known.
+STARTS = 3
 # Rounds of further starts, while one start alone has reached the best.
 MORE_STARTS = 3
 # How many times more steps follow, where too coarse ones have hidden that the dynamics run away.
@@ -52,7 +54,7 @@ def solve(
     intervals: int | None = None,
     method: str = "auto",
     *,
-    starts: int = 3,
+    starts: int | None = None,
     seed: int = 0,
     warm_start: Solution | Schedule | None = None,
     steps: int | None = None,
@@ -67,7 +69,8 @@ def solve(
         intervals: equal control intervals (default: the problem's).
         method: "auto", "direct", "indirect" or "greedy"; see ``METHODS``.
         starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's
-            baselines from the best on, then random ones.
+            baselines from the best on, then random ones (default: 3; from a solution whose solver converged,
+            that alone, and the others only if it leads nowhere).
         seed: of the random starts.
         warm_start: a solution or schedule to start from, of this problem or of one like it: it is stretched
             to the horizon, and values that are not admissible take the nearest that are.
@@ -93,9 +96,8 @@ def solve(
         return replace(shortest(problem, plain), seconds=time.perf_counter() - began)
     tell = progress or silent
     check = Arguments("solve")
-    check.count("starts", starts)
     check.count("seed", seed, 0)
-    for name, value in (("steps", steps), ("max_iterations", max_iterations)):
+    for name, value in (("starts", starts), ("steps", steps), ("max_iterations", max_iterations)):
         if value is not None:
             check.count(name, value)
     if tolerance is not None:
@@ -108,13 +110,20 @@ def solve(
         compiled.program.prepare()
     check_grid(compiled, count)
     warm = None if warm_start is None else warm_schedule(problem, warm_start)
+    near = starts in (None, 1) and isinstance(warm_start, Solution) and warm_start.outcome.ok
+    alone, starts = starts == 1, starts or STARTS
     notes: list[str] = []
     tell(Progress("choosing starts"))
-    candidates = Candidates.of(compiled, count, starts if chosen.optimises else 1, warm, notes)
+    wanted = 1 if near or not chosen.optimises else starts
+    candidates = Candidates.of(compiled, count, wanted, warm, notes)
     guesses = candidates.first + candidates.baselines
     rollout = Rollout(compiled, count, steps or enough_steps(compiled, count, guesses))
-    guesses = choose_starts(rollout, starts, seed, candidates, notes) if chosen.optimises else guesses[-1:]
+    guesses = choose_starts(rollout, wanted, seed, candidates, notes) if chosen.optimises else guesses[-1:]
+    guesses = [replace(guess, near=near) for guess in guesses]
     runs = chosen.run_all(rollout, guesses, tell)
+    if near and chosen.optimises and not alone and not any(run.outcome.ok or run.interrupted for run in runs):
+        candidates = Candidates.of(compiled, count, starts, None, notes)
+        runs += chosen.run_all(rollout, choose_starts(rollout, starts, seed, candidates, notes), tell)
     for again in range(1, MORE_STARTS + 1):
         if runs[-1].interrupted or not Starts.of(_ends(runs)).lone:
             break
@@ -137,7 +146,7 @@ def solve(
             guesses = choose_starts(rollout, starts, seed, candidates, notes)
             runs = finer = chosen.run_all(rollout, guesses, tell)
         best = _best(rollout, finer)
-    options = {"intervals": count, "method": method, "starts": starts, "seed": seed, "steps": rollout.steps}
+    options = {"intervals": count, "method": method, "starts": wanted, "seed": seed, "steps": rollout.steps}
     given = {"max_iterations": max_iterations, "tolerance": tolerance}
     options |= {name: value for name, value in given.items() if value is not None}
     options["warm_start"] = warm is not None

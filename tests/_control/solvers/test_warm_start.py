@@ -57,3 +57,28 @@ def test_a_solution_of_a_shorter_training_starts_a_longer_one() -> None:
     long = ol.solve(ol.scenarios.curriculum(alpha_F=12.0), 60, "indirect", starts=1, warm_start=short)
     assert long.runs[0].start == "warm start"
     assert long.certificate.converged
+
+
+def test_from_a_solution_one_start_is_enough() -> None:
+    """The evidence of several starts is that of the neighbour; a direct run ends it at once."""
+    first = ol.solve(ol.scenarios.dropout(), 20)
+    changed = ol.scenarios.dropout(eta=1.1)
+    near = ol.solve(changed, 20, warm_start=first)
+    afresh = ol.solve(changed, 20)
+    assert [(run.start, run.solver) for run in near.runs] == [("warm start", "direct")]
+    assert near.certificate.starts.tried == near.options["starts"] == 1
+    assert near.certificate.converged
+    assert near.objective == pytest.approx(afresh.objective, rel=1e-6)
+
+
+def test_a_schedule_is_one_start_of_several() -> None:
+    schedule = ol.Schedule.constant(5.0, {"activation": 0.8})
+    found = ol.solve(ol.scenarios.dropout(), 10, warm_start=schedule)
+    assert found.certificate.starts.tried == 3
+
+
+def test_a_neighbour_that_leads_nowhere_is_not_the_only_start() -> None:
+    first = ol.solve(ol.scenarios.dropout(), 10)
+    with pytest.warns(ol.NotConvergedWarning):
+        found = ol.solve(ol.scenarios.dropout(eta=1.5), 10, warm_start=first, max_iterations=1)
+    assert {"warm start", "neutral"} <= {run.start for run in found.runs}

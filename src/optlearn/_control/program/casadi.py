@@ -60,7 +60,7 @@ class CasadiProgram(Program):
     @cached_property
     def final_gradient(self) -> Kernel:
         """(c, x, θ) → final cost, its gradients in x and θ."""
-        c, x, _, theta, _, _ = self._symbols()
+        c, x, _, theta, _, _ = self.symbols()
         cost = self._final(c, x, theta)
         outputs = [cost, casadi.gradient(cost, x), casadi.gradient(cost, theta)]
         return _function("final_gradient", [c, x, theta], outputs)
@@ -68,14 +68,14 @@ class CasadiProgram(Program):
     @cached_property
     def step(self) -> Kernel:
         """(c, x, w, θ, h) → state and cost after one step of length h."""
-        c, x, w, theta, h, _ = self._symbols()
+        c, x, w, theta, h, _ = self.symbols()
         outputs = steps.step(self.stages, lambda state: self._rate(c, state, w, theta, h), x, h)
         return _function("step", [c, x, w, theta, h], list(outputs))
 
     @cached_property
     def adjoint_step(self) -> Kernel:
         """(c, x, w, θ, h, λ) → gradients of λ·x_end + cost with respect to x, w, θ."""
-        c, x, w, theta, h, costate = self._symbols()
+        c, x, w, theta, h, costate = self.symbols()
         end, cost = self.step(c, x, w, theta, h)
         total = casadi.dot(costate, end) + cost
         gradients = [casadi.gradient(total, v) for v in (x, w, theta)]
@@ -85,7 +85,7 @@ class CasadiProgram(Program):
         """The step and its adjoint, ``total`` times."""
 
         def make() -> tuple[Kernel, Kernel]:
-            c, x, w, theta, h, costate = self._symbols()
+            c, x, w, theta, h, costate = self.symbols()
             step = casadi.Function("step", [x, w, h, c, theta], self.step(c, x, w, theta, h))
             gradients = self.adjoint_step(c, x, w, theta, h, costate)
             back = casadi.Function("back", [costate, x, w, h, c, theta], gradients)
@@ -97,7 +97,7 @@ class CasadiProgram(Program):
     @cached_property
     def hamiltonians(self) -> Hamiltonians:
         """Kernels for the minimum principle."""
-        c, x, w, theta, h, costate = self._symbols()
+        c, x, w, theta, h, costate = self.symbols()
         inputs = [c, x, w, theta, h, costate]
         slope, cost = self._rate(c, x, w, theta, h)
         H = casadi.dot(costate, slope) + cost
@@ -112,7 +112,7 @@ class CasadiProgram(Program):
     @cached_property
     def derivatives(self) -> Derivatives:
         """By CasADi's own differentiation."""
-        c, x, w, theta, h, mu = self._symbols()
+        c, x, w, theta, h, mu = self.symbols()
         nu = casadi.SX.sym("nu")
         own, end = casadi.vertcat(x, w, theta), casadi.vertcat(x, theta)
         slope, cost = self._rate(c, x, w, theta, h)
@@ -131,7 +131,7 @@ class CasadiProgram(Program):
         """For small rates and few steps."""
         return bool(self.operations * steps <= FLAT)
 
-    def _symbols(self) -> tuple[Any, ...]:
+    def symbols(self) -> tuple[Any, ...]:
         """c, x, w, θ, h, λ."""
         n, m, k = self.sizes
         lengths = {"c": self.constants, "x": n, "w": m, "theta": k, "h": 1, "costate": n}

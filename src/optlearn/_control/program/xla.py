@@ -96,7 +96,7 @@ class XlaProgram(Program):
     @cached_property
     def step(self) -> Columns:
         """(c, x, w, θ, h) → x and cost after one step of length h."""
-        return self._over_columns(self._step, "cxwth")
+        return self._over_columns(self.one_step, "cxwth")
 
     @cached_property
     def rate_jacobian(self) -> Columns:
@@ -207,7 +207,8 @@ class XlaProgram(Program):
         n, m, _ = self.sizes
         return y[:n], y[n : n + m], y[n + m :]
 
-    def _step(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
+    def one_step(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
+        """State and cost after one step of length h, on vectors."""
         h = jnp.reshape(h, ())
 
         def stage(carry: Any, table: Any) -> tuple[Any, None]:
@@ -224,7 +225,7 @@ class XlaProgram(Program):
     @cached_property
     def _forward(self) -> Chain:
         def step(x: Array, w: Array, h: Array, c: Array, theta: Array) -> tuple[Array, tuple[Array, ...]]:
-            end, cost = self._step(c, x, w, theta, h)
+            end, cost = self.one_step(c, x, w, theta, h)
             return end, (end, cost)
 
         return Chain(step, self._lengths("xwhct"), 2)
@@ -234,7 +235,7 @@ class XlaProgram(Program):
         def back(
             costate: Array, x: Array, w: Array, h: Array, c: Array, theta: Array
         ) -> tuple[Array, tuple[Array, ...]]:
-            _, pull = jax.vjp(lambda x, w, theta: self._step(c, x, w, theta, h), x, w, theta)
+            _, pull = jax.vjp(lambda x, w, theta: self.one_step(c, x, w, theta, h), x, w, theta)
             gradients = pull((costate, jnp.ones(())))
             return gradients[0], gradients
 

@@ -73,11 +73,16 @@ def from_ipopt(status: str) -> Outcome:
 
 @dataclass(frozen=True)
 class Start:
-    """A first guess: relaxed controls (I, m), free parameters (k,), and where it came from."""
+    """A first guess: relaxed controls (I, m), free parameters (k,), and where it came from.
+
+    Attributes:
+        near: it is the optimum of a problem like this one.
+    """
 
     name: str
     w: np.ndarray
     theta: np.ndarray
+    near: bool = False
 
 
 @dataclass(frozen=True)

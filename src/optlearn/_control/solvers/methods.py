@@ -30,8 +30,10 @@ class Auto(Method):
         # A direct run needs second derivatives of every step: it would take several times as long.
         costly = rollout.compiled.program.costly
         long = rollout.steps > DIRECT_STEPS or rollout.operations > DIRECT_OPERATIONS
-        if rollout.compiled.problem.weighing is not None and not (costly or long):
-            # Limits and worst cases take a dozen iterations as constraints, hundreds of passes as weights.
+        near = len(starts) == 1 and starts[0].near
+        if (near or rollout.compiled.problem.weighing is not None) and not (costly or long):
+            # From nearby, Newton's method converges at once. Limits and worst cases take a dozen iterations
+            # as constraints, hundreds of passes as weights.
             runs = Direct(self.max_iterations, self.tolerance).run_all(rollout, starts, tell)
             if runs[-1].interrupted or any(run.outcome.ok for run in runs):
                 return runs

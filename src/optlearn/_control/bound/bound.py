@@ -1,0 +1,133 @@
+"""How good can any schedule be? A bound, or an estimate, that owes nothing to a solver's start."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from optlearn._arguments import Arguments
+from optlearn._control.bound.convex import exact_optimum, is_linear
+from optlearn._control.bound.hjb import FINER, Near, Policy, Resolution, dimensions_of, solve_hjb
+from optlearn._control.bound.sos import DEGREE, lower_bound
+from optlearn._control.hamiltonian.gap import hamiltonian_gap
+from optlearn._control.problem import Problem
+from optlearn._control.program.build import compile_problem
+from optlearn._control.program.rollout import Rollout
+from optlearn._control.solution import Solution
+from optlearn._control.solve import solve
+from optlearn._errors import SpecificationError
+from optlearn._precision import float64
+
+Kind = Literal["convex", "sos", "hjb"]
+# Along each coordinate of the coarsest grid, in 1, 2, … dimensions.
+NODES = (24, 12, 7, 5, 4)
+KINDS = ("auto", "convex", "sos", "hjb")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What no schedule beats.
+
+    Attributes:
+        value: of the optimum: exact (convex), a proven lower bound (sos), or an estimate (hjb).
+        error: error bar of an estimate; accuracy of the integration (convex); 0 for a proof (sos).
+        kind: "convex", "sos" or "hjb".
+        assumes: what a proof takes for granted, "" if nothing; of an estimate, that its error bar is right.
+        values: of an estimate, at all resolutions, from the coarsest on.
+        policy: of an estimate, the best control in every state.
+    """
+
+    value: float
+    error: float
+    kind: Kind
+    assumes: str = ""
+    values: tuple[float, ...] = ()
+    policy: Policy | None = None
+
+    @property
+    def lower(self) -> float:
+        """The value less its error bar."""
+        return self.value - self.error
+
+    @property
+    def proven(self) -> bool:
+        """Is it a theorem about the problem, and no estimate?"""
+        return not self.assumes
+
+    def attach(self, solution: Solution) -> Solution:
+        """The solution with this bound in its certificate."""
+        certificate = replace(solution.certificate, lower_bound=self.lower, lower_bound_kind=self.kind)
+        return replace(solution, certificate=certificate)
+
+
+@float64
+def bound(
+    problem: Problem,
+    kind: Literal["auto", "convex", "sos", "hjb"] = "auto",
+    *,
+    solution: Solution | None = None,
+    degree: int = DEGREE,
+    times: int = 8,
+    nodes: int | None = None,
+    dimensions: int = 4,
+) -> Bound:
+    """What no schedule of a problem beats, by another road than a solver's.
+
+    Args:
+        problem: the problem.
+        kind: "convex": exact, where rate and costs are linear in the state, apart from the controls. "sos": a
+            proof by sums of squares, where they are polynomials; needs the extra ``bounds``. "hjb": an
+            estimate with an error bar by the Hamilton-Jacobi-Bellman equation on grids, where states move in
+            a few dimensions. "auto": "convex" where it holds, else "hjb".
+        solution: that tells where multipliers of budgets and free parameters are looked for; None to solve
+            the problem first, if it has any.
+        degree: "sos": total degree of the polynomials in time and state.
+        times: "hjb": steps of the coarsest of three grids, each 1.5 times as fine as the one before.
+        nodes: "hjb": nodes along each coordinate of the coarsest grid, at least 4 (default: as many as
+            take half a minute or so).
+        dimensions: "hjb": in which states may move, at most.
+
+    Raises:
+        SpecificationError: the kind does not fit the problem; the message says why.
+    """
+    check = Arguments("bound")
+    check.one_of("kind", kind, KINDS)
+    check.count("degree", degree, 2)
+    check.count("times", times, 2)
+    if nodes is not None:
+        check.count("nodes", nodes, 4)
+    check.count("dimensions", dimensions)
+    if problem.reach is not None or problem.weighing is not None:
+        raise SpecificationError(
+            f"bound: {problem.name!r} must minimise one mean over a given horizon, without reach, "
+            "risk, limits or rivals"
+        )
+    if kind in ("auto", "convex") and is_linear(problem):
+        return Bound(*exact_optimum(problem), "convex")
+    if kind == "convex":
+        raise SpecificationError(
+            f"bound: {problem.name!r} is not linear in the state apart from the controls; use 'sos' or 'hjb'"
+        )
+    if kind == "sos":
+        found = lower_bound(problem, degree)
+        return Bound(found.value, 0.0, "sos", found.assumes)
+    coarse = nodes or NODES[min(dimensions_of(problem), len(NODES)) - 1]
+    resolutions = [Resolution(round(times * FINER**i), round(coarse * FINER**i)) for i in range(3)]
+    estimate = solve_hjb(problem, resolutions, dimensions, _near(problem, solution))
+    return Bound(
+        estimate.value, estimate.error, "hjb", "that the error bar is right", estimate.values, estimate.policy
+    )
+
+
+def _near(problem: Problem, solution: Solution | None) -> Near:
+    """Multipliers and free parameters of a solution."""
+    if not (problem.budgets or problem.free):
+        return Near(np.zeros(0), np.zeros(0), 0.0)
+    found = solve(problem, starts=1) if solution is None else solution
+    schedule = found.schedule if found.relaxed is None else found.relaxed.schedule
+    compiled = compile_problem(problem)
+    w, steps = compiled.relaxation.own_vectors(schedule), int(found.options.get("steps", 1))
+    theta = np.array([found.parameters[name] for name in problem.free])
+    rolled = Rollout(compiled, len(w), steps).run(w, theta)
+    _, _, nu = hamiltonian_gap(compiled, rolled, w, theta, steps)
+    return Near(nu * problem.horizon, theta, rolled.objective)

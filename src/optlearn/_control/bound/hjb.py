@@ -1,0 +1,326 @@
+"""The Hamilton-Jacobi-Bellman equation on a grid: the optimal value from every state, backwards in time.
+
+V(x, α) = min over w of cost + V(x after a step under w, α + h): semi-Lagrangian, with the solvers' own
+Runge-Kutta steps, on boxes around what training can reach (``reachable``). It asks for no first guess and
+knows no local optima. A budget adds a state, the mean y of a·w − t so far, and to the final cost ν y + c
+y²/2: that is 0 for schedules that meet it, so for any ν and c the value is at most the optimum, and equal
+to it for the ν of the optimum and a c large enough. (With c = 0, the Lagrange dual, it is less wherever the
+optimum is not convex in the budget.) Free parameters are minimised over outside.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from optlearn._arrays import Array
+from optlearn._control.bound import reachable
+from optlearn._control.bound.grids import interpolate, nodes
+from optlearn._control.problem import Problem
+from optlearn._control.program.build import compile_problem
+from optlearn._control.program.xla import XlaProgram
+from optlearn._control.solvers.starts import enough_steps, neutral
+from optlearn._errors import SpecificationError
+from optlearn._precision import float64
+from optlearn._schedule import Schedule
+
+# Controls that are tried at every node: so many along each, in rounds that close in on the best.
+TRIED = 5
+REACH = (1.0, 0.3, 0.09)
+BLOCK = 512  # nodes at a time, so that memory stays small
+
+
+# Each resolution is so many times the one before.
+FINER = 1.5
+SCANNED = 7  # values of each free parameter, before a search near the best
+
+
+class Near(NamedTuple):
+    """Where to look: multipliers (b,) of budgets on means, free parameters (k,), an objective."""
+
+    multipliers: np.ndarray
+    free: np.ndarray
+    objective: float
+
+
+class Estimate(NamedTuple):
+    """The optimal value, its error bar, the values at all resolutions, and the policy at the finest."""
+
+    value: float
+    error: float
+    values: tuple[float, ...]
+    policy: "Policy"
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """How fine a grid is: ``times`` steps, ``count`` nodes along each coordinate."""
+
+    times: int
+    count: int
+
+
+class Sweep:
+    """The equation of one problem at one resolution; its states (n + b,) end with the budgets' means so far.
+
+    Args:
+        problem: the problem.
+        resolution: of the grid.
+        dimensions: of states, at most.
+        near: multipliers, and an objective that is not far above the optimum.
+    """
+
+    def __init__(self, problem: Problem, resolution: Resolution, dimensions: int, near: Near) -> None:
+        self.problem, self.resolution, self.nu = problem, resolution, near.multipliers
+        compiled = compile_problem(problem, xla=True)
+        assert isinstance(compiled.program, XlaProgram)
+        self.compiled, self.program = compiled, compiled.program
+        self.length = problem.horizon / resolution.times
+        small = compile_problem(problem)
+        # A quarter of the steps that a solver takes for 1e-8 is good to 1e-5 or so, which a grid is not.
+        self.substeps = -(-enough_steps(small, resolution.times, [neutral(small, resolution.times)]) // 4)
+        self.rows, self.targets, self.equal = compiled.relaxation.budget_rows
+        self.start = np.concatenate([compiled.start, np.zeros(len(self.targets))])
+        states, theta = self._reached()
+        self.curvature = self._enough_curvature(states[-1], theta, near.objective)
+        self.charts = reachable.charts(states)
+        if self.charts.dimension > dimensions:
+            raise SpecificationError(
+                f"bound: {problem.name!r} moves in {self.charts.dimension} dimensions, budgets included; a "
+                f"grid has at most {dimensions}; raise dimensions=, or use kind='sos'"
+            )
+
+    def step(self, x: Array, w: Array, theta: Array) -> tuple[Array, Array]:
+        """State and cost after one step of the grid."""
+        constants, n = jnp.asarray(self.compiled.constants), len(self.compiled.start)
+
+        def short(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
+            end, cost = self.program.one_step(constants, carry[0], w, theta, self.length / self.substeps)
+            return (end, carry[1] + cost), None
+
+        (end, cost), _ = jax.lax.scan(short, (x[:n], jnp.zeros(())), None, length=self.substeps)
+        excess = (jnp.asarray(self.rows) @ w - jnp.asarray(self.targets)) / self.resolution.times
+        return jnp.concatenate([end, x[n:] + excess]), cost
+
+    def final(self, x: Array, theta: Array) -> Array:
+        """Final cost, with what is added for budgets: 0 where they are met, or less."""
+        n = len(self.compiled.start)
+        cost = self.program.cost(jnp.asarray(self.compiled.constants), x[:n], theta)
+        pull = self.nu + self.curvature * x[n:]
+        pull = jnp.where(self.equal, pull, jnp.maximum(pull, 0.0))
+        return cost + jnp.sum(pull**2 - self.nu**2) / (2 * self.curvature)
+
+    def _reached(self) -> tuple[np.ndarray, np.ndarray]:
+        """(N + 1, S, n + b) states under random controls, and their random free parameters (S, k)."""
+        w = reachable.random_controls(self.compiled.relaxation, self.resolution.times)
+        free = list(self.problem.free.values())
+        generator = np.random.default_rng(1)
+        theta = generator.uniform([f.lower for f in free], [f.upper for f in free], (len(w), len(free)))
+
+        def course(w: Array, theta: Array) -> Array:
+            def one(x: Array, control: Array) -> tuple[Array, Array]:
+                end, _ = self.step(x, control, theta)
+                return end, end
+
+            return jax.lax.scan(one, jnp.asarray(self.start), w)[1]
+
+        found = np.asarray(jax.jit(jax.vmap(course))(w, theta))
+        finite = np.all(np.isfinite(found), axis=(1, 2))
+        start = np.broadcast_to(self.start, (1, int(finite.sum()), len(self.start)))
+        return np.concatenate([start, found[finite].transpose(1, 0, 2)]), theta[finite]
+
+    def _enough_curvature(self, last: np.ndarray, theta: np.ndarray, objective: float) -> float:
+        """Twice the c with which no end that was reached, budget met or not, costs less than the objective.
+
+        What runs along training is not seen here: too small a c makes the bound lower, never wrong.
+        """
+        y = last[:, len(self.compiled.start) :]
+        far = np.sum(y**2, axis=1) > 1e-4
+        if not np.any(far):
+            return 1.0
+        constants = jnp.asarray(self.compiled.constants)
+        n = len(self.compiled.start)
+        costs = np.asarray(jax.vmap(lambda x, t: self.program.cost(constants, x[:n], t))(last, theta))
+        missing = objective - costs - y @ self.nu
+        return max(4 * float(np.max(missing[far] / np.sum(y**2, axis=1)[far])), 1e-6)
+
+    @cached_property
+    def pattern(self) -> np.ndarray:
+        """(C, m) controls relative to the best so far, in units of a round's reach."""
+        line = np.linspace(-1.0, 1.0, TRIED)
+        return np.array(list(product(line, repeat=self.compiled.relaxation.size)))
+
+    def best(self, x: Array, theta: Array, later: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """The least cost from x, and its control (m,), where ``later`` is the value afterwards."""
+        low, high = map(jnp.asarray, self.compiled.relaxation.bounds)
+        sums = jnp.asarray(self.compiled.relaxation.share_sums)
+
+        def price(w: Array) -> Array:
+            end, cost = self.step(x, w, theta)
+            return jnp.where(jnp.all(sums @ w <= 1 + 1e-9), cost + later(end), jnp.inf)
+
+        def closer(w: Array, reach: Array) -> tuple[Array, Array]:
+            moves = reach * self.pattern * ((high - low) / 2)[None]
+            trials = jnp.clip(w[None] + moves, low[None], high[None])
+            prices = jax.vmap(price)(trials)
+            chosen = jnp.argmin(prices)
+            return trials[chosen], prices[chosen]
+
+        w, prices = jax.lax.scan(closer, (low + high) / 2, jnp.asarray(REACH))
+        return prices[-1], w
+
+    @cached_property
+    def _solve(self) -> Callable[[Array], tuple[Array, Array]]:
+        shape = (self.resolution.count,) * self.charts.dimension
+        grid = jnp.asarray(nodes(self.resolution.count, self.charts.dimension))
+        parts = (self.charts.centres, self.charts.axes, self.charts.inverse)
+        centres, axes, inverse = map(jnp.asarray, parts)
+
+        def solve(theta: Array) -> tuple[Array, Array]:
+            def back(table: Array, chart: tuple[Array, ...]) -> tuple[Array, Array]:
+                centre, axis, next_centre, next_inverse = chart
+
+                def later(x: Array) -> Array:
+                    return interpolate(table, next_inverse @ (x - next_centre))
+
+                def value(z: Array) -> Array:
+                    return self.best(centre + axis @ z, theta, later)[0]
+
+                return jax.lax.map(value, grid, batch_size=BLOCK).reshape(shape), table
+
+            last = jax.vmap(lambda z: self.final(centres[-1] + axes[-1] @ z, theta))(grid).reshape(shape)
+            links = (centres[:-1], axes[:-1], centres[1:], inverse[1:])
+            # At α = 0 all nodes are the start.
+            first, tables = jax.lax.scan(back, last, links, reverse=True)
+            return first.ravel()[0], tables
+
+        return jax.jit(solve)
+
+    @float64
+    def value(self, theta: np.ndarray) -> float:
+        """The optimal value from the start, for free parameters (k,)."""
+        return float(self._solve(jnp.asarray(theta))[0])
+
+    @float64
+    def policy(self, theta: np.ndarray) -> "Policy":
+        """The best control in every state, for the same."""
+        return Policy(self, np.asarray(self._solve(jnp.asarray(theta))[1]), theta)
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """The best control as a function of time and state: feedback, not a schedule.
+
+    Attributes:
+        sweep: the equation that it solves.
+        tables: (N, count, …) values on the grids of all times but the first.
+        theta: (k,) free parameters.
+    """
+
+    sweep: Sweep
+    tables: np.ndarray
+    theta: np.ndarray
+
+    @cached_property
+    def _best(self) -> Callable[[Array, Array], Array]:
+        tables, charts = jnp.asarray(self.tables), self.sweep.charts
+        centres, inverse = jnp.asarray(charts.centres[1:]), jnp.asarray(charts.inverse[1:])
+
+        def best(x: Array, i: Array) -> Array:
+            def later(end: Array) -> Array:
+                return interpolate(tables[i], inverse[i] @ (end - centres[i]))
+
+            return self.sweep.best(x, jnp.asarray(self.theta), later)[1]
+
+        return jax.jit(best)
+
+    @float64
+    def __call__(
+        self, alpha: float, state: Mapping[str, float], spent: Sequence[float] = ()
+    ) -> dict[str, float]:
+        """The controls to take.
+
+        Args:
+            alpha: training time.
+            state: name → value.
+            spent: for each budget, ∫(a·w − t) so far, divided by the horizon; none for 0.
+
+        Returns:
+            Control → value; of a discrete one the mean of its mixture.
+        """
+        layout = self.sweep.problem.model.layout
+        x = np.asarray(layout.flatten(self.sweep.problem.model.state(**state)))
+        x = np.concatenate([x, spent if len(spent) else np.zeros(len(self.sweep.targets))])
+        i = int(np.clip(alpha / self.sweep.length, 0, self.sweep.resolution.times - 1))
+        w = np.asarray(self._best(jnp.asarray(x), jnp.asarray(i)))
+        schedule = self.sweep.compiled.relaxation.schedule(w[None], {})
+        return {name: float(schedule[name][0]) for name in self.sweep.problem.controls}
+
+    @float64
+    def schedule(self) -> Schedule:
+        """What it does from the problem's start, as a schedule; budgets are met as far as the grid goes."""
+
+        def one(x: Array, i: Array) -> tuple[Array, Array]:
+            w = self._best(x, i)
+            return self.sweep.step(x, w, jnp.asarray(self.theta))[0], w
+
+        times = jnp.arange(self.sweep.resolution.times)
+        w = np.asarray(jax.lax.scan(one, jnp.asarray(self.sweep.start), times)[1])
+        free = dict(zip(self.sweep.problem.free, map(float, self.theta), strict=True))
+        return self.sweep.compiled.relaxation.schedule(w, free)
+
+
+def dimensions_of(problem: Problem) -> int:
+    """In how many dimensions states move, budgets included."""
+    nothing = Near(np.zeros(len(compile_problem(problem).relaxation.budget_rows.targets)), np.zeros(0), 0.0)
+    return Sweep(problem, Resolution(8, 4), 1_000, nothing).charts.dimension
+
+
+def solve_hjb(problem: Problem, resolutions: Sequence[Resolution], dimensions: int, near: Near) -> Estimate:
+    """The optimal value at three resolutions, and what they say of the finest.
+
+    Free parameters are found on the coarsest grid, all over their range: near their optimum the value depends
+    on them to second order only.
+    """
+    sweeps = [Sweep(problem, resolution, dimensions, near) for resolution in resolutions]
+    theta = _best_free(sweeps[0], near.free)
+    values = [sweep.value(theta) for sweep in sweeps]
+    return Estimate(*extrapolate(values), tuple(values), sweeps[-1].policy(theta))
+
+
+def _best_free(sweep: Sweep, theta: np.ndarray) -> np.ndarray:
+    """Free parameters with the least value: the best of a scan along each, or near it."""
+    found = theta.copy()
+    for i, free in enumerate(sweep.problem.free.values()):
+
+        def value(trial: float, i: int = i) -> float:
+            return sweep.value(np.where(np.arange(len(found)) == i, trial, found))
+
+        scan = [*np.linspace(free.lower, free.upper, SCANNED), float(found[i])]
+        best = scan[int(np.argmin([value(trial) for trial in scan]))]
+        reach = (free.upper - free.lower) / (SCANNED - 1)
+        limits = max(free.lower, best - reach), min(free.upper, best + reach)
+        found[i] = minimize_scalar(value, bounds=limits, method="bounded", options={"maxiter": SCANNED}).x
+    return found
+
+
+def extrapolate(values: Sequence[float]) -> tuple[float, float]:
+    """The limit of values at three resolutions, each ``FINER`` times the one before, and its error bar.
+
+    Richardson's extrapolation with the order that the three show, between 1 and 4; where they do not approach
+    anything in one direction, the finest value. The error bar is the last change, or what the extrapolation
+    adds if that is more, or what the change before promises of the last at first order.
+    """
+    coarse, middle, fine = values
+    before, last = middle - coarse, fine - middle
+    estimate = fine
+    if before * last > 0 and abs(last) < abs(before):
+        order = np.clip(np.log(before / last) / np.log(FINER), 1.0, 4.0)
+        estimate = fine + last / (FINER**order - 1)
+    return float(estimate), float(max(abs(last), abs(estimate - fine), abs(before) / FINER))

@@ -1,0 +1,71 @@
+"""Where training can lead: a box around the states that schedules reach, at every time, in a few coordinates.
+
+States are often confined: students that start alike stay alike, and a constant stays what it is. What
+counts is the space that trajectories of many random schedules fill. At every time its principal axes are
+the coordinates, and a box around what was reached, with a margin, is scaled to [−1, 1] in each of them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optlearn._control.relaxation import Relaxation
+
+TRAJECTORIES = 600
+# Of a box's half-width, beyond what was reached.
+MARGIN = 0.1
+# Axes along which states differ by less than this share of the largest state are round-off.
+THIN = 1e-8
+
+
+@dataclass(frozen=True)
+class Charts:
+    """Coordinates z (d,) of states x (n,) at N + 1 times: x = centre + axes z.
+
+    Attributes:
+        centres: (N + 1, n).
+        axes: (N + 1, n, d), of the length of half the box.
+        inverse: (N + 1, d, n), with z = inverse (x − centre).
+    """
+
+    centres: np.ndarray
+    axes: np.ndarray
+    inverse: np.ndarray
+
+    @property
+    def dimension(self) -> int:
+        """d, how many numbers tell states apart."""
+        return int(self.axes.shape[2])
+
+
+def random_controls(relaxation: Relaxation, intervals: int, seed: int = 0) -> np.ndarray:
+    """(S, I, m) controls with a few levels in time, most of them at a bound: those reach furthest."""
+    generator = np.random.default_rng(seed)
+    low, high = relaxation.bounds
+    found = np.empty((TRAJECTORIES, intervals, len(low)))
+    for w in found:
+        pieces = int(generator.integers(1, 6))
+        ends = np.sort(generator.integers(0, intervals + 1, pieces - 1))
+        levels = generator.uniform(low, high, (pieces, len(low)))
+        pure = np.where(generator.random(levels.shape) < 0.5, low, high)
+        levels = np.where(generator.random(levels.shape) < 0.7, pure, levels)
+        for row in relaxation.share_sums:
+            levels[:, row > 0] /= np.maximum(levels[:, row > 0].sum(axis=1, keepdims=True), 1.0)
+        w[...] = levels[np.searchsorted(ends, np.arange(intervals), side="right")]
+    return found
+
+
+def charts(states: np.ndarray) -> Charts:
+    """Charts of reached states (N + 1, S, n)."""
+    middle = states.mean(axis=1, keepdims=True)
+    _, sizes, directions = np.linalg.svd(states - middle, full_matrices=False)
+    thin = THIN * np.abs(states).max() * states.shape[1] ** 0.5
+    d = int((sizes > thin).sum(axis=1).max())
+    axes = directions[:, :d].transpose(0, 2, 1)
+    along = (states - middle) @ axes
+    low, high = along.min(axis=1), along.max(axis=1)
+    half = (1 + MARGIN) * (high - low) / 2
+    wide = sizes[:, :d] > thin
+    centres = middle[:, 0] + np.einsum("tnd,td->tn", axes, np.where(wide, (low + high) / 2, 0.0))
+    inverse = np.where(wide, 1 / np.where(wide, half, 1.0), 0.0)[:, :, None] * axes.transpose(0, 2, 1)
+    return Charts(centres, axes * np.where(wide, half, 0.0)[:, None, :], inverse)
