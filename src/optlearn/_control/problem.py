@@ -286,6 +286,8 @@ class Problem:
             check_together(name, control, [b for b in self.budgets if b.control == name])
 
     def _check_reach(self) -> None:
+        if self.shortest < 0:
+            raise SpecificationError(f"shortest must be at least 0, got {self.shortest!r}")
         if self.reach is None:
             object.__setattr__(self, "shortest", 0.0)
             return

@@ -47,6 +47,7 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
     @wraps(function)
     def made(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         common: dict[str, Any] = {name: kwargs.pop(name) for name in COMMON if name in kwargs}
+        _check_common(function.__name__, **common)
         problem: Any = checked_function()(*args, **kwargs)
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
@@ -64,6 +65,16 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     _show_common(made, signature)
     return made
+
+
+def _check_common(name: str, reach: Any = None, shift: Any = None) -> None:
+    from optlearn._arguments import Arguments
+
+    check = Arguments(name)
+    if reach is not None:
+        check.number("reach", reach)
+    if not isinstance(shift, Mapping | list | tuple | None):
+        check.fail("shift", shift, "must be a dictionary of settings, or pairs of a weight and one")
 
 
 def _show_common(made: Any, signature: inspect.Signature) -> None:

@@ -45,6 +45,11 @@ class Curve:
                     f"{who}: {what} must be one number for each step, got shape {np.shape(column)} for steps "
                     f"of shape {np.shape(step)}"
                 )
+        if self.between is not None and [np.ndim(part) for part in self.between] != [1, 1]:
+            raise SpecificationError(
+                f"{who}: between must be steps and the rates there, two lists of numbers, got shapes "
+                f"{[np.shape(part) for part in self.between]}"
+            )
         if len(step) < 3:
             raise SpecificationError(f"{who} must have at least 3 points, got {len(step)}")
         for what, column in (("step", step), ("rate", rate), ("loss", loss), *batch):

@@ -27,7 +27,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.casadi import CasadiProgram
 from optlearn._control.program.rollout import Rollout
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, how_to_install
 
 DEGREE = 8
 LARGEST = 400  # rows of a semidefinite matrix, at most
@@ -197,8 +197,9 @@ class _Program:
         try:
             import clarabel
         except ImportError as error:
-            raise SpecificationError(
-                "bound(kind='sos') needs Clarabel: pip install 'optlearn[bounds]'"
+            advice = how_to_install("bounds")
+            raise ModuleNotFoundError(
+                f"bound(kind='sos') needs clarabel, which is not installed: {advice}", name="clarabel"
             ) from error
 
         blocks = [block for inequality in self.inequalities for block in inequality.blocks]
