@@ -38,6 +38,7 @@ EXTRAS = {
     "transformers": ("transformers", "schedules in Hugging Face's Trainer"),
     "cluster": ("distributed", "sweeps on a Dask cluster"),
     "app": ("panel", "the explorer"),
+    "bounds": ("clarabel", "proofs that no schedule is better"),
 }
 FAULTY_JAX = "0.10.2"
 
