@@ -1,11 +1,11 @@
-"""A phase diagram of curriculum learning in one batch: solves per second beside one-by-one solving, agreement.
+"""A phase diagram of curriculum learning in one batch: solves per second beside one-by-one solving.
 
-    python -m benchmarks batched                                    # 12 × 12 points, about a minute and a half
+    python -m benchmarks batched                                 # 12 × 12 points, about two minutes
     python -m benchmarks.batched --side 100 --compare 100 --out diagram.npz
     python -m benchmarks.batched --compare-with diagram.npz --compare 100
 
-The batch needs JAX, NumPy, SciPy, equinox (with jaxtyping and wadler_lindig), lazy_loader and filelock alone: on
-a machine without CasADi nothing is solved one by one, and ``--compare-with`` does that later, elsewhere.
+The batch needs JAX, NumPy, SciPy, equinox (with jaxtyping and wadler_lindig), lazy_loader and filelock alone:
+on a machine without CasADi nothing is solved one by one, and ``--compare-with`` does that later, elsewhere.
 """
 
 import argparse
@@ -94,8 +94,8 @@ def compare(timing: dict[str, Any], arrays: dict[str, np.ndarray], count: int) -
     flags = np.array([s.certificate.converged for s in found]) == arrays["converged"][chosen]
     speed = timing["points"] / timing["again"]
     print(
-        f"one by one, {len(chosen)} random points: {rate:.2f} solves/s; the batch is {speed / rate:.1f} times as "
-        f"fast. Objectives differ by {np.nanmax(relative):.1e} of themselves at most (median "
+        f"one by one, {len(chosen)} random points: {rate:.2f} solves/s; the batch is {speed / rate:.1f} times "
+        f"as fast. Objectives differ by {np.nanmax(relative):.1e} of themselves at most (median "
         f"{np.nanmedian(relative):.1e}), the same flags at {flags.sum()} of {len(flags)}"
     )
 

@@ -159,7 +159,7 @@ def _judged(
     share = jnp.where(lower, 1.0, state.share * jnp.clip(ideal, 0.1, 0.5))
     stuck = share < _SMALLEST_STEP
     move, change = (trial - state.v).ravel(), (gradient - state.gradient).ravel()
-    curved = move @ change > 1e-10 * jnp.linalg.norm(move) * jnp.linalg.norm(change)
+    curved = _dots(move, change) > 1e-10 * jnp.sqrt(_dots(move, move) * _dots(change, change))
     learn = lower & curved & ~first
     moves = jnp.where(learn, jnp.roll(state.moves, -1, axis=0).at[-1].set(move), state.moves)
     changes = jnp.where(learn, jnp.roll(state.changes, -1, axis=0).at[-1].set(change), state.changes)
@@ -197,27 +197,28 @@ def _direction(
     S, Y = jnp.where(used[:, None], moves, 0.0), jnp.where(used[:, None], changes, 0.0)
     # Without curvature: a step that changes the controls by a tenth of their range.
     plain = 10 * jnp.maximum(jnp.max(jnp.abs(g)), 1e-300)
-    sigma = jnp.where(known > 0, Y[-1] @ Y[-1] / jnp.where(known > 0, S[-1] @ Y[-1], 1.0), plain)
+    sigma = jnp.where(known > 0, _dots(Y[-1], Y[-1]) / jnp.where(known > 0, _dots(S[-1], Y[-1]), 1.0), plain)
     there = project(structure, lane, v - gradient / sigma)
     step = (there - v).ravel()
     free = ((there > 0) & (there < 1)).ravel()
 
     # B = σ − Nᵀ K⁻¹ N (Byrd, Nocedal and Schnabel 1994), rows of N that are not used being zero.
-    products = S @ Y.T
+    products = _grams(S, Y)
     L, D = jnp.tril(products, -1), jnp.diag(jnp.diag(products))
     N = jnp.concatenate([sigma * S, Y])
     unused = jnp.diag(jnp.where(jnp.tile(used, 2), 0.0, 1.0))
-    K = jnp.block([[sigma * (S @ S.T), L], [L.T, -D]]) + unused
-    slope = g + sigma * step - jnp.linalg.solve(K, N @ step) @ N
+    K = jnp.block([[sigma * _grams(S, S), L], [L.T, -D]]) + unused
+    slope = g + sigma * step - _mixed(_solve(K, _dots(N, step)), N)
 
     def inside(rows: Array) -> Array:
         """What of rows (…, I·m) changes free controls and no budget."""
         a_free = jnp.where(free, a, 0.0)
-        along = rows @ a_free / jnp.maximum(a_free @ a_free, 1e-300)
+        along = _dots(rows, a_free) / jnp.maximum(_dots(a_free, a_free), 1e-300)
         return jnp.where(free, rows - along[..., None] * a_free, 0.0)
 
     r, N = inside(slope), inside(N)
-    correction = -(r + jnp.linalg.solve(K - N @ N.T / sigma, N @ r) @ N / sigma) / sigma
+    found = _solve(K - _grams(N, N) / sigma, _dots(N, r))
+    correction = -(r + _mixed(found, N) / sigma) / sigma
     newton = project(structure, lane, v + (step + correction).reshape(v.shape)) - v
     simple = step.reshape(v.shape)
     # A model gone wrong may lead uphill, or nowhere.
@@ -226,3 +227,33 @@ def _direction(
     if structure.curved:
         return bent
     return jnp.where(known > 0, bent, linear_gap(structure, lane, v, gradient)[1] - v)
+
+
+# Products by sums: calls of a library inside a loop would break it into pieces, and wait for its threads.
+
+
+def _dots(rows: Array, vector: Array) -> Array:
+    return jnp.sum(rows * vector, axis=-1)
+
+
+def _grams(A: Array, B: Array) -> Array:
+    return jnp.sum(A[:, None, :] * B[None, :, :], axis=-1)
+
+
+def _mixed(weights: Array, rows: Array) -> Array:
+    return jnp.sum(weights[:, None] * rows, axis=0)
+
+
+def _solve(A: Array, b: Array) -> Array:
+    """X (q,) with A x = b, by elimination with pivots."""
+    size = len(b)
+
+    def eliminate(i: Array, table: Array) -> Array:
+        pivot = jnp.argmax(jnp.where(jnp.arange(size) >= i, jnp.abs(table[:, i]), -1.0))
+        row, other = table[pivot], table[i]
+        table = table.at[pivot].set(other).at[i].set(row)
+        row = row / row[i]
+        cleared = table - table[:, i][:, None] * row[None, :]
+        return cleared.at[i].set(row)
+
+    return jax.lax.fori_loop(0, size, eliminate, jnp.concatenate([A, b[:, None]], axis=1))[:, -1]

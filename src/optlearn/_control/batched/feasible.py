@@ -27,7 +27,9 @@ def project(structure: Structure, lane: Lanes, y: Array) -> Array:
     # Beyond these every entry is at the end that makes the mean largest, or smallest.
     largest = jnp.max(jnp.abs(lane.row))
     reach = (jnp.max(jnp.abs(y)) + 1) * 2 / jnp.min(jnp.where(lane.row == 0, largest, jnp.abs(lane.row)))
-    low, high = crossing(lambda nu: jnp.mean(shifted(nu) @ lane.row) - lane.target, -reach, reach)
+    low, high = crossing(
+        lambda nu: jnp.sum(shifted(nu) * lane.row) / structure.intervals - lane.target, -reach, reach
+    )
     nu = (low + high) / 2
     return shifted(nu if structure.budget == "equal" else jnp.maximum(nu, 0.0))
 

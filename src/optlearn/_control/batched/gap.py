@@ -30,7 +30,10 @@ def linear_gap(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> 
     """
     present = jnp.sum(gradient * v, axis=1)
     vertices = jnp.asarray(structure.vertices)
-    costs, used = gradient @ vertices.T, vertices @ lane.row  # (I, values), (values,)
+    costs, used = (
+        jnp.sum(gradient[:, None, :] * vertices, axis=-1),
+        vertices @ lane.row,
+    )  # (I, values), (values,)
 
     def best(nu: Array) -> Array:
         return vertices[jnp.argmin(costs + nu * used, axis=1)]
@@ -41,7 +44,7 @@ def linear_gap(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> 
     reach = 2 * spread / jnp.maximum(jnp.min(_steps(used)), 1e-300)
 
     def excess(nu: Array) -> Array:
-        return jnp.mean(best(nu) @ lane.row) - lane.target
+        return jnp.sum(best(nu) * lane.row) / structure.intervals - lane.target
 
     low, high = crossing(excess, -reach, reach)
     if structure.budget == "at most":

@@ -1,8 +1,8 @@
 """Shares rounded to one value an interval, all lanes at once; see ``optlearn._control.rounding``.
 
 Values follow the running totals of their shares and meet the counts exactly. Then exchanges of two
-intervals, and, where counts are open, changes of one, are tried in the order of what the adjoint promises; the
-first that lowers the objective is made.
+intervals, and, where counts are open, changes of one, are tried in the order of what the adjoint promises;
+the first that lowers the objective is made.
 """
 
 from functools import partial
@@ -43,7 +43,7 @@ class Levels(NamedTuple):
 
 @partial(jax.jit, static_argnums=0)
 def sum_up(structure: Structure, lanes: Lanes, v: Array, counts: Array) -> Array:
-    """(B, I) levels whose running totals follow the shares v (B, I, m), each value as often as counts (B, n)."""
+    """(B, I) levels whose totals follow the shares v (B, I, m), each value as often as counts (B, n) say."""
     del lanes
     intervals = structure.intervals
 
