@@ -94,8 +94,8 @@ def compare(timing: dict[str, Any], arrays: dict[str, np.ndarray], count: int) -
     flags = np.array([s.certificate.converged for s in found]) == arrays["converged"][chosen]
     speed = timing["points"] / timing["again"]
     print(
-        f"one by one, {len(chosen)} random points: {rate:.2f} solves/s; the batch is {speed / rate:.1f} times "
-        f"as fast. Objectives differ by {np.nanmax(relative):.1e} of themselves at most (median "
+        f"one by one, {len(chosen)} random points: {rate:.2f} solves/s; the batch is {speed / rate:.1f} "
+        f"times as fast. Objectives differ by {np.nanmax(relative):.1e} of themselves at most (median "
         f"{np.nanmedian(relative):.1e}), the same flags at {flags.sum()} of {len(flags)}"
     )
 

@@ -65,7 +65,7 @@ def test_problems_of_different_structure_are_told_apart():
     from optlearn._control.batched.lanes import stack
 
     one = ol.scenarios.curriculum()
-    with pytest.raises(SpecificationError, match="got the number of intervals of .* unlike that of"):
+    with pytest.raises(SpecificationError, match=r"got the number of intervals of .* unlike that of"):
         stack([one, replace(one, intervals=60)])
-    with pytest.raises(SpecificationError, match="got the budgets of .* unlike that of"):
+    with pytest.raises(SpecificationError, match=r"got the budgets of .* unlike that of"):
         stack([one, replace(one, budgets=())])

@@ -60,7 +60,7 @@ class Batched:
 
 
 def _record(spec: Spec, index: Index, solved: Solved, i: int, seconds: tuple[float, float]) -> Record:
-    """Of a certified point, what the batch found; of another, and where solutions are asked for, one by one."""
+    """What the batch found, if it is certified and no solution is asked for; else one by one."""
     certificate = solved.certificates[i]
     if not certificate.converged or spec.reduce is not None or spec.baselines:
         near = solved.relaxed_schedule(i) or solved.schedule(i)

@@ -214,7 +214,8 @@ def _direction(
         """What of rows (…, I·m) changes free controls and no budget."""
         a_free = jnp.where(free, a, 0.0)
         along = _dots(rows, a_free) / jnp.maximum(_dots(a_free, a_free), 1e-300)
-        return jnp.where(free, rows - along[..., None] * a_free, 0.0)
+        row, mask = (jnp.broadcast_to(part, rows.shape) for part in (a_free, free))
+        return jnp.where(mask, rows - along[..., None] * row, 0.0)
 
     r, N = inside(slope), inside(N)
     found = _solve(K - _grams(N, N) / sigma, _dots(N, r))
@@ -233,7 +234,7 @@ def _direction(
 
 
 def _dots(rows: Array, vector: Array) -> Array:
-    return jnp.sum(rows * vector, axis=-1)
+    return jnp.sum(rows * jnp.broadcast_to(vector, rows.shape), axis=-1)
 
 
 def _grams(A: Array, B: Array) -> Array:

@@ -16,7 +16,7 @@ def project(structure: Structure, lane: Lanes, y: Array) -> Array:
     """The nearest controls (I, m) to any numbers y (I, m)."""
 
     def shifted(nu: Array) -> Array:
-        moved = y - nu * lane.row
+        moved = y - nu * lane.row[None]
         if not structure.sum_limited:
             return jnp.clip(moved, 0.0, 1.0)
         curved = structure.curved
@@ -27,9 +27,8 @@ def project(structure: Structure, lane: Lanes, y: Array) -> Array:
     # Beyond these every entry is at the end that makes the mean largest, or smallest.
     largest = jnp.max(jnp.abs(lane.row))
     reach = (jnp.max(jnp.abs(y)) + 1) * 2 / jnp.min(jnp.where(lane.row == 0, largest, jnp.abs(lane.row)))
-    low, high = crossing(
-        lambda nu: jnp.sum(shifted(nu) * lane.row) / structure.intervals - lane.target, -reach, reach
-    )
+    used = structure.intervals * lane.target
+    low, high = crossing(lambda nu: jnp.sum(shifted(nu) * lane.row[None]) - used, -reach, reach)
     nu = (low + high) / 2
     return shifted(nu if structure.budget == "equal" else jnp.maximum(nu, 0.0))
 
@@ -50,7 +49,7 @@ def _shares(y: Array) -> Array:
     """Nearest rows (I, s) with entries ≥ 0 that add up to at most 1."""
     inside = jnp.clip(y, 0.0, None)
     ordered = -jnp.sort(-y, axis=1)
-    excess = (jnp.cumsum(ordered, axis=1) - 1) / jnp.arange(1, y.shape[1] + 1)
+    excess = (jnp.cumsum(ordered, axis=1) - 1) / jnp.arange(1, y.shape[1] + 1)[None]
     kept = jnp.sum(ordered > excess, axis=1, keepdims=True)
     level = jnp.take_along_axis(excess, kept - 1, axis=1)
     over = inside.sum(axis=1, keepdims=True) > 1

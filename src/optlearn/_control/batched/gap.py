@@ -30,13 +30,11 @@ def linear_gap(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> 
     """
     present = jnp.sum(gradient * v, axis=1)
     vertices = jnp.asarray(structure.vertices)
-    costs, used = (
-        jnp.sum(gradient[:, None, :] * vertices, axis=-1),
-        vertices @ lane.row,
-    )  # (I, values), (values,)
+    costs = jnp.sum(gradient[:, None, :] * vertices[None], axis=-1)  # (I, values)
+    used = vertices @ lane.row
 
     def best(nu: Array) -> Array:
-        return vertices[jnp.argmin(costs + nu * used, axis=1)]
+        return vertices[jnp.argmin(costs + nu * used[None], axis=1)]
 
     if structure.budget is None:
         return jnp.sum(present - costs.min(axis=1)), best(jnp.zeros(()))
@@ -44,7 +42,7 @@ def linear_gap(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> 
     reach = 2 * spread / jnp.maximum(jnp.min(_steps(used)), 1e-300)
 
     def excess(nu: Array) -> Array:
-        return jnp.sum(best(nu) * lane.row) / structure.intervals - lane.target
+        return jnp.sum(best(nu) * lane.row[None]) / structure.intervals - lane.target
 
     low, high = crossing(excess, -reach, reach)
     if structure.budget == "at most":
@@ -55,7 +53,7 @@ def linear_gap(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> 
     target = best(low) + share * (best(high) - best(low))
     nu = (low + high) / 2
     intervals = structure.intervals
-    won = jnp.sum(present + nu * (v @ lane.row) - jnp.min(costs + nu * used, axis=1))
+    won = jnp.sum(present + nu * (v @ lane.row) - jnp.min(costs + nu * used[None], axis=1))
     return won + nu * (intervals * lane.target - jnp.sum(v @ lane.row)), target
 
 

@@ -87,7 +87,7 @@ class Structure:
 
     def controls(self, lane: Lanes, v: Array) -> Array:
         """(I, m) controls, from numbers v (I, m) in [0, 1]."""
-        return lane.lower + lane.width * v
+        return lane.lower[None] + lane.width[None] * v
 
     def step(self, lane: Lanes, x: Array, w: Array, h: Array) -> tuple[Array, Array]:
         """State (n,) and cost after a step of length h under controls w (m,)."""

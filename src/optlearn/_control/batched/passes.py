@@ -61,7 +61,7 @@ def run(structure: Structure, lanes: Lanes, v: Array, steps: int) -> Passes:
 
     total = structure.intervals * steps
     _, (costates, by_w) = jax.lax.scan(back, costate, jnp.arange(total), reverse=True)
-    gradient = by_w.reshape(structure.intervals, steps, *by_w.shape[1:]).sum(axis=1) * last.width
+    gradient = by_w.reshape(structure.intervals, steps, *by_w.shape[1:]).sum(axis=1) * last.width[None]
     return Passes(
         objective, jnp.moveaxis(gradient, -1, 0), states, jnp.concatenate([costates, costate[None]])
     )

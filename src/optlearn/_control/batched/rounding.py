@@ -56,7 +56,7 @@ def sum_up(structure: Structure, lanes: Lanes, v: Array, counts: Array) -> Array
             owed = counts - used
             # Counts that need every interval that is left must not wait.
             possible = (owed > 0) | (owed.sum() < intervals - i)
-            best = jnp.argmax(jnp.where((used < counts) & possible, total - used, -jnp.inf))
+            best = jnp.argmax(jnp.where((used < counts) & possible, total - used.astype(float), -jnp.inf))
             return used.at[best].add(1), best
 
         return jax.lax.scan(choose, jnp.zeros_like(counts), (jnp.arange(intervals), wanted))[1]
@@ -92,7 +92,7 @@ def exchange(
     found, chosen = better.any(axis=1), jnp.argmax(better, axis=1)
     rows = jnp.arange(len(chosen))
     tried = jnp.where(found, 0, state.tried + _AT_ONCE)
-    rounds = state.rounds + found
+    rounds = state.rounds + found.astype(int)
     moved = Levels(
         levels=jnp.where(found[:, None], trials[rows, chosen], state.levels),
         open=state.open,
@@ -132,7 +132,7 @@ def _trials(structure: Structure, state: Levels, gradient: Array) -> tuple[Array
             places.append(pair)
             values.append(jnp.broadcast_to(jnp.array([b, a]), pair.shape))
     # Changes of one interval: a pair of twice the same place.
-    other = jnp.where(jnp.arange(cost.shape[1]) == levels[:, None], jnp.inf, change)
+    other = jnp.where(jnp.arange(cost.shape[1])[None] == levels[:, None], jnp.inf, change)
     single = jnp.where(state.open, other.min(axis=1), jnp.inf)
     alone = jnp.arange(len(levels))
     gains.append(single)
