@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-import lazy_loader
+import lazy_loader  # type: ignore[import-untyped]
 
 casadi: Any = lazy_loader.load("casadi")
 

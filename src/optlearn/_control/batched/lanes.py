@@ -105,15 +105,14 @@ def stack(problems: Sequence[Problem], intervals: int | None = None) -> tuple[St
     Raises:
         SpecificationError: they differ in more than numbers, or are of a kind that is solved one by one only.
     """
-    known: dict[str, Hashable] | None = None
     rows = []
+    first = problems[0]
+    leading = Functions.of(first)
+    known = _traits(leading, intervals or first.intervals)
     for problem in problems:
         _check_kind(problem)
         functions = Functions.of(problem)
-        count = problem.intervals if intervals is None else intervals
-        traits = _traits(functions, count)
-        if known is None:
-            known, first, shared = traits, problem, _structure(functions, count, traits)
+        traits = _traits(functions, intervals or problem.intervals)
         differing = [name for name, value in traits.items() if value != known[name]]
         if differing:
             raise SpecificationError(
@@ -122,6 +121,7 @@ def stack(problems: Sequence[Problem], intervals: int | None = None) -> tuple[St
                 f"{_shown(known[differing[0]])}; solve them one by one (executor='serial' or 'processes')"
             )
         rows.append(_lane(functions))
+    shared = _structure(leading, intervals or first.intervals, known)
     return shared, Lanes(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
@@ -150,18 +150,20 @@ def _check_kind(problem: Problem) -> None:
 
 
 def _traits(functions: Functions, intervals: int) -> dict[str, Hashable]:
-    budgets = functions.relaxation.budget_rows
     values = {n: len(c.values) for n, c in functions.problem.discrete.items()}
     return {
         **functions.key,
         "the values of the controls": tuple(values.items()),
-        "the budgets": tuple("equal" if equal else "at most" for equal in budgets.equal),
+        "the budgets": _senses(functions),
         "the number of intervals": intervals,
     }
 
 
+def _senses(functions: Functions) -> tuple[str, ...]:
+    return tuple("equal" if equal else "at most" for equal in functions.relaxation.budget_rows.equal)
+
+
 def _structure(functions: Functions, intervals: int, traits: dict[str, Hashable]) -> Structure:
-    (budget,) = traits["the budgets"] or (None,)  # type: ignore[misc]
     return Structure(
         key=tuple(traits.values()),
         rate=unpacked(functions.rate, functions.constants),
@@ -170,7 +172,7 @@ def _structure(functions: Functions, intervals: int, traits: dict[str, Hashable]
         intervals=intervals,
         size=functions.relaxation.size,
         curved=functions.relaxation.curved,
-        budget=budget,
+        budget=next(iter(_senses(functions)), None),
         discrete=next(iter(functions.problem.discrete.values()), None),
     )
 

@@ -154,4 +154,4 @@ def _trials(structure: Structure, state: Levels, gradient: Array) -> tuple[Array
 
 def _lowest(values: Array, count: int) -> tuple[Array, Array]:
     found, places = jax.lax.top_k(-values, count)
-    return -found, places
+    return -found, places.astype(int)

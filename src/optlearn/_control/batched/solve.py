@@ -281,7 +281,7 @@ class _Batch:
             if self.structure.discrete is None:
                 objective[own] = self.objective(own, v[own], int(steps))
                 continue
-            counts, free = zip(*(_counts(problems[i], v[i]) for i in own), strict=True)
+            counts, free = zip(*(_counts(problems[int(i)], v[i]) for i in own), strict=True)
             sum_up = partial(rounding.sum_up, self.structure)
             levels = blocks(sum_up, self.rows(own), v[own], np.array(counts))
             search = partial(rounding.exchange, self.structure, int(steps))

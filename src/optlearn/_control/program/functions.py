@@ -49,7 +49,9 @@ class Functions:
         model = problem.model.current()
         resolved = resolved_for(model, model.probes(problem.start), [u, *ends], problem.rule)
         system = FlatSystem(resolved.system, relaxation.controls)
-        constants = (system.system, settings, relaxation.values, np.asarray(problem.horizon))
+        constants: tuple[Any, ...] = (
+            system.system, settings, relaxation.values, np.asarray(problem.horizon),
+        )  # fmt: skip
         if problem.weighing is not None:
             constants = (*constants, np.zeros(problem.weighing.size))
         return cls(problem, relaxation, system, constants, resolved.rtol)
