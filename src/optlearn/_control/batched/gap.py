@@ -100,7 +100,8 @@ def curved_gap(
     nu = jnp.zeros(())
     if structure.budget is not None:
         a = lane.row[0]
-        nu = -jnp.sum(jnp.where(inside, gradient[:, 0], 0.0)) / (a * jnp.maximum(jnp.sum(inside.astype(float)), 1.0))
+        count = jnp.maximum(jnp.sum(inside.astype(float)), 1.0)
+        nu = -jnp.sum(jnp.where(inside, gradient[:, 0], 0.0)) / (a * count)
         nu = jnp.where(jnp.any(inside), nu, -jnp.median(gradient[:, 0]) / a)
         nu = nu if structure.budget == "equal" else jnp.maximum(nu, 0.0)
 
