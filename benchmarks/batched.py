@@ -22,15 +22,12 @@ import numpy as np
 ETA, WEIGHT_DECAY = (1.0, 5.0), (0.0, 0.2)
 
 
-def problems(side: int) -> list[Any]:
-    """The diagram's problems, weight decay varying fastest."""
+def problem(side: int, number: int) -> Any:
+    """A point of the diagram, weight decay varying fastest."""
     import optlearn as ol
 
-    return [
-        ol.scenarios.curriculum(eta=eta, weight_decay=decay)
-        for eta in np.linspace(*ETA, side)
-        for decay in np.linspace(*WEIGHT_DECAY, side)
-    ]
+    eta, decay = np.linspace(*ETA, side), np.linspace(*WEIGHT_DECAY, side)
+    return ol.scenarios.curriculum(eta=eta[number // side], weight_decay=decay[number % side])
 
 
 def batched(side: int, intervals: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -38,7 +35,7 @@ def batched(side: int, intervals: int) -> tuple[dict[str, Any], dict[str, np.nda
     from optlearn._control.batched.solve import solve_many
 
     began = time.perf_counter()
-    posed = problems(side)
+    posed = [problem(side, number) for number in range(side**2)]
     made = time.perf_counter() - began
     seconds = []
     for _ in range(2):  # the first compiles
@@ -82,12 +79,12 @@ def compare(timing: dict[str, Any], arrays: dict[str, np.ndarray], count: int) -
     import optlearn as ol
 
     side = round(timing["points"] ** 0.5)
-    posed = problems(side)
-    chosen = np.random.default_rng(0).choice(len(posed), min(count, len(posed)), replace=False)
+    chosen = np.random.default_rng(0).choice(side**2, min(count, side**2), replace=False)
+    posed = [problem(side, number) for number in chosen]
     warnings.simplefilter("ignore", ol.NotConvergedWarning)
     ol.solve(posed[0], timing["intervals"])  # traced
     began = time.perf_counter()
-    found = [ol.solve(posed[i], timing["intervals"]) for i in chosen]
+    found = [ol.solve(one, timing["intervals"]) for one in posed]
     rate = len(chosen) / (time.perf_counter() - began)
     difference = np.array([s.objective for s in found]) - arrays["objective"][chosen]
     relative = np.abs(difference) / np.abs(arrays["objective"][chosen])
