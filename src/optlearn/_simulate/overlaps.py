@@ -20,7 +20,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, chi_square, symmetric_uniforms
 from optlearn._simulate.plan import Plan
-from optlearn._simulate.sample import draw_sample, step_gradient, train_heads
+from optlearn._simulate.sample import draw_sample, row_steps, step_gradient, train_heads
 from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
@@ -204,12 +204,9 @@ def chain_step(
         )
         whole = jax.tree.map(lambda part: part.sum(axis=0), span)
     student, teacher = whole.fields[:, :K], whole.fields[:, K : K + M]
-    gradient = step_gradient(
-        model, plan, sample, student, teacher, draws.noise, model.total(x), whole.gram, N
-    )
-    rate = sample.u["learning_rate"] / N
-    D = gradient.D
-    A = None if gradient.P is None else jnp.eye(K) - 2 * rate * gradient.P
+    now = model.total(x)
+    gradient = step_gradient(model, plan, sample, student, teacher, draws.noise, now, whole.gram, N)
+    D, A = row_steps(model, gradient, now, sample.u, N)
 
     def moved(Q: Array, toward_teachers: Array, toward_centroids: Array, seen: Span) -> tuple[Array, ...]:
         student, teacher = seen.fields[:, :K], seen.fields[:, K : K + M]
@@ -217,11 +214,11 @@ def chain_step(
             Q, toward_teachers, toward_centroids = A.T @ Q @ A, A.T @ toward_teachers, A.T @ toward_centroids
             student = student @ A
         turn = student.T @ D
-        Q = Q - rate * (turn + turn.T) + rate**2 * N * (D.T @ seen.gram @ D)
+        Q = Q - (turn + turn.T) + N * (D.T @ seen.gram @ D)
         return (
             (Q + Q.T) / 2,
-            toward_teachers - rate * D.T @ teacher,
-            toward_centroids - rate * D.T @ seen.fields[:, K + M :],
+            toward_teachers - D.T @ teacher,
+            toward_centroids - D.T @ seen.fields[:, K + M :],
         )
 
     blocks = moved if sample.block_sigma is None else jax.vmap(moved)

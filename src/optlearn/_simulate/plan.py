@@ -35,6 +35,7 @@ class Plan:
         fractional: whether the batch size is ever not a whole number.
         vectors: students, teachers and centroids.
         directions: of each block of a spectrum; none without.
+        memory: whether rows move by a recurrence, so that an input that moves one may move all.
     """
 
     views: Views
@@ -47,11 +48,18 @@ class Plan:
     fractional: bool
     vectors: int = field(default=0)
     directions: tuple[int, ...] = ()
+    memory: bool = False
 
     @cached_property
     def student_read(self) -> np.ndarray:
         """(inputs, K) student fields that need a value."""
         return self.views.read(np.array(self.student, dtype=bool))
+
+    @cached_property
+    def student_moved(self) -> np.ndarray:
+        """(inputs, K) inputs that may move a student."""
+        read = self.student_read
+        return np.repeat(read.any(axis=1, keepdims=True), read.shape[1], axis=1) if self.memory else read
 
     @cached_property
     def teacher_read(self) -> np.ndarray:
@@ -95,6 +103,7 @@ def make_plan(
         fractional=fractional,
         vectors=model.students + model.teachers + model.centroids,
         directions=directions,
+        memory=jax.eval_shape(model.recurrence, model.total(start), dict(settings)) is not None,
     )
 
 

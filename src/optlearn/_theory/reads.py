@@ -56,10 +56,12 @@ def _find(shapes: LearningModel, function: str) -> Reads:
         model, x = model.summed, model.total(x)
         if function == "metric":
             return model.metric(f, x, c, u)
-        if not model.has_rule:
-            return model.loss(f, x, c, u)
-        rule = jnp.sum(model.update(f, x, c, u))
-        return rule + model.loss(f, x, c, u) if model.heads or model.extras else rule
+        read = sum(model.statistics(f, x, c, u).values(), start=jnp.zeros(()))
+        if model.has_rule:
+            read = read + jnp.sum(model.update(f, x, c, u))
+        if not model.has_rule or model.heads or model.extras:
+            read = read + model.loss(f, x, c, u)
+        return read
 
     flags = dependencies(
         read,
