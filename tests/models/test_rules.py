@@ -131,3 +131,48 @@ def test_bad_rules():
 def test_bad_input(make, message):
     with pytest.raises(SpecificationError, match=message):
         make()
+
+
+class Between(sign_learner("margin").__class__):
+    """Hebb's rule where |λ| < 0.6, a threshold that does not move with Q: two breaks of one field."""
+
+    def update(self, fields, x, latent, u):
+        return jnp.where(jnp.abs(fields.student) < 0.6, -jnp.sign(fields.teacher), 0.0)
+
+    def closed_drift(self, x, u):
+        return None
+
+
+def between(edges):
+    given = {"students": 1, "overlaps": ol.Overlaps(T=np.eye(1)), "parameters": {"learning_rate": 1.0}}
+    cuts = tuple(ol.Break("student", 0, 0, at) for at in edges)
+    return Between(**given, breaks=(ol.Break("teacher", 0, 0), *cuts))
+
+
+@pytest.mark.parametrize("M", [0.3, 0.8])
+def test_a_field_may_break_at_several_places(M):
+    known = sign_learner("margin")
+    x = known.state(Q11=0.7, M11=M)
+    closed = known.drift(x, known.settings({"threshold": 0.6 / np.sqrt(0.7)}))
+
+    def drift(edges):
+        model = between(edges)
+        found = model.drift(x, model.settings(), rule=ol.GaussHermite(40))
+        return np.array([found.Q[0, 0], found.M[0, 0]])
+
+    expected = [closed.Q[0, 0], closed.M[0, 0]]
+    np.testing.assert_allclose(drift((-0.6, 0.6)), expected, atol=1e-10)
+    # In any order; a cut where nothing breaks, or far out where nothing is, does no harm.
+    np.testing.assert_allclose(drift((40.0, 0.6, 0.1, -0.6)), expected, atol=1e-10)
+    assert np.abs(drift((0.6,)) - expected).max() > 1e-5
+
+
+def test_several_breaks_are_optimised_without_compilation():
+    model = between((-0.6, 0.6))
+    schedule = ol.Schedule.constant(0.5, {"learning_rate": 1.0})
+    start = model.state(Q11=0.5, M11=0.1)
+    coarse, fine = (
+        ol.integrate(model, schedule, start=start, record=2, rule=ol.GaussHermite(nodes))
+        for nodes in (10, 20)
+    )
+    assert coarse["M11"][-1] == pytest.approx(fine["M11"][-1], abs=1e-6)

@@ -37,7 +37,7 @@ class Draws(eqx.Module):
         bartlett: (…, inputs, inputs) lower-triangular B with Wishart matrix ``B Bᵀ`` outside that span.
             Both have an axis of blocks before their last two under a spectrum.
         uniforms: (…, plan.uniforms).
-        noise: (…, samples) label noise.
+        noise: (…, plan.noises) label noise and further normals.
     """
 
     xi: Array
@@ -107,7 +107,7 @@ def draw_block(plan: Plan, key: Array, N: Array) -> Draws:
         xi=normals[:, : ends[0]].reshape(BLOCK, L, n),
         bartlett=jnp.stack(rows, axis=1),
         uniforms=as_share(numbers[:, ends[2] :]),
-        noise=normals[:, ends[1] :] if plan.noise else jnp.zeros((BLOCK, plan.views.samples)),
+        noise=normals[:, ends[1] :],
     )
 
 
@@ -132,7 +132,7 @@ def draw_blocks(plan: Plan, key: Array, N: Array) -> Draws:
         xi=normals[:, : ends[0]].reshape(BLOCK, B, L, n) * _spanned(plan)[None, :, None, :],
         bartlett=jnp.where(few[None], product, lower),
         uniforms=as_share(numbers[:, ends[2] :]),
-        noise=normals[:, ends[1] :] if plan.noise else jnp.zeros((BLOCK, plan.views.samples)),
+        noise=normals[:, ends[1] :],
     )
 
 

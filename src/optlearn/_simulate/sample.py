@@ -109,15 +109,21 @@ def step_gradient(
         sample: the discrete part of this step.
         student: (inputs, K) fields; those the loss does not read may hold anything.
         teacher: (inputs, M) fields, likewise.
-        noise: (samples,) label noise.
+        noise: (plan.noises,) standard normals: of each sample the further ones, then its label noise.
         x: order parameters now, summed over blocks.
         gram: (inputs, inputs) ``xᵀx/N``, needed by models with extras.
         N: input dimension.
     """
     model, views, u = model.summed, plan.views, sample.u
+    drawn = noise.reshape(views.samples, plan.normals + plan.noise)
+    # Those that nothing reads are zero.
+    drawn = jnp.pad(drawn, ((0, 0), (0, model.normals + 1 - drawn.shape[1])))
 
-    def of_view(rows: Array, latent: Latent, noise: Array) -> tuple[Any, ...]:
-        fields = Fields(student[rows], teacher[rows], noise)
+    def of_view(rows: Array, latent: Latent, drawn: Array) -> tuple[Any, ...]:
+        normals, noise = drawn[: plan.normals], drawn[plan.normals]
+        fields = Fields(
+            student[rows], teacher[rows], noise, jnp.pad(normals, (0, model.normals - plan.normals))
+        )
         D2, D3, D4, extras = loss_gradient(model, fields, x, latent, u)
         if model.extras:
             assert gram is not None
@@ -126,7 +132,7 @@ def step_gradient(
         return D2, D3, D4, extras, model.statistics(fields, x, latent, u)
 
     per_sample = (0, None, None) if views.redrawn else (0, 0, 0)
-    shared = (_one(sample.latent, 0), noise[0]) if views.redrawn else (sample.latent, noise)
+    shared = (_one(sample.latent, 0), drawn[0]) if views.redrawn else (sample.latent, drawn)
     D2, *others = jax.vmap(of_view, per_sample)(jnp.asarray(views.slot_of), *shared)
     D3, D4, by_extras, statistics = jax.tree.map(lambda g: jnp.tensordot(sample.weights, g, axes=1), others)
     pull = jax.grad(model.penalty)(x, u)

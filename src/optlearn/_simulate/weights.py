@@ -168,7 +168,7 @@ def _step(
         sample,
         student=_products(inputs, now.w, plan.student_read) / np.sqrt(N),
         teacher=_products(inputs, teachers, plan.teacher_read) / np.sqrt(N),
-        noise=noise if plan.noise else jnp.zeros(plan.views.samples),
+        noise=noise,
         x=x,
         gram=_products(inputs, inputs, plan.views.together) / N if model.extras else None,
         N=jnp.asarray(float(N)),

@@ -79,7 +79,7 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
     shapes = ((model.slots, model.students), (model.slots, model.teachers))
     # An arbitrary sample, away from any special point.
     student, teacher = (0.3 + 0.1 * np.arange(float(np.prod(s))).reshape(s) for s in shapes)
-    fields = Fields(student, teacher, np.asarray(0.2))
+    fields = Fields(student, teacher, np.asarray(0.2), 0.4 + 0.1 * np.arange(model.normals))
     functions: dict[str, tuple[Callable[..., Array], tuple[int, ...]]]
     functions = {"loss": (model.loss, ()), "metric": (model.metric, ())}
     if model.has_rule:

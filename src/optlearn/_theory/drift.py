@@ -141,7 +141,9 @@ def _cross_view(
     sampler = Sampler(model, x, u, fields_read(model), tuple(range(model.slots)))
     slots, where = sampler.slots(latent), sampler.where
     owner = np.repeat(np.arange(model.slots), [len(p) for p in where.pivots])
-    redrawn = np.concatenate([np.isin(owner, model.redrawn), np.zeros(int(where.noise), dtype=bool)])
+    redrawn = np.concatenate(
+        [np.isin(owner, model.redrawn), np.zeros(where.normals + where.noise, dtype=bool)]
+    )
     dimension, doubled = len(where.smooth), int(redrawn.sum())
     # The second view's redrawn coordinates are appended; breaks are cut in the first view only.
     first = np.arange(dimension)

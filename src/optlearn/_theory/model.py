@@ -89,11 +89,12 @@ class LearningModel(System):
         extras: names of further trained scalars, which enter ``bulk``.
         running: names of further scalars that follow samples instead of a gradient; see ``statistics``.
         untracked: entries of Q, M, R (by name) that stay zero and matter to nothing.
+        normals: how many standard normals a sample has beside the label noise, for rules that are random.
         redrawn: slots that are drawn anew for each of the ``batch`` views of one sample. Empty: a
             batch is made of ``batch`` fresh samples.
         breaks: where the loss jumps or bends.
-        even: loss and metric do not change when all fields change their signs together; quadratures
-            then need half their points.
+        even: loss and metric do not change when all fields (and normals) change their signs together;
+            quadratures then need half their points.
         finite_size: whether extras also learn from what is of order 1/N beside ``bulk``: the
             centroids' part of ``xᵀx/N`` and the loss itself; N is then the parameter ``N``.
         spectrum: of the inputs' covariance; None: they spread alike in all directions. ``loss``, ``metric``,
@@ -119,6 +120,7 @@ class LearningModel(System):
     extras: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
     running: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
     untracked: frozenset[str] = eqx.field(static=True, kw_only=True, default=frozenset(), converter=frozenset)
+    normals: int = eqx.field(static=True, kw_only=True, default=0)
     redrawn: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
     breaks: tuple[Break, ...] = eqx.field(static=True, kw_only=True, default=())
     even: bool = eqx.field(static=True, kw_only=True, default=False)
@@ -166,7 +168,7 @@ class LearningModel(System):
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """What the generalisation error averages; by default the loss without label noise."""
-        clean = Fields(fields.student, fields.teacher, jnp.zeros_like(fields.noise))
+        clean = replace(fields, noise=jnp.zeros_like(fields.noise))
         return self.loss(clean, x, latent, u)
 
     def penalty(self, x: OrderParameters, u: Settings) -> Array:
@@ -372,7 +374,7 @@ class LearningModel(System):
         yield "variances", known("variances"), (latent, u)
         yield "bulk", known("bulk"), (np.zeros((self.slots, self.slots)), whole, latent, u)
         L, K, M = self.slots, self.students, self.teachers
-        fields = Fields(np.zeros((L, K)), np.zeros((L, M)), np.zeros(()))
+        fields = Fields(np.zeros((L, K)), np.zeros((L, M)), np.zeros(()), np.zeros(self.normals))
         own = [name for name, has in (("update", self.has_rule), ("statistics", self.running)) if has]
         for name in ("loss", "metric", *own):
             yield name, known(name), (fields, whole, latent, u)
@@ -438,7 +440,7 @@ class LearningModel(System):
 
 def _check_sizes(model: LearningModel) -> None:
     name = type(model).__name__
-    for size, lowest in (("students", 1), ("slots", 1), ("heads", 0)):
+    for size, lowest in (("students", 1), ("slots", 1), ("heads", 0), ("normals", 0)):
         Arguments(name).count(size, getattr(model, size), lowest)
     if model.clusters and len(model.clusters) != model.slots:
         raise SpecificationError(

@@ -37,16 +37,17 @@ from optlearn._theory.sample import Fields
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Which standard normal drives which field: by slot the fields read, then the label noise."""
+    """Which standard normal drives what: by slot the fields read, further normals, then the label noise."""
 
     pivots: tuple[tuple[int, ...], ...]
     noise: bool
     cuts: tuple[tuple[float, ...], ...]
+    normals: int = 0
 
     @property
     def smooth(self) -> tuple[bool, ...]:
         """One flag a coordinate: is it the label noise?"""
-        return (False,) * sum(map(len, self.pivots)) + (True,) * self.noise
+        return (False,) * (sum(map(len, self.pivots)) + self.normals) + (True,) * self.noise
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -69,7 +70,8 @@ def coordinates(model: LearningModel, reads: Reads, slots: tuple[int, ...]) -> C
         entries = [*(i for i in entries if i in jumping), *(i for i in entries if i not in jumping)]
         pivots.append(tuple(entries))
         cuts += [thresholds.get((slot, i), ()) for i in entries]
-    return Coordinates(tuple(pivots), reads.noise, (*cuts, *([()] * reads.noise)))
+    uncut = [()] * (reads.normals + reads.noise)
+    return Coordinates(tuple(pivots), reads.noise, (*cuts, *uncut), reads.normals)
 
 
 class Slots(NamedTuple):
@@ -139,6 +141,8 @@ class Sampler:
         """The affine map from standard normals (d,) to fields; those not read are zero."""
         K, M = self.model.students, self.model.teachers
         dimension = len(self.where.smooth)
+        end = dimension - self.where.noise
+        missing = jnp.zeros(self.model.normals - self.where.normals)
         # Assembled once, so that a point costs one small matrix product and no scatter.
         offset = jnp.zeros((self.model.slots, K + M))
         matrix = jnp.zeros((self.model.slots, K + M, dimension))
@@ -152,7 +156,8 @@ class Sampler:
         def fields(xi: Array) -> Fields:
             table = offset + matrix @ xi
             noise = xi[-1] if self.where.noise else jnp.zeros(())
-            return Fields(table[:, :K], table[:, K:], noise)
+            normals = jnp.concatenate([xi[end - self.where.normals : end], missing])
+            return Fields(table[:, :K], table[:, K:], noise, normals)
 
         return fields
 

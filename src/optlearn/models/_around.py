@@ -40,7 +40,7 @@ class Around(LearningModel):
 
     def inner_fields(self, fields: Fields, first: int = 0) -> Fields:
         """The fields of ``base``, with its rows from ``first`` on."""
-        return Fields(fields.student[:, first : first + self.base.students], fields.teacher, fields.noise)
+        return replace(fields, student=fields.student[:, first : first + self.base.students])
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """That of ``base``."""
@@ -153,8 +153,8 @@ def _padded(table: Array, rows: int, columns: int) -> Array:
 def surroundings(base: LearningModel, **changes: Any) -> dict[str, Any]:
     """Arguments of a model around ``base``: what it says of its data, with changes."""
     shared = (
-        "students overlaps parameters slots clusters heads extras running untracked redrawn breaks even "
-        "finite_size spectrum"
+        "students overlaps parameters slots clusters heads extras running untracked normals redrawn breaks "
+        "even finite_size spectrum"
     )
     return {name: getattr(base, name) for name in shared.split()} | {"base": base} | changes
 
