@@ -93,6 +93,39 @@ def test_adjoints_of_a_rule_see_the_rule_and_not_a_loss(quadrature):
         np.testing.assert_allclose(jacobian[:, i], difference, atol=1e-7)
 
 
+class Trick(Tanh):
+    """The same rule as the gradient of a loss that hides its derivative."""
+
+    update = ol.LearningModel.update
+
+    def loss(self, fields, x, latent, u):
+        rule = jnp.tanh(fields.student) - jnp.sign(fields.teacher)
+        return jnp.sum(jax.lax.stop_gradient(rule) * fields.student)
+
+
+def test_hidden_derivatives_would_be_found_out():
+    rule, flat = ol.GaussHermite(24), jnp.array([0.7, 0.3])
+
+    def drift_of(kind):
+        model = own(kind, breaks=(ol.Break("teacher", 0, 0),))
+
+        @jax.jit
+        def drift(flat):
+            return model.layout.flatten(
+                model.drift(model.layout.unflatten(flat), model.settings(), rule=rule)
+            )
+
+        return drift
+
+    honest, trick = drift_of(Tanh), drift_of(Trick)
+    np.testing.assert_allclose(honest(flat), trick(flat), rtol=1e-12)
+    step = 1e-5 * jnp.eye(2)[0]
+    difference = (honest(flat + step) - honest(flat - step)) / 2e-5
+    right, wrong = (jax.jit(jax.jacrev(drift))(flat)[:, 0] for drift in (honest, trick))
+    np.testing.assert_allclose(right, difference, atol=1e-7)
+    assert np.abs(wrong - difference).max() > 0.03
+
+
 @every_rule
 @pytest.mark.parametrize("mode", slow_but(["weights"], ["overlaps", "weights"]))
 def test_sgd_follows_the_drift(model, mode):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from optlearn._cli.output import (
     SOLUTION_FILES,
+    bad_input,
     check_folder,
     console,
     deliver,
@@ -14,7 +15,6 @@ from optlearn._cli.output import (
     reporting,
     write_solution,
 )
-from optlearn._errors import SpecificationError
 from optlearn._progress import Progress
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Regression:
         """Read, solve, train, tell; the exit code."""
         check_folder(out)
         if not self.passes >= 1:
-            raise SpecificationError(f"--passes must be at least 1, got {self.passes:g}")
+            bad_input(f"--passes must be at least 1, got {self.passes:g}")
         with reporting(quiet) as tell:
             from optlearn._control.solve import solve
             from optlearn.practice.samples import read_samples
