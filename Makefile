@@ -38,7 +38,7 @@ test-browser: .venv/.test  ## the explorer's tests, in a Chromium from Debian's 
 # An environment of its own: the oldest versions cannot stand beside the newest.
 test-oldest:  ## the tests, with the oldest supported versions of JAX, CasADi, NumPy and SciPy
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints-oldest.txt -e ".[test]"
+	.venv-oldest/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints-oldest.txt -e ".[test,optax]"
 	.venv-oldest/bin/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
 
 wheel: .venv/bin/python  ## build the wheel and the source archive into dist/, and check them

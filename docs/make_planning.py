@@ -1,10 +1,9 @@
 """Compute and draw what ``planning.md`` shows.
 
 python docs/make_planning.py               the pictures, into images/planning
-python docs/make_planning.py feedback      the table of feedback at finite N
+python docs/make_planning.py feedback [PLAN …]      the table of feedback at finite N
 """
 
-import json
 import sys
 import warnings
 from dataclasses import replace
@@ -25,8 +24,8 @@ SEEDS = 16
 
 def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    if sys.argv[1:] == ["feedback"]:
-        feedback()
+    if sys.argv[1:2] == ["feedback"]:
+        feedback(sys.argv[2:])
         return
     with style():
         worlds()
@@ -76,32 +75,47 @@ def report(name: str, front: ol.Front) -> None:
     print([solution.certificate.converged for solution in front.solutions])
 
 
+SIZES = (100, 1000, 10_000, 100_000)
+# Name → the problem for N inputs.
 PLANS = {
-    "learning_rate": (lambda: ol.scenarios.learning_rate(), 40, (100, 1000)),
-    "learning_rate, K = M = 1": (
-        lambda: ol.scenarios.learning_rate(K=1, M=1, sigma_n=0.3, alpha_F=10.0),
-        20,
-        (100, 1000),
-    ),
-    "dropout": (lambda: ol.scenarios.dropout(), 20, (100, 1000)),
-    "denoising": (lambda: ol.scenarios.denoising(finite_size=True), 20, (1000,)),
+    "learning_rate": lambda N: ol.scenarios.learning_rate(),
+    "learning_rate, K = M = 1": lambda N: ol.scenarios.learning_rate(K=1, M=1, sigma_n=0.3, alpha_F=10.0),
+    "dropout": lambda N: ol.scenarios.dropout(),
+    "denoising": lambda N: ol.scenarios.denoising(finite_size=True, N=N),
+    "denoising_batch": lambda N: ol.scenarios.denoising_batch(finite_size=True, N=N),
+    "curriculum": lambda N: ol.scenarios.curriculum(),
+    "batch_size": lambda N: ol.scenarios.batch_size(),
+    "task_order": lambda N: ol.scenarios.task_order(),
+    "imbalance": lambda N: ol.scenarios.imbalance(),
+    "gating": lambda N: ol.scenarios.gating(),
+    "attention": lambda N: ol.scenarios.attention(),
 }
 
 
-def feedback() -> None:
+def feedback(names: list[str]) -> None:
     """Open loop, linear feedback and planning again, under the same random numbers."""
     warnings.simplefilter("ignore", ol.NotConvergedWarning)
-    rows = []
-    for name, (make, intervals, sizes) in PLANS.items():
-        solution = ol.solve(make(), intervals=intervals, starts=2)
-        for N in sizes:
-            found = ol.sweeps.closed_loop(solution, N, seeds=SEEDS)
-            cells = [str(found.mean("open loop"))]
-            cells += [f"{found.mean(arm)} ({found.gain(arm)})" for arm in ("feedback", "planning again")]
-            rows.append({"scenario": name, "N": N, "theory": found.theory, "failed": found.failed}
-                        | {arm: errors.tolist() for arm, errors in found.errors.items()})  # fmt: skip
-            print(f"| `{name}` | {N} | {found.theory:.3g} | {' | '.join(cells)} |", found.failed, flush=True)
-            (FOLDER / "feedback.json").write_text(json.dumps(rows))
+    for name in names or PLANS:
+        intervals = 40 if name == "learning_rate" else 20
+        for N in SIZES:
+            solution = ol.solve(PLANS[name](N), intervals=intervals, starts=2)
+            arms = ["planning again"]
+            try:
+                solution.feedback()
+                arms.insert(0, "feedback")
+            except ol.SpecificationError:
+                pass  # a discrete control, or one with a budget
+            try:
+                found = ol.sweeps.closed_loop(solution, N, seeds=SEEDS, arms=arms, every=intervals // 5)
+            except (ol.SpecificationError, ol.UnphysicalStateError) as error:
+                print(f"| `{name}` | {N} | {type(error).__name__}: {error}", flush=True)
+                continue
+            cells = [
+                f"{found.mean(arm)} ({found.gain(arm)})" if arm in arms else "–"
+                for arm in ("feedback", "planning again")
+            ]
+            cells = [str(found.mean("open loop")), *cells]
+            print(f"| `{name}` | {N} | {found.theory:.4g} | {' | '.join(cells)} |", found.failed, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@ On a GPU, with the real one (3M parameters, 8,000 steps; `plan` and `table` need
     python examples/loss_curves_gpt.py plan round1.json pilots.csv       (fit, robust optimum, next pilot)
     python examples/loss_curves_gpt.py train round1.json round1.csv
     python examples/loss_curves_gpt.py plan round2.json pilots.csv round1.csv
-    python examples/loss_curves_gpt.py train round2.json round2.csv
     python examples/loss_curves_gpt.py baselines first.csv --part 1/2    (the family to be beaten)
     python examples/loss_curves_gpt.py baselines second.csv --part 2/2
-    python examples/loss_curves_gpt.py table pilots.csv round1.csv round2.csv first.csv second.csv --fitted 2
+    python examples/loss_curves_gpt.py table pilots.csv round1.csv first.csv second.csv --fitted 2
+    python examples/loss_curves_gpt.py --seeds 5 train round2.json final.csv --beside "wsd root 20 %"
+    python examples/loss_curves_gpt.py table pilots.csv round1.csv final.csv --fitted 2
 
 All runs of a command are trained at once, vectorised over schedules and seeds. A seed fixes the initial
 weights and the order of the data, the same for all schedules, so schedules of one command are compared in
@@ -304,6 +305,9 @@ def main():
         added = commands.add_parser(name)
         added.add_argument("schedules", type=Path)
         added.add_argument("log", type=Path, nargs="+" if name == "plan" else None)
+    added.add_argument(
+        "--beside", nargs="*", default=[], choices=BASELINES, metavar="NAME", help="baselines too"
+    )
     added = commands.add_parser("baselines")
     added.add_argument("log", type=Path)
     added.add_argument("--part", default="1/1", help="which part of the family, such as 1/2")
@@ -325,7 +329,8 @@ def main():
         rest = [name for name in BASELINES if name not in PILOTS]
         train({n: of(BASELINES[n]) for n in rest[part - 1 :: parts]}, given.seeds, size, given.log)
     elif given.command == "train":
-        train(rates_in(given.schedules, size), given.seeds, size, given.log)
+        beside = {name: of(BASELINES[name]) for name in given.beside}
+        train(rates_in(given.schedules, size) | beside, given.seeds, size, given.log)
     elif given.command == "plan":
         plan(given.log, given.schedules, size)
     else:

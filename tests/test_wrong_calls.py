@@ -34,6 +34,7 @@ VALUES: dict[str, Any] = {
 RIGHT = tomllib.loads((Path(__file__).parent / "right_values.toml").read_text())
 # Where work begins, by the module whose name is replaced.
 WORK = (
+    "_control.bound.bound.is_linear",
     "_control.solve.compile_problem",
     "_control.evaluate.compile_problem",
     "_dynamics.integrate.choose_executor",
@@ -96,6 +97,20 @@ def subjects() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     yield "Objective", ol.Objective, {}
     given = {"model": problem.model, "start": problem.start, "horizon": 12.0, "controls": problem.controls}
     yield "Problem", ol.Problem, given
+    worlds = {"problem": problem, "over": {"weight_decay": [0.0, 0.1]}}
+    yield "robust", ol.robust, worlds
+    yield "regret", ol.regret, worlds
+    yield "draws", ol.draws, {"mean": {"weight_decay": 0.1}, "covariance": [[0.01]]}
+    yield "CVaR", ol.CVaR, {"level": 0.8}
+    yield "Limit", ol.Limit, {"objective": ol.Objective(), "at_most": 0.1}
+    yield "worst_of", ol.worst_of, {"problem": problem, "objectives": [ol.Objective()]}
+    goals = {"error": None, "price": ol.Objective.price()}
+    yield "pareto", ol.pareto, {"problem": problem, "objectives": goals}
+    yield "bound", ol.bound, {"problem": problem}
+    yield "Spectrum", ol.Spectrum, {"variance": [2.0, 0.5], "share": [0.25, 0.75]}
+    yield "Spectrum.power_law", ol.Spectrum.power_law, {"N": 100, "exponent": 1.5}
+    yield "Spectrum.from_data", ol.Spectrum.from_data, {"X": X, "blocks": 2}
+    yield "fit.regression", ol.fit.regression, {"X": X, "y": X[:, 0]}
     yield "AutoRule", ol.AutoRule, {}
     yield "GaussHermite", ol.GaussHermite, {}
     yield "QuasiMonteCarlo", ol.QuasiMonteCarlo, {}

@@ -33,6 +33,11 @@ from ._control.weighing import CVaR as CVaR
 from ._dynamics.ensemble import Ensemble as Ensemble
 from ._dynamics.integrate import integrate as integrate
 from ._dynamics.system import System as System
+from ._errors import AccuracyWarning as AccuracyWarning
+from ._errors import BudgetError as BudgetError
+from ._errors import DataFileError as DataFileError
+from ._errors import SpecificationError as SpecificationError
+from ._errors import UnphysicalStateError as UnphysicalStateError
 from ._io.solutions import load as load
 from ._schedule import Schedule as Schedule
 from ._simulate.finite_data import simulate_finite_data as simulate_finite_data

@@ -57,7 +57,7 @@ def test_a_taken_port_and_a_wrong_value_are_bad_input(monkeypatch):
     assert f"--port {port}" in shown.stderr
     shown = run("--no-browser", "--set", "eta=99")
     assert shown.exit_code == 2
-    assert "--set eta = 99: must be a number from 0.5 to 6" in shown.stderr
+    assert "eta must be a number from 0.5 to 6, got 99" in shown.stderr
 
 
 def test_arguments_become_what_would_be_typed():

@@ -87,7 +87,7 @@ def test_every_control_has_a_label(solved):
 def test_the_address_can_say_where_to_begin(workers):
     page = Page(*workers, "dropout", {"sigma_n": "0.2", "eta": "fast", "unknown": "1"})
     assert workers[0].asked[0][0].arguments["sigma_n"] == 0.2
-    assert page.parameter_form.errors == {"eta": "eta = fast: must be a number from 0.2 to 2"}
+    assert page.parameter_form.errors == {"eta": "eta must be a number from 0.2 to 2, got fast"}
 
 
 def test_results_are_shown_in_charts_and_in_words(solved, found):
@@ -119,7 +119,7 @@ def test_moving_a_control_asks_anew_and_keeps_what_is_shown_until_then(solved, w
 def test_a_wrong_value_is_refused_where_it_was_typed_and_the_result_stays(solved, workers, found):
     count = len(workers[0].asked)
     solved._move("sigma_n", "1e9")
-    assert solved.parameter_form.errors == {"sigma_n": "sigma_n = 1e9: must be a number from 0 to 0.6"}
+    assert solved.parameter_form.errors == {"sigma_n": "sigma_n must be a number from 0 to 0.6, got 1e9"}
     assert len(workers[0].asked) == count
     assert solved.found is found
     assert solved.values["sigma_n"] == 0.3

@@ -44,7 +44,7 @@ def test_entries_of_a_sequence_are_controls_of_their_own():
 def test_a_wrong_number_is_refused_by_name_value_and_range(text):
     with pytest.raises(SpecificationError) as error:
         named("curriculum", "eta").read(text)
-    assert str(error.value) == f"eta = {text or 'nothing'}: must be a number from 0.5 to 6"
+    assert str(error.value) == f"eta must be a number from 0.5 to 6, got {text or 'nothing'}"
 
 
 def test_what_the_page_cannot_set_is_refused_with_the_reason():
@@ -76,7 +76,7 @@ def test_what_may_be_left_to_the_scenario_may_be_left_empty():
     assert tokens.default is None
     assert tokens.read(" ") is None
     assert tokens.read("3") == 3
-    with pytest.raises(SpecificationError, match="tokens = 9: must be a whole number from 2 to 4, or empty"):
+    with pytest.raises(SpecificationError, match="must be a whole number from 2 to 4, or empty, got 9"):
         tokens.read("9")
 
 
@@ -88,7 +88,7 @@ def test_entries_without_words_of_their_own_are_counted():
 
 
 def test_a_count_must_be_whole():
-    with pytest.raises(SpecificationError, match=r"K = 2\.5: must be a whole number from 1 to 4"):
+    with pytest.raises(SpecificationError, match=r"K must be a whole number from 1 to 4, got 2\.5"):
         named("dropout", "K").read("2.5")
     assert named("dropout", "K").read(" 3 ") == 3
 
@@ -96,9 +96,9 @@ def test_a_count_must_be_whole():
 def test_choices_and_flags_know_their_words():
     start = named("denoising", "start")
     assert isinstance(start, Choice)
-    with pytest.raises(SpecificationError, match="start = fig9: must be one of fig3, figS"):
+    with pytest.raises(SpecificationError, match="start must be one of fig3, figS, got fig9"):
         start.read("fig9")
-    with pytest.raises(SpecificationError, match="joint = perhaps: must be true or false"):
+    with pytest.raises(SpecificationError, match="joint must be true or false, got perhaps"):
         named("curriculum", "joint").read("perhaps")
 
 

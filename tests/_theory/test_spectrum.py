@@ -18,7 +18,7 @@ from optlearn._theory.reduction import power_law
         ([1.0, 2.0, 3.0], [0.5, 0.5], "each of the 2 shares"),
         ([1.0, 2.0], [1.0, 0.0], "above 0"),
         ([], [], "one number for each block"),
-        ("wide", [1.0], "arrays of numbers"),
+        ("wide", [1.0], "array of numbers"),
     ],
 )
 def test_bad_blocks_are_refused(variance, share, message):

@@ -155,6 +155,7 @@ class Price:
         return self.per_step + self.per_sample * u[self.batch]
 
 
+@checked
 @dataclass(frozen=True)
 class Limit:
     """Something that must not exceed a value at the end of training.
@@ -166,10 +167,6 @@ class Limit:
 
     objective: Objective
     at_most: float
-
-    def __post_init__(self) -> None:
-        if not np.isfinite(self.at_most):
-            raise SpecificationError(f"Limit: at_most must be a finite number, got {self.at_most!r}")
 
 
 # More would fill the memory before anything is computed.

@@ -13,8 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 
 
+@checked
 @dataclass(frozen=True)
 class CVaR:
     """Conditional value at risk: the mean over the worst share of an ensemble.

@@ -107,7 +107,14 @@ class LearningModel(System):
     start_advice = "No weight vectors have these overlaps."
     run_advice = "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
 
-    limits = MappingProxyType({"learning_rate": (0.0, np.inf), "batch": (1.0, np.inf)})
+    limits = MappingProxyType(
+        {
+            "learning_rate": (0.0, np.inf),
+            "batch": (1.0, np.inf),
+            "sigma_n": (0.0, np.inf),
+            "weight_decay": (0.0, np.inf),
+        }
+    )
     # Whether closed forms and observables take order parameters with their axis of blocks under a spectrum.
     reads_blocks = False
 

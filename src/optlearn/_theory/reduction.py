@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array
 from optlearn._errors import AccuracyWarning, SpecificationError
 from optlearn._theory.spectrum import Spectrum
@@ -122,9 +123,9 @@ def marchenko_pastur_nodes(ratio: float, nodes: int) -> tuple[np.ndarray, np.nda
 
 def data_eigenvalues(X: Array, centre: bool) -> np.ndarray:
     """Variances of the rows of X along the principal directions, with mean 1; round-off left out."""
-    table = np.asarray(X, dtype=float)
-    if table.ndim != 2 or table.shape[0] < 2 or not np.all(np.isfinite(table)):
-        raise SpecificationError(f"X must be a finite table of at least 2 samples (rows), got {table.shape}")
+    table = as_numbers(X)
+    if table is None or table.ndim != 2 or table.shape[0] < 2 or not np.all(np.isfinite(table)):
+        Arguments("from_data").fail("X", X, "must be a finite table of at least 2 samples (rows)")
     table = table - table.mean(axis=0) if centre else table
     n, N = table.shape
     values = np.linalg.eigvalsh(table.T @ table / n if n >= N else table @ table.T / n)

@@ -12,8 +12,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn._errors import AccuracyWarning, SpecificationError
+from optlearn._signatures import checked
 from optlearn._warn import warn
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Spectrum(eqx.Module):
     largest: float | None = eqx.field(static=True)
     reduction_error: float | None = eqx.field(static=True)
 
+    @checked
     def __init__(
         self,
         variance: Array,
@@ -56,7 +59,12 @@ class Spectrum(eqx.Module):
         largest: float | None = None,
         reduction_error: float | None = None,
     ) -> None:
-        self.variance, self.share = (_as_float(part) for part in (variance, share))
+        check = Arguments("Spectrum")
+        if largest is not None:
+            check.number("largest", largest, 0.0, 1.0)
+        if reduction_error is not None:
+            check.number("reduction_error", reduction_error, 0.0)
+        self.variance, self.share = _as_float("variance", variance), _as_float("share", share)
         self.largest, self.reduction_error = largest, reduction_error
         if not any(isinstance(part, jax.core.Tracer) for part in (self.variance, self.share)):
             _check(self)
@@ -72,6 +80,7 @@ class Spectrum(eqx.Module):
         return self.reduction_error is not None
 
     @classmethod
+    @checked
     def power_law(cls, N: int, exponent: float, blocks: int | None = 16) -> "Spectrum":
         """Variances λ_i ∝ i^−exponent in N directions, of mean 1.
 
@@ -85,6 +94,7 @@ class Spectrum(eqx.Module):
         return reduce_spectrum(power_law(N, exponent), blocks=blocks).spectrum
 
     @classmethod
+    @checked
     def marchenko_pastur(cls, ratio: float, blocks: int = 16) -> "Spectrum":
         """The spectrum of XᵀX/n, X of n × N independent standard normals, in the limit of large N; mean 1.
 
@@ -97,6 +107,7 @@ class Spectrum(eqx.Module):
         return marchenko_pastur(ratio, blocks)
 
     @classmethod
+    @checked
     def from_data(cls, X: Array, blocks: int | None = 16, *, centre: bool = True) -> "Spectrum":
         """The spectrum of the rows of ``X``, scaled to a mean variance of 1.
 
@@ -110,6 +121,7 @@ class Spectrum(eqx.Module):
         return reduce_spectrum(data_eigenvalues(X, centre), blocks=blocks).spectrum
 
     @classmethod
+    @checked
     def commuting(cls, clusters: Sequence[Array], blocks: int = 8) -> "Spectrum":
         """Variances of several clusters in the eigenbasis of their mean covariance, of mean 1 over all.
 
@@ -151,13 +163,13 @@ class Spectrum(eqx.Module):
         return counts
 
 
-def _as_float(value: Array) -> Array:
+def _as_float(name: str, value: Array) -> Array:
     if isinstance(value, jax.core.Tracer):
         return value
     try:
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError):
-        raise SpecificationError(f"Spectrum takes arrays of numbers, got {value!r}") from None
+        raise SpecificationError(f"{name} must be an array of numbers, got {value!r}") from None
 
 
 def _check(spectrum: Spectrum) -> None:

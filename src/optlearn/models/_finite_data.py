@@ -12,6 +12,7 @@ number, the training error, couples them. Samples are drawn with replacement. Th
 nodes of the law of Marchenko and Pastur (``FiniteData``) or those of given data (``FiniteData.from_data``).
 """
 
+from abc import abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -72,17 +73,17 @@ class Modes(System):
             "variance": -2 * eta * decay * x["variance"] + eta**2 / u["batch"] * residual * (s + extra),
         }
 
+    @abstractmethod
     def train_error(self, x: Array) -> Array:
         """Mean squared error on the samples."""
-        raise NotImplementedError
 
+    @abstractmethod
     def test_error(self, x: Array) -> Array:
         """Mean squared error on fresh samples."""
-        raise NotImplementedError
 
+    @abstractmethod
     def norm(self, x: Array) -> Array:
         """Q, squared norm of the weights over N."""
-        raise NotImplementedError
 
     def error(self, x: Array, u: Settings) -> Array:
         """The test error."""

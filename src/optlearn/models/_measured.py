@@ -130,7 +130,7 @@ def measured(X: Array, y: Array, centre: bool = True) -> Measured:
     values, basis = np.linalg.eigh(second)
     kept = values > NEGLIGIBLE * values[-1]
     if not kept.any() or values[-1] <= 0:
-        Arguments("regression").fail("X", f"array of shape {table.shape}", "must have a feature that varies")
+        Arguments("regression").fail("X", table, "must have a feature that varies")
     values, basis = values[kept][::-1], basis[:, kept][:, ::-1]
     weights = basis @ ((basis.T @ cross) / values)
     power, noise = np.zeros(len(values)), 0.0
@@ -151,16 +151,12 @@ def check_samples(owner: str, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     except (TypeError, ValueError):
         check.fail("X, y", type(X).__name__, "must be arrays of numbers")
     if table.ndim != 2 or table.shape[1] < 1 or len(table) <= table.shape[1]:
-        check.fail(
-            "X", f"array of shape {table.shape}", "must be a table with more samples (rows) than features"
-        )
+        check.fail("X", table, "must be a table with more samples (rows) than features")
     if labels.shape != table.shape[:1]:
-        check.fail(
-            "y", f"array of shape {labels.shape}", f"must be {len(table)} labels, one for each row of X"
-        )
+        check.fail("y", labels, f"must be {len(table)} labels, one for each row of X")
     for name, array in (("X", table), ("y", labels)):
         if not np.all(np.isfinite(array)):
-            check.fail(name, f"array of shape {array.shape}", "must be finite")
+            check.fail(name, array, "must be finite")
     if not np.ptp(labels) > 0:
-        check.fail("y", f"array of shape {labels.shape}", "must vary: there is nothing to learn")
+        check.fail("y", labels, "must vary: there is nothing to learn")
     return table, labels

@@ -11,6 +11,7 @@ from optlearn._arrays import Array
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn.models._measured import Measured, check_samples, measured
 from optlearn.scenarios._shared.least_squares import least_squares
 
@@ -186,6 +187,7 @@ class Training:
         return np.asarray(self.excess.std(axis=0, ddof=1) / np.sqrt(len(self.excess)))
 
 
+@checked
 def regression(X: Array, y: Array, *, centre: bool = True) -> RegressionFit:
     """Measure what one pass of SGD will do for a linear predictor of ``y`` from ``X``.
 

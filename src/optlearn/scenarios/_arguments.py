@@ -121,7 +121,7 @@ class Number(Argument):
         if not self.low <= value <= self.high or (self.whole and value != int(value)):
             kind = "whole number" if self.whole else "number"
             typed = text.strip() or "nothing"
-            raise SpecificationError(f"{self.name} = {typed}: must be a {kind} from {self.allowed}")
+            raise SpecificationError(f"{self.name} must be a {kind} from {self.allowed}, got {typed}")
         return int(value) if self.whole else value
 
     @property
@@ -138,7 +138,7 @@ class Flag(Argument):
         """``true`` or ``false``."""
         known = {"true": True, "false": False}
         if text.strip().lower() not in known:
-            raise SpecificationError(f"{self.name} = {text}: must be {self.allowed}")
+            raise SpecificationError(f"{self.name} must be {self.allowed}, got {text}")
         return known[text.strip().lower()]
 
     @property
@@ -156,7 +156,7 @@ class Choice(Argument):
     def read(self, text: str) -> Value:
         """One of the words."""
         if text not in self.known:
-            raise SpecificationError(f"{self.name} = {text}: must be one of {self.allowed}")
+            raise SpecificationError(f"{self.name} must be one of {self.allowed}, got {text}")
         return text
 
     @property

@@ -89,7 +89,7 @@ def test_what_is_no_front(reaching):
     samples = ol.Objective.price(batch="force")
     for goals, message in (
         ({"error": None}, "objectives must be two, got 1"),
-        ({"error": None, "size": "samples"}, "objectives must be of ol.Objective, got 'samples'"),
+        ({"error": None, "size": "samples"}, r"objectives\['size'\] must be an Objective, a list or None"),
         ({"error": None, "none": []}, r"objectives must be of ol.Objective, got \[\]"),
     ):
         with pytest.raises(SpecificationError, match=message):

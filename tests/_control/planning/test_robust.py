@@ -96,7 +96,7 @@ def test_draws_have_the_mean_and_the_spread_of_a_fit(pull):
     for arguments, message in (
         (({"target": 1.0}, np.eye(2)), "covariance must be a symmetric 1 by 1 matrix"),
         (({"target": 1.0}, [[-1.0]]), "covariance must be positive, got the eigenvalue -1"),
-        (({"target": 1.0}, [[1.0]], 0), "count must be at least 1, got 0"),
+        (({"target": 1.0}, [[1.0]], 0), "count must be a whole number of at least 1, got 0"),
     ):
         with pytest.raises(SpecificationError, match=message):
             ol.draws(*arguments)
@@ -126,7 +126,7 @@ def test_what_is_no_ensemble(pull):
         ((pull, {"target": [1, 2]}, [1.0]), "weights must be 2 numbers"),
         ((pull, {"colour": [1, 2]}), "no parameter 'colour'"),
         ((pull, {"force": [1, 2]}), "must name parameters that are not optimised, got 'force'"),
-        ((pull, {"target": 1.0}), r"over\['target'\] must be a list of values, got 1.0"),
+        ((pull, {"target": 1.0}), r"over\['target'\] must be a list, got 1.0"),
         ((pull, {"target": [1.0]}, None, "best"), "risk must be 'mean', 'worst' or a CVaR, got 'best'"),
     ):
         with pytest.raises(SpecificationError, match=message):

@@ -40,7 +40,7 @@ def command(
     try:
         serve(scenario, values, port=port, browser=browser, started=started)
     except SpecificationError as error:
-        bad_input(f"--set {error}")
+        bad_input(f"--set: {error}")
     except OSError as error:
         bad_input(f"--port {port}: {error.strerror or error}")
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from optlearn._cli import options
 from optlearn._cli.inputs import make_problem, scenario_arguments
 from optlearn._cli.output import bad_input, console, deliver, reporting
+from optlearn._control.scenario_call import COMMON
 from optlearn.scenarios import list_scenarios
 from optlearn.scenarios._arguments import Argument, Choice, CodeOnly, Flag, Number
 from optlearn.scenarios._catalogue import Entry, catalogue
@@ -105,6 +106,8 @@ def _show_one(entry: Entry, result: Mapping[str, Any]) -> None:
         table.add_column(heading, no_wrap=heading == "argument")
     for argument in entry.arguments:
         table.add_row(argument.name, str(argument.default), argument.allowed, argument.help)
+    for name, (_, meaning) in COMMON.items():
+        table.add_row(name, "None", "", meaning)
     screen.print(table)
     rows = [("", result), *((_setting(v["arguments"]), v) for v in result["variants"])]
     for setting, chosen in rows:

@@ -17,6 +17,7 @@ from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
+from optlearn._signatures import checked
 
 Kind = Literal["convex", "sos", "hjb"]
 # Along each coordinate of the coarsest grid, in 1, 2, … dimensions.
@@ -60,6 +61,7 @@ class Bound:
         return replace(solution, certificate=certificate)
 
 
+@checked
 @float64
 def bound(
     problem: Problem,
@@ -91,7 +93,6 @@ def bound(
         SpecificationError: the kind does not fit the problem; the message says why.
     """
     check = Arguments("bound")
-    check.one_of("kind", kind, KINDS)
     check.count("degree", degree, 2)
     check.count("times", times, 2)
     if nodes is not None:

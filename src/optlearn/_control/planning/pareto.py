@@ -14,6 +14,7 @@ from optlearn._control.program.build import compile_problem
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,6 +46,7 @@ class Front:
         return plot_front(self, axes)
 
 
+@checked
 def worst_of(problem: Problem, objectives: Sequence[Objective]) -> Problem:
     """The problem in which the largest of several objectives is minimised.
 
@@ -58,6 +60,7 @@ def worst_of(problem: Problem, objectives: Sequence[Objective]) -> Problem:
     return replace(made, objective=ends[0], rivals=tuple(ends[1:]))
 
 
+@checked
 def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, **options: Any) -> Front:
     """The front between two objectives, by limits on the second (the ε-constraint method).
 

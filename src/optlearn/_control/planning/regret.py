@@ -12,6 +12,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import continuation
 from optlearn._errors import UnphysicalStateError
+from optlearn._signatures import checked
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,6 +45,7 @@ class Regret:
         return plot_regret(self, axes)
 
 
+@checked
 def regret(problem: Problem | Sequence[Problem], over: Over | None = None, **solve_options: Any) -> Regret:
     """Solve for every possible world, and try each schedule in all others.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array
 from optlearn._control.identity import description
 from optlearn._control.planning.accounts import BaselineOf, counted
@@ -14,6 +15,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.weighing import CVaR
 from optlearn._dynamics.ensemble import Ensemble
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 
 # Parameter → its values, in all combinations; or one dictionary of parameters a member.
 Over = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
@@ -23,6 +25,7 @@ RISKS: Mapping[str, CVaR | None] = {"mean": None, "worst": CVaR(1.0)}
 COMMON = ("horizon", "controls", "free", "budgets", "objective")
 
 
+@checked
 def robust(
     problem: Problem | Sequence[Problem],
     over: Over | None = None,
@@ -90,6 +93,7 @@ def members(problem: Problem | Sequence[Problem], over: Over | None) -> list[Pro
     return found
 
 
+@checked
 def draws(
     mean: Mapping[str, float], covariance: Array, count: int = 8, seed: int = 0
 ) -> list[dict[str, float]]:
@@ -101,7 +105,10 @@ def draws(
         count: members; they are drawn in pairs around the mean, so that their mean is that of the fit.
         seed: of the random numbers.
     """
-    matrix, center = np.asarray(covariance, dtype=float), np.array(list(mean.values()), dtype=float)
+    check = Arguments("draws")
+    matrix, center = as_numbers(covariance), np.array(list(mean.values()), dtype=float)
+    if matrix is None or not np.all(np.isfinite(matrix)):
+        check.fail("covariance", covariance, "must be a matrix of finite numbers")
     if matrix.shape != (len(center), len(center)) or not np.allclose(matrix, matrix.T):
         raise SpecificationError(
             f"covariance must be a symmetric {len(center)} by {len(center)} matrix, got shape {matrix.shape}"
@@ -109,8 +116,8 @@ def draws(
     values, vectors = np.linalg.eigh(matrix)
     if values.min() < -1e-9 * max(values.max(), 0.0) - 1e-300:
         raise SpecificationError(f"covariance must be positive, got the eigenvalue {values.min():g}")
-    if count < 1:
-        raise SpecificationError(f"count must be at least 1, got {count!r}")
+    check.count("count", count)
+    check.count("seed", seed, 0)
     half = np.random.default_rng(seed).standard_normal((count // 2, len(center)))
     normals = np.concatenate([half, -half, np.zeros((count % 2, len(center)))])
     rows = center + normals @ (vectors * np.sqrt(np.clip(values, 0.0, None))).T
@@ -121,6 +128,8 @@ def changes(over: Over | None) -> list[Mapping[str, Any]]:
     """What every world changes of a problem."""
     if over is None:
         return [{}]
+    if not over:
+        raise SpecificationError(f"over must give at least one member, got {over!r}")
     if not isinstance(over, Mapping):
         return list(over)
     for name, values in over.items():
