@@ -61,6 +61,7 @@ def test_reference_values_of_averages():
         pytest.param(
             committee(1, 1, sigma_n=0.3, spectrum=ol.Spectrum([3, 0.3], [0.25, 0.75]), weight_decay=0.1),
             id="spectrum",
+            marks=pytest.mark.slow,
         ),
     ],
 )
