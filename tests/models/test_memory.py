@@ -175,13 +175,13 @@ def test_no_schedule_of_momentum_beats_the_best_rate():
         with_memory(linear(), 1.0, 3.0),
     )
     # The error here is half the mean square, of a start at zero weights.
-    # No schedule gets below the solution of f' = −f²/(f + σ²), which the rate e/(e + σ²) attains; pieces that
-    # are constant stay just above it, and momentum smooths them.
+    # No schedule gets below the solution of f' = −f²/(f + σ²), which the rate e/(e + σ²) attains if it may
+    # change at any time; pieces that are constant stay above it.
     least = brentq(lambda f: np.log(f) - 0.25 / f + 0.25 + 5, 0.01, 1)
-    assert least == pytest.approx(0.0884943, abs=1e-7)
     for solution in (alone, both):
         assert solution.certificate.converged
-        assert least < 2 * solution.objective < least + 3e-7
+        assert 2 * solution.objective > least
+        assert 2 * solution.objective == pytest.approx(0.0884943, abs=2e-7)
 
 
 def test_averages_help_at_a_constant_rate_and_nothing_helps_the_best_schedule():
