@@ -4,9 +4,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import blocks, drifts, integration, simulators, solvers, sweeps, warm
+from benchmarks import batched, blocks, drifts, integration, simulators, solvers, sweeps, warm
 
 ALL: dict[str, Callable[[], None]] = {
+    "batched": batched.main,
     "blocks": blocks.main,
     "drifts": drifts.main,
     "integration": integration.main,

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import optlearn as ol
-from optlearn._dynamics.flat import FlatSystem
-from optlearn._dynamics.on_casadi import _function, _right_hand_side, pack
+from optlearn._dynamics.flat import FlatSystem, pack
+from optlearn._dynamics.on_casadi import _function, _right_hand_side
 
 BATCH = 1024
 

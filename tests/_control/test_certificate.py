@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn._control.certificate import certify
+from optlearn._control.certify import certify
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
 from optlearn._control.solution import NotConvergedWarning

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from optlearn._casadi.trace import trace
-from optlearn._dynamics.on_casadi import pack
+from optlearn._dynamics.flat import pack
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate

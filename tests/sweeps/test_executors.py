@@ -85,7 +85,7 @@ def test_a_dask_cluster_gives_the_same_although_a_worker_is_killed(tiny, same, t
 @pytest.mark.parametrize(
     ("executor", "jobs", "message"),
     [
-        ("threads", None, "executor must be 'serial', 'processes', the address.*, got 'threads'"),
+        ("threads", None, "executor must be 'serial', 'processes', 'batched', the address.*, got 'threads'"),
         (3, None, "executor must be .*, got 3"),
         ("processes", 0, "sweep: jobs must be a whole number of at least 1, got 0"),
         ("serial", 1.5, "jobs must be a whole number or None, got 1.5"),

@@ -30,11 +30,11 @@ from functools import cached_property, partial
 from math import prod
 from typing import Any, TypeAlias
 
-import casadi
 import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
+from optlearn._casadi.lazy import casadi
 from optlearn._casadi.operations import elementwise, indexing, linalg, loops, moving, reductions
 from optlearn._casadi.operations.numeric import in_jax, on_numbers, plain
 from optlearn._casadi.operations.unknown import Unknown

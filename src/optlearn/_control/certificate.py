@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
-from optlearn._control.program.build import CompiledProblem
-from optlearn._control.program.rollout import Rollout, RolloutResult
+from optlearn._control.problem import Problem
 from optlearn._control.solvers.base import Outcome
-from optlearn._control.weighing import Fixed
 from optlearn._dynamics.executor import EXPLODED
 
 # Gaps up to this share of the objective count as small, …
@@ -116,58 +113,42 @@ def limits(objective: float) -> dict[str, float]:
     }
 
 
-def certify(
-    compiled: CompiledProblem,
-    w: np.ndarray,
-    theta: np.ndarray,
+def judged(
+    problem: Problem,
     *,
     objective: float,
-    solver_objective: float,
+    hamiltonian_gap: float,
+    mixed_gap: float | None,
     relaxed_objective: float | None,
+    integration_error: float,
+    budget_error: float,
     outcome: Outcome,
-    objectives: list[float],
-    relaxed_controls: tuple[np.ndarray, np.ndarray] | None = None,
-    steps: int = STEPS,
+    starts: Starts,
+    largest: float,
     quadrature_error: float | None = None,
-    weights: np.ndarray | None = None,
-) -> tuple[Certificate, RolloutResult]:
-    """Certificate of relaxed controls w (I, m), and the fine rollout that it is based on.
+    excess: float = 0.0,
+) -> Certificate:
+    """The certificate that the evidence amounts to.
 
     Args:
-        compiled: the problem.
-        w: (I, m) controls as returned (shares of 0 or 1 where rounded).
-        theta: (k,) free parameters.
-        objective: re-integrated objective.
-        solver_objective: objective on the solver's grid.
-        relaxed_objective: re-integrated objective of the relaxed optimum, with discrete controls.
+        problem: that was solved.
+        objective: re-integrated.
+        hamiltonian_gap: of the schedule.
+        mixed_gap: of the relaxed optimum, with discrete controls.
+        relaxed_objective: re-integrated objective of that.
+        integration_error: see ``Certificate``.
+        budget_error: see ``Certificate``.
         outcome: what the solver said.
-        objectives: where each start ended.
-        relaxed_controls: w (I, m) and θ (k,) of the relaxed optimum. If given, it is *its*
-            Hamiltonian gap that counts, if it is smaller: what rounding costs is known exactly, as the
-            relaxation gap, while the Hamiltonian gap of a rounded schedule also counts what no
-            schedule on this grid can win.
-        steps: in each interval, that the solver needed.
-        quadrature_error: change of the objective under a finer quadrature, if there is one.
-        weights: (K,) of several costs, if there are. The gap is then that of their weighted sum, plus what
-            the sum leaves out of the objective.
+        starts: what became of them.
+        largest: number in a state along training.
+        quadrature_error: see ``Certificate``.
+        excess: share of itself by which a limit is broken.
     """
-    weighing = compiled.problem.weighing
-    slack = excess = 0.0
-    if weighing is not None:
-        costs = Rollout(compiled, len(w), steps).costs(w, theta)
-        weights = weighing.weights(costs) if weights is None else weights
-        slack, excess = max(0.0, weighing.slack(costs, weights)), weighing.excess(costs)
-        compiled = compiled.weighted(Fixed(weights))
-    steps = steps if compiled.program.exact else max(STEPS, steps)
-    gap, rolled = _gap(compiled, w, theta, steps)
-    gap += slack
-    mixed = None if relaxed_controls is None else _gap(compiled, *relaxed_controls, steps)[0] + slack
-    solver_gap = gap if mixed is None else min(gap, mixed)
+    solver_gap = hamiltonian_gap if mixed_gap is None else min(hamiltonian_gap, mixed_gap)
     relaxation = None if relaxed_objective is None else objective - relaxed_objective
-    violation = compiled.relaxation.budget_rows.error(w)
     small = limits(objective)
     reasons = [] if outcome.ok else [outcome.value]
-    limited = any(control.limited for control in compiled.problem.discrete.values())
+    limited = any(control.limited for control in problem.discrete.values())
     price = ", which includes the price of max_switches and min_dwell" if limited else ""
     # Written so that a NaN is wrong too.
     if not solver_gap <= small["hamiltonian_gap"]:
@@ -177,13 +158,13 @@ def certify(
             f"relaxation_gap {relaxation:.1e} exceeds {small['relaxation_gap']:.1e}{price}: the optimum "
             "mixes values; use more intervals, or the mixed schedule (solution.relaxed)"
         )
-    if not abs(solver_objective - objective) <= small["integration_error"]:
+    if not abs(integration_error) <= small["integration_error"]:
         reasons.append(
-            f"integration_error {solver_objective - objective:.1e} exceeds "
+            f"integration_error {integration_error:.1e} exceeds "
             f"{small['integration_error']:.1e}: use more intervals or steps"
         )
-    if violation > small["budget_error"]:
-        reasons.append(f"budget_error {violation:.1e}")
+    if budget_error > small["budget_error"]:
+        reasons.append(f"budget_error {budget_error:.1e}")
     if excess > LIMITS_MET:
         reasons.append(f"a limit is broken by {excess:.1e} of itself: no schedule was found that keeps it")
     if quadrature_error is not None and not quadrature_error <= small["quadrature_error"]:
@@ -191,30 +172,19 @@ def certify(
             f"quadrature_error {quadrature_error:.1e} exceeds {small['quadrature_error']:.1e}: expectations "
             "are not accurate enough here; ask for more (rule=ol.AutoRule(accuracy=…, points=…))"
         )
-    largest = float(np.abs(rolled.states).max())
-    if not largest <= EXPLODED * max(1.0, float(np.abs(compiled.start).max())):
+    if not largest <= EXPLODED * max(1.0, float(np.abs(problem.flat_start).max())):
         reasons.append(
             f"the state grows to {largest:.1e}: the dynamics diverge under every schedule that was tried; "
             "lower the learning rate or its bounds"
         )
-    certificate = Certificate(
-        gap,
+    return Certificate(
+        hamiltonian_gap,
         relaxation,
-        solver_objective - objective,
-        Starts.of(objectives),
-        violation,
+        integration_error,
+        starts,
+        budget_error,
         not reasons,
         tuple(reasons),
         quadrature_error,
-        mixed,
+        mixed_gap,
     )
-    return certificate, rolled
-
-
-def _gap(
-    compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray, steps: int
-) -> tuple[float, RolloutResult]:
-    """What the minimum principle says is to be won by controls and free parameters; and the rollout."""
-    rolled = Rollout(compiled, len(w), steps).run(w, theta)
-    gap, _, _ = hamiltonian_gap(compiled, rolled, w, theta, steps)
-    return max(float(gap), 0.0) + free_gap(compiled, rolled, w, theta, steps)[0], rolled

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._control.certificate import LIMITS_MET, Starts, certify
+from optlearn._control.certificate import LIMITS_MET, Starts
+from optlearn._control.certify import certify
 from optlearn._control.evaluate import evaluate
 from optlearn._control.planning.shortest import shortest
 from optlearn._control.problem import MOST_INTERVALS, Problem

@@ -4,8 +4,9 @@ Everything that may change between two calls (states, controls, parameters, a sy
 argument, so a compiled or traced function is made once for each structure and serves all values.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -105,3 +106,25 @@ def control_tables(
 def as_jax(tree: Array) -> Array:
     """The same tree with JAX arrays at its leaves."""
     return jax.tree.map(jnp.asarray, tree)
+
+
+def pack(tree: Any) -> np.ndarray:
+    """All numbers of a tree as one vector, in the order that traced functions expect."""
+    leaves = [np.ravel(np.asarray(leaf, dtype=float)) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate([np.zeros(0), *leaves])
+
+
+def unpacked(function: Callable[..., Any], constants: Any) -> Callable[..., Any]:
+    """``function(constants, …)`` with its constants, a tree of numbers, packed into one vector."""
+    leaves, structure = jax.tree.flatten(constants)
+    shapes = [np.shape(leaf) for leaf in leaves]
+    stops = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
+
+    def unpack(packed: Array, *rest: Array) -> Any:
+        parts = [
+            packed[start:stop].reshape(shape)
+            for shape, start, stop in zip(shapes, stops[:-1], stops[1:], strict=True)
+        ]
+        return function(jax.tree.unflatten(structure, parts), *rest)
+
+    return unpack

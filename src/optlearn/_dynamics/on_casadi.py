@@ -8,7 +8,7 @@ import numpy as np
 from optlearn._arrays import Array
 from optlearn._casadi.trace import TracedFunction, trace
 from optlearn._dynamics.executor import Course, Piece, PieceByPiece, RightHandSide, adaptive
-from optlearn._dynamics.flat import FlatSystem
+from optlearn._dynamics.flat import FlatSystem, pack
 
 # Traced functions by structure: a changed number reuses them.
 _CACHE: dict[Any, Any] = {}
@@ -60,14 +60,6 @@ def outputs_size(flat: FlatSystem, settings: Mapping[str, Array]) -> int:
     n, c = flat.system.layout.size, len(flat.controls)
     method = lambda *args: tuple(flat.outputs(*args).values())  # noqa: E731
     return _traced("outputs_size", method, flat, settings, np.zeros(n), np.zeros(c)).size
-
-
-def pack(tree: Any) -> np.ndarray:
-    """All numbers of a tree as one vector, in the order that traced functions expect."""
-    import jax
-
-    leaves = [np.ravel(np.asarray(leaf, dtype=float)) for leaf in jax.tree.leaves(tree)]
-    return np.concatenate([np.zeros(0), *leaves])
 
 
 def _traced(

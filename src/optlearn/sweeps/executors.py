@@ -42,8 +42,8 @@ def make_executor(executor: Any, jobs: int | None) -> Executor:
     """The executor that an argument stands for.
 
     Args:
-        executor: "serial", "processes", the address of a Dask scheduler, or a Dask client or cluster;
-            None for processes if ``jobs`` is above 1, else serial.
+        executor: "serial", "processes", "batched", the address of a Dask scheduler, or a Dask client or
+            cluster; None for processes if ``jobs`` is above 1, else serial.
         jobs: local processes (default: one for each core).
     """
     if jobs is not None:
@@ -53,6 +53,10 @@ def make_executor(executor: Any, jobs: int | None) -> Executor:
     word = executor if isinstance(executor, str) else ""
     if word == "serial":
         return Serial()
+    if word == "batched":
+        from optlearn.sweeps.batched import Batched
+
+        return Batched()
     if word == "processes":
         return Processes(jobs or _cores())
     is_dask = hasattr(executor, "scheduler_address") or hasattr(executor, "scheduler_info")
@@ -60,8 +64,8 @@ def make_executor(executor: Any, jobs: int | None) -> Executor:
         Arguments("sweep").fail(
             "executor",
             executor,
-            "must be 'serial', 'processes', the address of a Dask scheduler such as 'tcp://127.0.0.1:8786', "
-            "or a Dask client or cluster",
+            "must be 'serial', 'processes', 'batched', the address of a Dask scheduler such as "
+            "'tcp://127.0.0.1:8786', or a Dask client or cluster",
         )
     from optlearn.sweeps.dask import Dask
 

@@ -80,13 +80,22 @@ def walk(chain: Chain, tell: Callable[[PointDone], None]) -> None:
             neighbour = record
 
 
-def compute(spec: Spec, index: Index, neighbour: Record | None = None) -> Record:
-    """The record of one point; if it raises, the record of that."""
+def compute(
+    spec: Spec, index: Index, neighbour: Record | None = None, near: Schedule | None = None
+) -> Record:
+    """The record of one point; if it raises, the record of that.
+
+    Args:
+        spec: of the sweep.
+        index: of the point.
+        neighbour: record of a point nearby, whose schedule is a first guess.
+        near: a schedule of this very point, to go on from.
+    """
     began, cpu = time.perf_counter(), time.process_time()
     record: Record = {"coordinates": spec.coordinates(index)}
     with _ONE_AT_A_TIME:
         try:
-            record |= {"status": "done", **_solved(spec, index, neighbour)}
+            record |= {"status": "done", **_solved(spec, index, neighbour, near)}
         except Exception as error:
             record |= {
                 "status": "failed",
@@ -140,12 +149,14 @@ def _line(record: Record) -> str:
     return ", ".join([f"{where}: {record['objective']:.10g}", *doubts])
 
 
-def _solved(spec: Spec, index: Index, neighbour: Record | None) -> Record:
+def _solved(spec: Spec, index: Index, neighbour: Record | None, near: Schedule | None) -> Record:
     problem = spec.problem(index)
     options = dict(spec.options)
     warm = None if neighbour is None or spec.chain == 1 else warm_start(problem, neighbour)
     if warm is not None:
         options |= {"warm_start": warm, "starts": spec.warm_starts}
+    elif near is not None:
+        options |= {"warm_start": near}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)  # it is in the record
         solution = solve(problem, **options)

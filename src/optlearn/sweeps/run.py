@@ -62,8 +62,10 @@ def sweep(
         fixed: further arguments of the scenario.
         baselines: names of baseline schedules whose objective is wanted too.
         reduce: function of a ``Solution`` that returns numbers or arrays by name, to be kept for every point.
-        executor: "serial", "processes", the address of a Dask scheduler, or a Dask client or cluster;
-            None for processes if ``jobs`` is above 1, else serial. Results do not depend on it.
+        executor: "serial", "processes", "batched" (all points at once under XLA, if they differ in numbers
+            only), the address of a Dask scheduler, or a Dask client or cluster; None for processes if
+            ``jobs`` is above 1, else serial. Results do not depend on it; batches find the same within the
+            certificate's limits.
         jobs: local processes (default for "processes": one for each core).
         resume: go on with the sweep in ``out``; without one there, begin it.
         force: start over in ``out``.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import casadi
 import jax
 import numpy as np
 
+from optlearn._casadi.lazy import casadi
 from optlearn._casadi.operations.elementwise import ELEMENTWISE
 from optlearn._casadi.operations.moving import move
 from optlearn._casadi.operations.values import (

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import casadi
 import numpy as np
 
+from optlearn._casadi.lazy import casadi
 from optlearn._casadi.operations.reductions import combine_rows
 from optlearn._casadi.operations.values import (
     Array,

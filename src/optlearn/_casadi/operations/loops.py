@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeAlias
 
-import casadi
 import numpy as np
 
+from optlearn._casadi.lazy import casadi
 from optlearn._casadi.operations.elementwise import choose
 from optlearn._casadi.operations.values import Rule, Symbolic, Value, constant, entries_of
 

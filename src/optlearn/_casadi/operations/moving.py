@@ -7,9 +7,9 @@ from functools import partial
 from math import prod
 from typing import Any
 
-import casadi
 import numpy as np
 
+from optlearn._casadi.lazy import casadi
 from optlearn._casadi.operations.elementwise import choose
 from optlearn._casadi.operations.values import (
     Array,

@@ -8,9 +8,9 @@ from functools import partial
 from math import prod
 from typing import Any
 
-import casadi
 import numpy as np
 
+from optlearn._casadi.lazy import casadi, later
 from optlearn._casadi.operations.values import (
     Array,
     Rule,
@@ -25,16 +25,16 @@ from optlearn._casadi.operations.values import (
 REDUCTIONS: dict[str, tuple[np.ufunc, Callable[..., Any]]] = {
     "reduce_sum": (np.add, operator.add),
     "reduce_prod": (np.multiply, operator.mul),
-    "reduce_max": (np.maximum, casadi.fmax),
-    "reduce_min": (np.minimum, casadi.fmin),
-    "reduce_and": (np.bitwise_and, casadi.logic_and),
-    "reduce_or": (np.bitwise_or, casadi.logic_or),
+    "reduce_max": (np.maximum, later("fmax")),
+    "reduce_min": (np.minimum, later("fmin")),
+    "reduce_and": (np.bitwise_and, later("logic_and")),
+    "reduce_or": (np.bitwise_or, later("logic_or")),
 }
 CUMULATIVE: dict[str, tuple[np.ufunc, Callable[..., Any]]] = {
     "cumsum": (np.add, operator.add),
     "cumprod": (np.multiply, operator.mul),
-    "cummax": (np.maximum, casadi.fmax),
-    "cummin": (np.minimum, casadi.fmin),
+    "cummax": (np.maximum, later("fmax")),
+    "cummin": (np.minimum, later("fmin")),
 }
 
 

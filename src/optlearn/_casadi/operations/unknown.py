@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
-import casadi
 import numpy as np
 
+from optlearn._casadi.lazy import casadi
 from optlearn._casadi.operations import indexing
 from optlearn._casadi.operations.values import (
     Array,

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
-import casadi
 import numpy as np
 
 # JAX has no public way to name the user's source line of an equation.
 from jax._src import source_info_util
+
+from optlearn._casadi.lazy import casadi
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

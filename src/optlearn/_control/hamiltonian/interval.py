@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from optlearn._control.hamiltonian.quadrature import quadrature
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import RolloutResult
 
@@ -114,13 +115,3 @@ class IntervalHamiltonian:
         points = len(self.weights)
         arrays = [np.array(output).T for output in outputs]
         return [np.einsum("q,pqs->ps", self.weights, a.reshape(-1, points, a.shape[1])) for a in arrays]
-
-
-def quadrature(steps: int) -> np.ndarray:
-    """(steps + 1,) weights for the mean over an interval: Simpson's for even steps, or trapezoid."""
-    weights = np.ones(steps + 1)
-    if steps % 2 == 0:
-        weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0
-    else:
-        weights[1:-1] = 2.0
-    return np.asarray(weights / weights.sum())

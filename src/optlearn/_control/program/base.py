@@ -14,13 +14,8 @@ from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from optlearn._control.program.steps import (
-    CLASSICAL,
-    EXACT,
-    RungeKuttaExpansion,
-    Stages,
-    StepExpansion,
-)
+from optlearn._control.program.stages import CLASSICAL, EXACT, Stages
+from optlearn._control.program.steps import RungeKuttaExpansion, StepExpansion
 
 Kernel = Callable[..., Any]
 

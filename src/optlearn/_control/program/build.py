@@ -1,29 +1,24 @@
 """From a problem to its program, and its numbers.
 
-Programs are made from one traced JAX function each (drift with running cost, final cost), once for each
-structure of a problem; numbers, horizon and start are arguments. Rates that are too large for expressions,
-as wide quadratures are, are compiled by XLA.
+Programs are made once for each structure of a problem: its functions, traced into expressions. Rates that are
+too large for that, as wide quadratures are, are compiled by XLA.
 """
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array
 from optlearn._casadi.trace import UnsupportedPrimitive, trace
 from optlearn._control.problem import Problem
 from optlearn._control.program.base import Program
 from optlearn._control.program.casadi import CasadiProgram
-from optlearn._control.program.steps import CLASSICAL, EXACT
-from optlearn._control.program.xla import XlaProgram, unpacked
+from optlearn._control.program.functions import Functions
+from optlearn._control.program.stages import EXACT
+from optlearn._control.program.xla import XlaProgram
 from optlearn._control.relaxation import Relaxation
 from optlearn._control.weighing import Weigher
-from optlearn._dynamics.flat import FlatSystem
-from optlearn._dynamics.on_casadi import pack
-from optlearn._dynamics.system import resolved_for
+from optlearn._dynamics.flat import FlatSystem, pack, unpacked
 from optlearn._precision import float64
 
 # Scalar operations in one rate up to which expressions beat compiled programs (measured:
@@ -33,9 +28,6 @@ EXPRESSION_LIMIT = 150_000
 # The same for an exact advance: a power of a matrix is a deep product, and its derivatives, as expressions,
 # are far larger than itself (10 modes, 20 squarings: not built after minutes; XLA compiles them in seconds).
 EXACT_LIMIT = 10_000
-
-# Positions and weights of Gauss's rule of three points on [0, 1].
-_GAUSS = ((0.5 - 0.15**0.5, 0.5, 0.5 + 0.15**0.5), (5 / 18, 8 / 18, 5 / 18))
 
 # By structure. What is derived from a program is kept by the program itself (``Program.once``).
 _PROGRAMS: dict[Hashable, Program] = {}
@@ -113,87 +105,28 @@ def compile_problem(problem: Problem, *, xla: bool | None = None) -> CompiledPro
         xla: run them under XLA (true) or as CasADi expressions (false); by default under XLA if they
             are large, or have an operation that CasADi does not know.
     """
-    relaxation = Relaxation(problem)
-    settings = problem.settings
-    u = {**settings, **{n: np.asarray(c.start) for n, c in problem.controls.items()}}
-    # Steep gates and sharp attention are the hardest to integrate: the bounds count as much as the guess.
-    ends = [{**u, n: np.asarray(v)} for n, c in problem.controls.items() for v in (c.lower, c.upper)]
-    model = problem.model.current()
-    resolved = resolved_for(model, model.probes(problem.start), [u, *ends], problem.rule)
-    system = FlatSystem(resolved.system, relaxation.controls)
-    columns = tuple((n, type(c), c.size) for n, c in problem.controls.items())
-    minimised = tuple(objective.key(model, settings) for objective in problem.objectives)
-    weighing = problem.weighing
-    key = (system.key, columns, tuple(problem.free), minimised, problem.risk is None, xla)
-    constants: tuple[Any, ...] = (
-        system.system,
-        settings,
-        relaxation.values,
-        np.asarray(problem.horizon),
-    )
-    if weighing is not None:
-        constants = (*constants, np.zeros(weighing.size))
+    functions = Functions.of(problem)
+    key = (*functions.key.values(), xla)
     if key not in _PROGRAMS:
-        _PROGRAMS[key] = _program(problem, relaxation, system, constants, key, xla)
+        _PROGRAMS[key] = _program(functions, key, xla)
     return CompiledProblem(
         problem,
-        relaxation,
-        system,
+        functions.relaxation,
+        functions.system,
         _PROGRAMS[key],
-        pack(constants),
+        pack(functions.constants),
         problem.flat_start,
-        resolved.rtol,
-        weighing,
+        functions.rtol,
+        problem.weighing,
     )
 
 
-def _program(
-    problem: Problem,
-    relaxation: Relaxation,
-    system: FlatSystem,
-    constants: Any,
-    key: Hashable,
-    xla: bool | None,
-) -> Program:
-    free = tuple(problem.free)
-    n, m = problem.model.layout.size, relaxation.size
-
-    advances = system.system.advances
-    # Within an exact step a running cost is averaged by Gauss's rule.
-    moments = [(part, weight) for part, weight in zip(*_GAUSS, strict=True)] if advances else [(0.0, 1.0)]
-
-    def rate(constants: Any, flat: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
-        model, settings, values, horizon = constants[:4]
-        settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
-        u, shares = relaxation.table(w, values)
-        if advances:
-            slope = (system.mixed_advance(model, settings, flat, u, shares, h) - flat) / h
-        else:
-            slope = system.mixed_drift(model, settings, flat, u, shares)
-        if not problem.objective.has_running:
-            return slope, np.zeros(())
-        cost = 0.0
-        for part, weight in moments:
-            for i in range(u.shape[0]):
-                there = system.advance(model, settings, flat, u[i], part * h) if advances else flat
-                x, merged = model.layout.unflatten(there), system.merge(settings, u[i])
-                cost = cost + weight * shares[i] * problem.running(model, x, merged)
-        return slope, cost / horizon
-
-    def final(constants: Any, flat: Array, theta: Array) -> Array:
-        model, settings, _, _, *weights = constants
-        settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
-        x = model.layout.unflatten(flat)
-        costs = problem.costs(model, x, settings)
-        if not weights:
-            return costs[0]
-        return jnp.stack([jnp.asarray(cost) for cost in costs]) @ weights[0]
-
-    stages = EXACT if advances else CLASSICAL
-    theta = np.zeros(len(free))
-    traced = trace(rate, constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
-    traced_final = trace(final, constants, np.zeros(n), theta)
-    limit = EXACT_LIMIT if advances else EXPRESSION_LIMIT
+def _program(functions: Functions, key: Hashable, xla: bool | None) -> Program:
+    n, m, k = functions.sizes
+    constants, stages, theta = functions.constants, functions.stages, np.zeros(k)
+    traced = trace(functions.rate, constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
+    traced_final = trace(functions.final, constants, np.zeros(n), theta)
+    limit = EXACT_LIMIT if stages is EXACT else EXPRESSION_LIMIT
     small = max(traced.size, traced_final.size) <= limit
     if xla is False or (xla is None and small):
         try:
@@ -202,6 +135,5 @@ def _program(
             # XLA knows all operations, CasADi does not.
             if xla is False:
                 raise
-    sizes = (n, m, len(free))
-    rates, finals = unpacked(rate, constants), unpacked(final, constants)
-    return XlaProgram(rates, finals, sizes, pack(constants).size, traced.size, key, stages)
+    rate, final = unpacked(functions.rate, constants), unpacked(functions.final, constants)
+    return XlaProgram(rate, final, (n, m, k), pack(constants).size, traced.size, key, stages)

@@ -6,9 +6,8 @@ from typing import Any
 
 import casadi
 
-from optlearn._control.program import steps
 from optlearn._control.program.base import Derivatives, Hamiltonians, Kernel, Program
-from optlearn._control.program.steps import CLASSICAL, Stages
+from optlearn._control.program.stages import CLASSICAL, Stages, step
 
 # Below this many instructions in an interval, one flat expression is faster than calls of the rate.
 FLAT = 600
@@ -69,7 +68,7 @@ class CasadiProgram(Program):
     def step(self) -> Kernel:
         """(c, x, w, θ, h) → state and cost after one step of length h."""
         c, x, w, theta, h, _ = self.symbols()
-        outputs = steps.step(self.stages, lambda state: self._rate(c, state, w, theta, h), x, h)
+        outputs = step(self.stages, lambda state: self._rate(c, state, w, theta, h), x, h)
         return _function("step", [c, x, w, theta, h], list(outputs))
 
     @cached_property

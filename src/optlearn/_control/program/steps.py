@@ -1,7 +1,4 @@
-"""A step of training, and an interval of several: values and exact derivatives.
-
-A step is a classical Runge-Kutta step, or the exact one of a system that knows its solution. Both are stages
-of slopes; the exact step has a single stage, whose slope is (end − x)/h.
+"""A step of training, and an interval of several, as expressions with exact derivatives.
 
 A step is linear in the slopes k_j = f(X_j, w, θ, h) of its stages, and each stage state X_j is linear in
 the slope before it. So with Z_j = ∂(X_j, w, θ)/∂y and μ_j the adjoint of k_j, the Hessian of λ·x_end + ν·cost
@@ -10,47 +7,15 @@ derivative program stays small however many steps an interval has.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import casadi
 
+from optlearn._control.program.stages import Stages
+
 if TYPE_CHECKING:
     from optlearn._control.program.base import Program
-
-
-class Stages(NamedTuple):
-    """The stages of a step.
-
-    Attributes:
-        nodes: position of each in the step, and weight of the slope before it.
-        parts: of the step that its slope stands for; whole numbers.
-    """
-
-    nodes: tuple[float, ...]
-    parts: tuple[int, ...]
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        """The parts as shares of the step."""
-        return tuple(part / sum(self.parts) for part in self.parts)
-
-
-CLASSICAL = Stages((0.0, 0.5, 0.5, 1.0), (1, 2, 2, 1))
-EXACT = Stages((0.0,), (1,))
-
-
-def step(stages: Stages, rate: Callable[[Any], tuple[Any, Any]], x: Any, h: Any) -> tuple[Any, Any]:
-    """State and cost after one step of length h from x, for a rate x → (slope, running cost)."""
-    slope: Any = 0.0
-    total: Any = 0.0
-    costs: Any = 0.0
-    # Summed in whole numbers: one rounding less for each stage.
-    for node, part in zip(*stages, strict=True):
-        slope, cost = rate(x + node * h * slope)
-        total, costs = total + part * slope, costs + part * cost
-    return x + h / sum(stages.parts) * total, h / sum(stages.parts) * costs
 
 
 class Expanded(NamedTuple):

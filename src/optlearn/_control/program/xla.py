@@ -14,7 +14,7 @@ import numpy as np
 
 from optlearn._arrays import Array
 from optlearn._control.program.base import Derivatives, Hamiltonians, Kernel, Program
-from optlearn._control.program.steps import CLASSICAL, Stages
+from optlearn._control.program.stages import CLASSICAL, Stages
 from optlearn._control.program.xla_kernels import Callback, Chain, Columns
 
 
@@ -248,19 +248,3 @@ class XlaProgram(Program):
         n, m, k = self.sizes
         lengths = {"c": self.constants, "x": n, "w": m, "t": k, "h": 1, "l": n}
         return [lengths[letter] for letter in arguments]
-
-
-def unpacked(function: Callable[..., Any], constants: Any) -> Callable[..., Any]:
-    """``function(constants, …)`` with its constants, a tree of numbers, packed into one vector."""
-    leaves, structure = jax.tree.flatten(constants)
-    shapes = [np.shape(leaf) for leaf in leaves]
-    stops = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
-
-    def unpack(packed: Array, *rest: Array) -> Any:
-        parts = [
-            packed[start:stop].reshape(shape)
-            for shape, start, stop in zip(shapes, stops[:-1], stops[1:], strict=True)
-        ]
-        return function(jax.tree.unflatten(structure, parts), *rest)
-
-    return unpack

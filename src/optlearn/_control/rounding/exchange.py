@@ -5,20 +5,25 @@ exchanges are found without trying them all; each is then tried.
 """
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optlearn._control.program.rollout import Rollout
+if TYPE_CHECKING:
+    from optlearn._control.program.rollout import Rollout
 
 Admissible = Callable[[np.ndarray], bool]
 
-# Exchanges tried before a search gives up, and the least gain that counts.
+# Exchanges tried before a search gives up, the least gain that counts, and improvements at most.
 TRIES = 48
 GAIN = 1e-13
+ROUNDS = 400
+# Intervals of each value that are looked at for exchanges.
+WIDTH = 10
 
 
 def exchange(
-    rollout: Rollout,
+    rollout: "Rollout",
     w: np.ndarray,
     theta: np.ndarray,
     levels: np.ndarray,
@@ -27,7 +32,7 @@ def exchange(
     *,
     keep_counts: bool,
     admissible: Admissible = lambda levels: True,
-    rounds: int = 400,
+    rounds: int = ROUNDS,
 ) -> tuple[np.ndarray, float]:
     """Improve the levels (I,) of one control until no tried exchange helps.
 
@@ -66,12 +71,11 @@ def _candidates(levels: np.ndarray, cost: np.ndarray, keep_counts: bool) -> Iter
     change = cost - now[:, None]
     found: list[tuple[float, tuple[int, ...], tuple[int, ...]]] = []
     n = cost.shape[1]
-    width = 10
     for a in range(n):
         for b in range(a + 1, n):
             # Intervals at a that would gain most by b, and the reverse.
-            ups = _lowest(np.where(levels == a, change[:, b], np.inf), width)
-            downs = _lowest(np.where(levels == b, change[:, a], np.inf), width)
+            ups = _lowest(np.where(levels == a, change[:, b], np.inf), WIDTH)
+            downs = _lowest(np.where(levels == b, change[:, a], np.inf), WIDTH)
             found += [(change[i, b] + change[j, a], (i, j), (b, a)) for i in ups for j in downs]
             found += _edge_swaps(levels, change, a, b)
     if not keep_counts:
@@ -102,14 +106,14 @@ def _lowest(values: np.ndarray, count: int) -> list[int]:
 
 
 def shift(
-    rollout: Rollout,
+    rollout: "Rollout",
     w: np.ndarray,
     theta: np.ndarray,
     column: int,
     bounds: tuple[float, float],
     *,
     keep_sum: bool,
-    rounds: int = 400,
+    rounds: int = ROUNDS,
 ) -> tuple[np.ndarray, float]:
     """Improve whole numbers in one column of w (I, m) by steps of one, in pairs to keep the sum."""
     best = rollout.objective(w, theta)

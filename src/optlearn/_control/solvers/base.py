@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from time import perf_counter
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from optlearn._control.program.rollout import Rollout
 from optlearn._progress import Progress, Report, silent
+
+if TYPE_CHECKING:
+    from optlearn._control.program.rollout import Rollout
 
 
 class Outcome(Enum):
@@ -183,14 +185,14 @@ class Method(ABC):
     tolerance: float | None = None
 
     @abstractmethod
-    def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
+    def run_all(self, rollout: "Rollout", starts: Sequence[Start], tell: Report = silent) -> list[Run]:
         """Where the starts end on the rollout's grid; after an interruption, only those until then."""
 
 
 class Solver(Method):
     """A method that goes from one start to one run."""
 
-    def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
+    def run_all(self, rollout: "Rollout", starts: Sequence[Start], tell: Report = silent) -> list[Run]:
         """One run from each start."""
         runs: list[Run] = []
         for start in starts:
@@ -199,7 +201,7 @@ class Solver(Method):
                 break
         return runs
 
-    def run(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
+    def run(self, rollout: "Rollout", start: Start, tell: Report = silent) -> Run:
         """Go on from a start, and take the time."""
         began = perf_counter()
         tell(Progress(f"{self.name}, from {start.name}"))
@@ -207,11 +209,11 @@ class Solver(Method):
         return replace(found, record=replace(found.record, seconds=perf_counter() - began))
 
     @abstractmethod
-    def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
+    def solve(self, rollout: "Rollout", start: Start, tell: Report = silent) -> Run:
         """The best that is found from a start; it meets bounds and budgets."""
 
     def record(
-        self, rollout: Rollout, start: Start, objective: float, outcome: Outcome, iterations: int
+        self, rollout: "Rollout", start: Start, objective: float, outcome: Outcome, iterations: int
     ) -> RunRecord:
         """A record of this solver's, without the time."""
         return RunRecord(start.name, self.name, outcome, iterations, objective, 0.0, rollout.steps)

@@ -1,0 +1,1 @@
+"""Many problems of one structure, solved at once as lanes of one compiled program."""

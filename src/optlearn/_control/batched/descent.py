@@ -1,0 +1,260 @@
+"""Projected quasi-Newton descent of all lanes in lockstep: each pass tries one step of every lane.
+
+The model is the limited-memory BFGS matrix of the exact gradients. A projected gradient step says which
+controls stay at their bounds; the model is minimised over the others, within the budget, and the result is
+projected. A step that does not lower the objective enough is shortened, and tried again in the next pass.
+Without a memory, and now and then where the model promises little, a lane goes where the minimum principle
+sends it.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from optlearn._arrays import Array
+from optlearn._control.batched.feasible import project
+from optlearn._control.batched.gap import curved_gap, linear_gap
+from optlearn._control.batched.lanes import Lanes, Structure
+from optlearn._control.batched.passes import run
+
+MEMORY = 10  # pairs of steps and gradient changes
+PASSES = 8  # from one look at the gap to the next
+_ARMIJO = 1e-4
+_LITTLE = 0.1  # of the gap
+_SMALLEST_STEP = 1e-10
+_ROUND_OFF = 1e-14  # of an objective
+
+
+class State(NamedTuple):
+    """Where the descents stand, one row a lane.
+
+    Attributes:
+        v: (I, m) controls.
+        objective: infinite before the first pass.
+        gradient: (I, m).
+        direction: (I, m) of the step that is tried next.
+        share: of it.
+        moves, changes: (MEMORY, I·m) steps and changes of the gradient, the latest last.
+        known: how many of these there are.
+        gap: as it was last looked at.
+        passes: so far.
+        ended: nothing is left to do: the gap is small, or no step lowers the objective.
+    """
+
+    v: Array
+    objective: Array
+    gradient: Array
+    direction: Array
+    share: Array
+    moves: Array
+    changes: Array
+    known: Array
+    gap: Array
+    passes: Array
+    ended: Array
+
+
+def begin(v: Array) -> State:
+    """Lanes that start at controls v (B, I, m); their first step is none."""
+    count, size = v.shape[0], v.shape[1] * v.shape[2]
+    none, memory = jnp.zeros_like(v), jnp.zeros((count, MEMORY, size))
+    numbers, whole = jnp.full(count, jnp.inf), jnp.zeros(count, dtype=int)
+    return State(
+        v, numbers, none, none, jnp.ones(count), memory, memory, whole, numbers, whole, whole.astype(bool)
+    )
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def advance(
+    structure: Structure,
+    steps: int,
+    lanes: Lanes,
+    state: State,
+    fresh: Array,
+    v: Array,
+    tolerance: Array,
+    most: Array,
+) -> State:
+    """A few passes of all lanes, and a look at their gaps.
+
+    Args:
+        structure: shared by all lanes.
+        steps: in an interval.
+        lanes: B of them.
+        state: where they stand.
+        fresh: (B,) flags of those that begin now.
+        v: (B, I, m) where these begin.
+        tolerance: of the gap, relative.
+        most: passes after which a lane ends in any case.
+    """
+    state = _where(fresh, begin(v), state)
+    if not structure.curved:
+        state = jax.vmap(partial(_damped, structure))(lanes, state)
+
+    def once(_: Array, state: State) -> State:
+        return _pass(structure, steps, lanes, state)
+
+    state = jax.lax.fori_loop(0, PASSES, once, state)
+    gap = gaps(structure, lanes, state.v, state.gradient, steps)
+    done = (gap <= small(state.objective, tolerance)) | ~jnp.isfinite(state.objective)
+    return state._replace(gap=gap, ended=state.ended | done | (state.passes >= most))
+
+
+def _damped(structure: Structure, lane: Lanes, state: State) -> State:
+    """One lane, whose next step goes where the minimum principle sends it if the model promises much less.
+
+    Fronts between two values move by a fraction of an interval in a step of the model, by many in such a one.
+    """
+    gap, target = linear_gap(structure, lane, state.v, state.gradient)
+    little = -jnp.sum(state.gradient * state.direction) < _LITTLE * gap
+    direction = jnp.where(little & (state.known > 0), target - state.v, state.direction)
+    return state._replace(direction=direction, share=jnp.where(little, 1.0, state.share))
+
+
+def small(objective: Array, tolerance: Array) -> Array:
+    """A gap up to which the minimum principle counts as met: a share of the objective, as in ``indirect``."""
+    size = jnp.abs(objective)
+    return jnp.minimum(tolerance * jnp.maximum(1.0, size), 10 * tolerance * size + _ROUND_OFF)
+
+
+def _where(flags: Array, one: State, other: State) -> State:
+    """Rows of one state or the other."""
+
+    def chosen(a: Array, b: Array) -> Array:
+        return jnp.where(flags.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    return State(*map(chosen, one, other))
+
+
+def gaps(structure: Structure, lanes: Lanes, v: Array, gradient: Array, steps: int) -> Array:
+    """(B,) Hamiltonian gaps under controls v (B, I, m) with the objective's gradient (B, I, m)."""
+    if not structure.curved:
+        return jax.vmap(lambda lane, v, slope: linear_gap(structure, lane, v, slope)[0])(lanes, v, gradient)
+    passed = run(structure, lanes, v, steps)
+    along = (jnp.moveaxis(passed.states, -1, 0), jnp.moveaxis(passed.costates, -1, 0))
+    return jax.vmap(partial(curved_gap, structure))(lanes, v, gradient, *along)
+
+
+def _pass(structure: Structure, steps: int, lanes: Lanes, state: State) -> State:
+    """Try a step of every lane."""
+    trial = state.v + state.share[:, None, None] * state.direction
+    passed = run(structure, lanes, trial, steps)
+    moved = jax.vmap(partial(_judged, structure))(lanes, state, trial, passed.objective, passed.gradient)
+    return _where(state.ended, state, moved)
+
+
+def _judged(
+    structure: Structure, lane: Lanes, state: State, trial: Array, objective: Array, gradient: Array
+) -> State:
+    """One lane after a trial: there, with a new direction, or where it was, with a shorter step."""
+    slope = jnp.sum(state.gradient * state.direction)
+    first = jnp.isinf(state.objective)
+    rise = objective - state.objective
+    lower = jnp.isfinite(objective) & (first | (rise <= _ARMIJO * state.share * slope))
+    # The minimum of the parabola through what is known, kept away from both ends.
+    bend = rise - state.share * slope
+    ideal = jnp.where(jnp.isfinite(objective) & (bend > 0), -slope * state.share / (2 * bend), 0.0)
+    share = jnp.where(lower, 1.0, state.share * jnp.clip(ideal, 0.1, 0.5))
+    stuck = share < _SMALLEST_STEP
+    move, change = (trial - state.v).ravel(), (gradient - state.gradient).ravel()
+    curved = _dots(move, change) > 1e-10 * jnp.sqrt(_dots(move, move) * _dots(change, change))
+    learn = lower & curved & ~first
+    moves = jnp.where(learn, jnp.roll(state.moves, -1, axis=0).at[-1].set(move), state.moves)
+    changes = jnp.where(learn, jnp.roll(state.changes, -1, axis=0).at[-1].set(change), state.changes)
+    known = jnp.where(learn, jnp.minimum(state.known + 1, MEMORY), jnp.where(stuck, 0, state.known))
+    v = jnp.where(lower, trial, state.v)
+    gradient = jnp.where(lower, gradient, state.gradient)
+    direction = _direction(structure, lane, v, gradient, moves, changes, known)
+    anew = lower | stuck
+    return State(
+        v=v,
+        objective=jnp.where(lower, objective, state.objective),
+        gradient=gradient,
+        direction=jnp.where(anew, direction, state.direction),
+        share=jnp.where(stuck, 1.0, share),
+        moves=moves,
+        changes=changes,
+        known=known,
+        gap=state.gap,
+        passes=state.passes + 1,
+        # With no memory left to forget, the direction is as good as it gets.
+        ended=state.ended | (stuck & (state.known == 0)) | (first & ~lower),
+    )
+
+
+def _direction(
+    structure: Structure, lane: Lanes, v: Array, gradient: Array, moves: Array, changes: Array, known: Array
+) -> Array:
+    """From v to the minimum of the model over the controls that a projected gradient step leaves free."""
+    g, a = gradient.ravel(), jnp.broadcast_to(lane.row, v.shape).ravel()
+    if structure.budget == "at most":
+        a = jnp.where(jnp.mean(v @ lane.row) < lane.target - 1e-9, 0.0, a)
+    elif structure.budget is None:
+        a = jnp.zeros_like(a)
+    used = jnp.arange(MEMORY) >= MEMORY - known
+    S, Y = jnp.where(used[:, None], moves, 0.0), jnp.where(used[:, None], changes, 0.0)
+    # Without curvature: a step that changes the controls by a tenth of their range.
+    plain = 10 * jnp.maximum(jnp.max(jnp.abs(g)), 1e-300)
+    sigma = jnp.where(known > 0, _dots(Y[-1], Y[-1]) / jnp.where(known > 0, _dots(S[-1], Y[-1]), 1.0), plain)
+    there = project(structure, lane, v - gradient / sigma)
+    step = (there - v).ravel()
+    free = ((there > 0) & (there < 1)).ravel()
+
+    # B = σ − Nᵀ K⁻¹ N (Byrd, Nocedal and Schnabel 1994), rows of N that are not used being zero.
+    products = _grams(S, Y)
+    L, D = jnp.tril(products, -1), jnp.diag(jnp.diag(products))
+    N = jnp.concatenate([sigma * S, Y])
+    unused = jnp.diag(jnp.where(jnp.tile(used, 2), 0.0, 1.0))
+    K = jnp.block([[sigma * _grams(S, S), L], [L.T, -D]]) + unused
+    slope = g + sigma * step - _mixed(_solve(K, _dots(N, step)), N)
+
+    def inside(rows: Array) -> Array:
+        """What of rows (…, I·m) changes free controls and no budget."""
+        a_free = jnp.where(free, a, 0.0)
+        along = _dots(rows, a_free) / jnp.maximum(_dots(a_free, a_free), 1e-300)
+        row, mask = (jnp.broadcast_to(part, rows.shape) for part in (a_free, free))
+        return jnp.where(mask, rows - along[..., None] * row, 0.0)
+
+    r, N = inside(slope), inside(N)
+    found = _solve(K - _grams(N, N) / sigma, _dots(N, r))
+    correction = -(r + _mixed(found, N) / sigma) / sigma
+    newton = project(structure, lane, v + (step + correction).reshape(v.shape)) - v
+    simple = step.reshape(v.shape)
+    # A model gone wrong may lead uphill, or nowhere.
+    falls = jnp.sum(gradient * newton) <= 0.1 * jnp.sum(gradient * simple)
+    bent = jnp.where(falls & jnp.all(jnp.isfinite(newton)), newton, simple)
+    if structure.curved:
+        return bent
+    return jnp.where(known > 0, bent, linear_gap(structure, lane, v, gradient)[1] - v)
+
+
+# Products by sums: calls of a library inside a loop would break it into pieces, and wait for its threads.
+
+
+def _dots(rows: Array, vector: Array) -> Array:
+    return jnp.sum(rows * jnp.broadcast_to(vector, rows.shape), axis=-1)
+
+
+def _grams(A: Array, B: Array) -> Array:
+    return jnp.sum(A[:, None, :] * B[None, :, :], axis=-1)
+
+
+def _mixed(weights: Array, rows: Array) -> Array:
+    return jnp.sum(weights[:, None] * rows, axis=0)
+
+
+def _solve(A: Array, b: Array) -> Array:
+    """X (q,) with A x = b, by elimination with pivots."""
+    size = len(b)
+
+    def eliminate(i: Array, table: Array) -> Array:
+        pivot = jnp.argmax(jnp.where(jnp.arange(size) >= i, jnp.abs(table[:, i]), -1.0))
+        row, other = table[pivot], table[i]
+        table = table.at[pivot].set(other).at[i].set(row)
+        row = row / row[i]
+        cleared = table - table[:, i][:, None] * row[None, :]
+        return cleared.at[i].set(row)
+
+    return jax.lax.fori_loop(0, size, eliminate, jnp.concatenate([A, b[:, None]], axis=1))[:, -1]

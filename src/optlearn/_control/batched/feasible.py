@@ -1,0 +1,56 @@
+"""The set of controls of one lane, v (I, m) in [0, 1], that meet bounds, shares and the budget."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from optlearn._arrays import Array
+from optlearn._control.batched.lanes import Lanes, Structure
+
+# Halvings of a bracket: below a rounding error of its ends.
+HALVINGS = 54
+
+
+def project(structure: Structure, lane: Lanes, y: Array) -> Array:
+    """The nearest controls (I, m) to any numbers y (I, m)."""
+
+    def shifted(nu: Array) -> Array:
+        moved = y - nu * lane.row[None]
+        if not structure.sum_limited:
+            return jnp.clip(moved, 0.0, 1.0)
+        curved = structure.curved
+        return jnp.concatenate([jnp.clip(moved[:, :curved], 0.0, 1.0), _shares(moved[:, curved:])], axis=1)
+
+    if structure.budget is None:
+        return shifted(jnp.zeros(()))
+    # Beyond these every entry is at the end that makes the mean largest, or smallest.
+    largest = jnp.max(jnp.abs(lane.row))
+    reach = (jnp.max(jnp.abs(y)) + 1) * 2 / jnp.min(jnp.where(lane.row == 0, largest, jnp.abs(lane.row)))
+    used = structure.intervals * lane.target
+    low, high = crossing(lambda nu: jnp.sum(shifted(nu) * lane.row[None]) - used, -reach, reach)
+    nu = (low + high) / 2
+    return shifted(nu if structure.budget == "equal" else jnp.maximum(nu, 0.0))
+
+
+def crossing(excess: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:
+    """A bracket in which a falling excess crosses 0, halved until it is as narrow as can be."""
+
+    def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = (low + high) / 2
+        above = excess(middle) > 0
+        return jnp.where(above, middle, low), jnp.where(above, high, middle)
+
+    return jax.lax.fori_loop(0, HALVINGS, halve, (low, high))
+
+
+def _shares(y: Array) -> Array:
+    """Nearest rows (I, s) with entries ≥ 0 that add up to at most 1."""
+    inside = jnp.clip(y, 0.0, None)
+    ordered = -jnp.sort(-y, axis=1)
+    excess = (jnp.cumsum(ordered, axis=1) - 1) / jnp.arange(1, y.shape[1] + 1)[None]
+    kept = jnp.sum(ordered > excess, axis=1, keepdims=True)
+    level = jnp.take_along_axis(excess, kept - 1, axis=1)
+    over = inside.sum(axis=1, keepdims=True) > 1
+    return jnp.where(over, jnp.clip(y - level, 0.0, None), inside)

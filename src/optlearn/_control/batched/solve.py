@@ -1,0 +1,360 @@
+"""Solve many problems of one structure: descents from several starts, rounding, re-integration, certificates.
+
+Everything that takes time runs as lanes of compiled programs. What is not certified at the end is for the
+one-by-one solvers (``optlearn.solve``).
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._control.batched import descent, rounding
+from optlearn._control.batched.compaction import blocks, drain
+from optlearn._control.batched.feasible import project
+from optlearn._control.batched.lanes import Lanes, Structure, stack
+from optlearn._control.batched.passes import forward, run
+from optlearn._control.certificate import ROUND_OFF, STEPS, Certificate, Starts, judged, limits
+from optlearn._control.problem import Problem
+from optlearn._control.relaxation import Relaxation
+from optlearn._control.rounding.counts import nearest_counts, value_counts
+from optlearn._control.solvers.base import Outcome
+from optlearn._precision import float64
+from optlearn._schedule import Schedule
+
+STARTS, MORE_STARTS = 3, 3  # as in ``solve``
+TOLERANCE = 1e-7  # of the Hamiltonian gap
+MAX_PASSES = 240
+MOST_STEPS = 64  # in an interval; finer ones are for the one-by-one solvers
+_ACCURACY = 1e-10  # of a re-integrated objective, relative
+_FEW = 256  # problems that are not worth a program of their own
+
+
+@dataclass
+class Solved:
+    """Solutions of P problems on I intervals.
+
+    Attributes:
+        problems: what was solved.
+        objective: (P,) re-integrated.
+        certificates: P of them.
+        outcomes: P, how the solver ended.
+        w: (P, I, m) controls; shares of 0 or 1 where they are rounded.
+        relaxed: (P, I, m) the best mixed controls.
+        relaxed_objective: (P,) re-integrated.
+        passes: (P,) forward and backward passes of the longest descent.
+    """
+
+    problems: Sequence[Problem]
+    objective: np.ndarray
+    certificates: list[Certificate]
+    outcomes: list[Outcome]
+    w: np.ndarray
+    relaxed: np.ndarray
+    relaxed_objective: np.ndarray
+    passes: np.ndarray
+
+    def schedule(self, i: int) -> Schedule:
+        """Of problem i."""
+        return Relaxation(self.problems[i]).schedule(self.w[i], {}, rounded=True)
+
+    def relaxed_schedule(self, i: int) -> Schedule | None:
+        """The mixed one, of a problem with a discrete control."""
+        if not self.problems[i].discrete:
+            return None
+        return Relaxation(self.problems[i]).schedule(self.relaxed[i], {})
+
+
+@float64
+@np.errstate(over="ignore", invalid="ignore")
+def solve_many(
+    problems: Sequence[Problem],
+    intervals: int | None = None,
+    *,
+    starts: int | None = None,
+    seed: int = 0,
+    steps: int | None = None,
+    max_iterations: int | None = None,
+    tolerance: float | None = None,
+) -> Solved:
+    """The optimal schedules of problems that differ in numbers only, by the indirect method.
+
+    Args:
+        problems: with one control, and at most one budget.
+        intervals: of equal length (default: the problems').
+        starts: first guesses: a neutral one, then random ones.
+        seed: of these.
+        steps: Runge-Kutta steps in an interval (default: as many as each problem needs).
+        max_iterations: passes from one start.
+        tolerance: of the Hamiltonian gap, as of the indirect method.
+
+    Raises:
+        SpecificationError: they cannot be solved together.
+    """
+    structure, lanes = stack(problems, intervals)
+    most, tolerance = max_iterations or MAX_PASSES, tolerance or TOLERANCE
+    batch = _Batch(structure, lanes, starts or STARTS, seed, most, tolerance)
+    count = len(problems)
+    shape = (count, structure.intervals, structure.size)
+    v, own_steps = np.zeros(shape), np.ones(count, dtype=int)
+    ended, solved = [[np.inf]] * count, np.zeros(count, dtype=bool)
+    passes = np.zeros(count, dtype=int)
+    needed = batch.steps_needed(problems) if steps is None else np.full(count, steps)
+    todo, first = np.arange(count), True
+    while len(todo):
+        again = []
+        for level in np.unique(needed[todo]):
+            own = todo[needed[todo] == level]
+            found = batch.descend(own, int(level), None if first else v[own])
+            v[own], solved[own], own_steps[own] = found.v, found.solved, level
+            passes[own] = np.maximum(passes[own], found.passes)
+            for i, ends in zip(own, found.ends, strict=True):
+                ended[i] = ends if first else [*ended[i][:-1], ends[0]]
+            if steps is None and not structure.exact:
+                coarse = batch.too_coarse(own, v[own], int(level)) & (level < MOST_STEPS)
+                again.append(own[coarse])
+        todo, first = np.concatenate([np.zeros(0, dtype=int), *again]), False
+        needed[todo] *= 2
+    final, solver_objective = batch.rounded(problems, v, own_steps)
+    exact, relaxed_exact = batch.accurate(final, own_steps), None
+    if structure.discrete is not None:
+        relaxed_exact = batch.accurate(v, own_steps)
+        # An interior point stops short of a bound by its tolerance; pure values reach it.
+        relaxed_exact = np.fmin(relaxed_exact, exact)
+    gap, largest = batch.gaps(final, own_steps)
+    mixed = None if structure.discrete is None else batch.gaps(v, own_steps)[0]
+    w, relaxed = (lanes.lower[:, None] + lanes.width[:, None] * u for u in (final, v))
+    outcomes = [Outcome.SOLVED if ok else Outcome.ITERATIONS for ok in solved]
+    certificates = [
+        judged(
+            problem,
+            objective=float(exact[i]),
+            hamiltonian_gap=max(float(gap[i]), 0.0),
+            mixed_gap=None if mixed is None else max(float(mixed[i]), 0.0),
+            relaxed_objective=None if relaxed_exact is None else float(relaxed_exact[i]),
+            integration_error=float(solver_objective[i] - exact[i]),
+            budget_error=Relaxation(problem).budget_rows.error(w[i]),
+            outcome=outcomes[i],
+            starts=Starts.of(ended[i]),
+            largest=float(largest[i]),
+        )
+        for i, problem in enumerate(problems)
+    ]
+    return Solved(
+        problems, exact, certificates, outcomes, w, relaxed,
+        exact if relaxed_exact is None else relaxed_exact, passes,
+    )  # fmt: skip
+
+
+@dataclass
+class _Found:
+    """Where the descents of P problems ended: the best of each, and the objectives of all its starts."""
+
+    v: np.ndarray
+    solved: np.ndarray
+    passes: np.ndarray
+    ends: list[list[float]]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Work on rows of the lanes.
+
+    Attributes:
+        structure: that they share.
+        lanes: N of them.
+        starts: first guesses of each.
+        seed: of the random ones.
+        most: passes from one start.
+        tolerance: of the gap.
+    """
+
+    structure: Structure
+    lanes: Lanes
+    starts: int
+    seed: int
+    most: int
+    tolerance: float
+
+    def rows(self, own: np.ndarray) -> Lanes:
+        """Some of the lanes."""
+        return Lanes(*(part[own] for part in self.lanes))
+
+    @property
+    def neutral(self) -> np.ndarray:
+        """(N, I, m) controls that prefer nothing."""
+        v = np.repeat(self.lanes.neutral[:, None], self.structure.intervals, axis=1)
+        return blocks(partial(_project, self.structure), self.lanes, v)
+
+    def objective(self, own: np.ndarray, v: np.ndarray, steps: int) -> np.ndarray:
+        """(P,) objectives of controls v (P, I, m)."""
+        return blocks(partial(_objective, self.structure, steps), self.rows(own), v)
+
+    def steps_needed(self, problems: Sequence[Problem]) -> np.ndarray:
+        """(N,) steps in an interval that the neutral guess needs for 1e-8; see ``enough_steps``."""
+        count = len(problems)
+        if self.structure.exact:
+            lengths = self.lanes.horizon / self.structure.intervals
+            longest = np.array([problem.model.longest for problem in problems])
+            return np.maximum(1, np.ceil(lengths / longest * (1 - 1e-9))).astype(int)
+        needed, todo, guess = np.ones(count, dtype=int), np.arange(count), self.neutral
+        coarse, steps = self.objective(todo, guess, 1), 1
+        while len(todo) and steps < MOST_STEPS:
+            fine = self.objective(todo, guess[todo], 2 * steps)
+            small = np.minimum(1e-8 * np.maximum(1.0, np.abs(fine)), 1e-5 * np.abs(fine) + ROUND_OFF)
+            left = ~(np.abs(fine - coarse) <= small)
+            todo, coarse, steps = todo[left], fine[left], 2 * steps
+            needed[todo] = steps
+        return _merged(needed)
+
+    def too_coarse(self, own: np.ndarray, v: np.ndarray, steps: int) -> np.ndarray:
+        """(P,) flags: twice as many steps change the objective by more than a certificate allows."""
+        coarse, fine = self.objective(own, v, steps), self.objective(own, v, 2 * steps)
+        allowed = np.array([limits(value)["integration_error"] for value in coarse])
+        return np.asarray(~(np.abs(fine - coarse) <= allowed / 2))
+
+    def descend(self, own: np.ndarray, steps: int, near: np.ndarray | None) -> _Found:
+        """From all starts; or on from controls ``near`` (P, I, m)."""
+        if near is not None:
+            return self._best(own, [self._descents(own, near, steps)])
+        guesses = [self.neutral[own], *self._randoms(own, self.starts - 1, self.seed)]
+        runs = [self._descents(np.tile(own, len(guesses)), np.concatenate(guesses), steps)]
+        found = self._best(own, runs)
+        for again in range(1, MORE_STARTS + 1):
+            lone = np.array([Starts.of(ends).lone for ends in found.ends])
+            if not lone.any():
+                break
+            # One start alone has reached the best so far: another may reach a better one.
+            some, places = own[lone], np.flatnonzero(lone)
+            guesses = self._randoms(some, self.starts, (self.seed, again))
+            more = self._best(
+                some, [self._descents(np.tile(some, len(guesses)), np.concatenate(guesses), steps)]
+            )
+            for j, place in enumerate(places):
+                if min(more.ends[j]) < min(found.ends[place]):
+                    found.v[place], found.solved[place] = more.v[j], more.solved[j]
+                found.ends[place] = [*found.ends[place], *more.ends[j]]
+        return found
+
+    def _descents(self, own: np.ndarray, v: np.ndarray, steps: int) -> Any:
+        advance = partial(descent.advance, self.structure, steps)
+        return drain(advance, descent.begin, self.rows(own), v, self.tolerance, self.most)
+
+    def _best(self, own: np.ndarray, runs: list[Any]) -> _Found:
+        """The lowest of each problem; lanes of a run are all problems from one start, then from the next."""
+        count = len(own)
+        objective, gap, passes = (
+            np.concatenate([getattr(run, name).reshape(-1, count) for run in runs])
+            for name in ("objective", "gap", "passes")
+        )
+        v = np.concatenate([run.v.reshape(-1, count, *run.v.shape[1:]) for run in runs])
+        objective = np.where(np.isfinite(objective), objective, np.inf)
+        best, every = np.argmin(objective, axis=0), np.arange(count)
+        lowest = objective[best, every]
+        solved = gap[best, every] <= descent.small(lowest, self.tolerance)
+        return _Found(v[best, every], solved, passes.max(axis=0), objective.T.tolist())
+
+    def _randoms(self, own: np.ndarray, count: int, seed: int | tuple[int, ...]) -> list[np.ndarray]:
+        """Guesses (P, I, m) with a few random levels in time, moved to meet the budgets; see ``starts``."""
+        generator, found = np.random.default_rng(seed), []
+        intervals, size = self.structure.intervals, self.structure.size
+        for _ in range(count):
+            pieces = int(generator.integers(2, 7))
+            levels = generator.uniform(size=(pieces, size))
+            guess = levels[np.arange(intervals) * pieces // intervals]
+            every = np.repeat(guess[None], len(own), axis=0)
+            found.append(blocks(partial(_project, self.structure), self.rows(own), every))
+        return found
+
+    def rounded(
+        self, problems: Sequence[Problem], v: np.ndarray, own_steps: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Controls with shares of 0 and 1, and their objectives on the solver's grid."""
+        final, objective = v.copy(), np.zeros(len(v))
+        for steps in np.unique(own_steps):
+            own = np.flatnonzero(own_steps == steps)
+            if self.structure.discrete is None:
+                objective[own] = self.objective(own, v[own], int(steps))
+                continue
+            counts, free = zip(*(_counts(problems[i], v[i]) for i in own), strict=True)
+            sum_up = partial(rounding.sum_up, self.structure)
+            levels = blocks(sum_up, self.rows(own), v[own], np.array(counts))
+            search = partial(rounding.exchange, self.structure, int(steps))
+            found = drain(search, rounding.begin, self.rows(own), (levels, np.array(free)))
+            final[own], objective[own] = self.structure.vertices[found.levels], found.objective
+        return final, objective
+
+    def accurate(self, v: np.ndarray, own_steps: np.ndarray) -> np.ndarray:
+        """(N,) objectives, re-integrated with finer steps until they stay; NaN: they do not."""
+        found = np.full(len(v), np.nan)
+        steps = np.where(self.structure.exact, own_steps, np.maximum(STEPS, 2 * own_steps))
+        todo = np.flatnonzero(np.isfinite(v).all(axis=(1, 2)))
+        while len(todo):
+            again = []
+            for level in np.unique(steps[todo]):
+                own = todo[steps[todo] == level]
+                coarse = self.objective(own, v[own], int(level))
+                if self.structure.exact:
+                    found[own] = coarse
+                    continue
+                fine = self.objective(own, v[own], 2 * int(level))
+                # Of fourth order: this is most of what is left of the error.
+                rest = (fine - coarse) / 15
+                good = np.abs(rest) <= _ACCURACY * np.abs(fine) + ROUND_OFF
+                found[own[good]] = (fine + rest)[good]
+                again.append(own[~good & (2 * level <= MOST_STEPS) & np.isfinite(fine)])
+            todo = np.concatenate([np.zeros(0, dtype=int), *again])
+            steps[todo] *= 2
+        return found
+
+    def gaps(self, v: np.ndarray, own_steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(N,) Hamiltonian gaps, and the largest number in a state along training."""
+        gap, largest = np.zeros(len(v)), np.zeros(len(v))
+        steps = own_steps if self.structure.exact else np.maximum(STEPS, own_steps)
+        for level in np.unique(steps):
+            own = np.flatnonzero(steps == level)
+            gap[own], largest[own] = blocks(
+                partial(_gaps, self.structure, int(level)), self.rows(own), v[own]
+            )
+        return gap, largest
+
+
+def _merged(needed: np.ndarray) -> np.ndarray:
+    """Steps (N,) of few different numbers: each of them is a program to be compiled."""
+    merged = needed.copy()
+    levels = np.unique(needed)
+    for level, finer in itertools.pairwise(levels):
+        own = merged == level
+        if own.sum() < max(_FEW, len(needed) // 4):
+            merged[own] = finer
+    return merged
+
+
+def _counts(problem: Problem, v: np.ndarray) -> tuple[np.ndarray, bool]:
+    """(n,) intervals of each value of the discrete control, and whether others would do as well."""
+    ((name, control),) = problem.discrete.items()
+    given = value_counts(name, control, problem.budgets, len(v))
+    totals = control.shares(v).sum(axis=0)
+    return nearest_counts(name, control, problem.budgets, totals), bool(np.any(given < 0))
+
+
+@partial(jax.jit, static_argnums=0)
+def _project(structure: Structure, lanes: Lanes, v: np.ndarray) -> Any:
+    return jax.vmap(partial(project, structure))(lanes, v)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _objective(structure: Structure, steps: int, lanes: Lanes, v: np.ndarray) -> Any:
+    return forward(structure, lanes, v, steps)[0]
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _gaps(structure: Structure, steps: int, lanes: Lanes, v: np.ndarray) -> Any:
+    passed = run(structure, lanes, v, steps)
+    gap = descent.gaps(structure, lanes, v, passed.gradient, steps)
+    return gap, jnp.max(jnp.abs(passed.states), axis=(0, 1))
