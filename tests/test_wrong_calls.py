@@ -47,7 +47,9 @@ WORK = (
     "sweeps.finite_size.schedules_of",
     "sweeps.collect.read_description",
 )
-FACTORIES = "attention autoencoder committee continual curriculum gating imbalance node_perturbation clipped"
+FACTORIES = (
+    "attention autoencoder committee continual curriculum gating imbalance node_perturbation clipped sign_sgd"
+)
 
 
 class Accepted(Exception):
@@ -144,6 +146,10 @@ def subjects() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     wired = {"schedule": rate, "control": "learning_rate", "target": {"learning_rate": 0.1}, "steps": 10}
     yield "practice.AttributeScheduler", ol.practice.AttributeScheduler, wired
     yield "practice.fit.gaussian_mixture", ol.practice.fit.gaussian_mixture, {"X": X, "clusters": 1}
+    yield "practice.fit.many_passes", ol.practice.fit.many_passes, {"X": X, "y": X[:, 0]}
+    plain = ol.models.committee(1, 1)
+    yield "models.with_memory", ol.models.with_memory, {"model": plain, "velocity_rate": 1.0}
+    yield "models.adagrad_norm", ol.models.adagrad_norm, {"model": plain}
     yield "sweep", ol.sweep, {"scenario": "curriculum", "over": {"eta": [1.0]}}
     grid = {"scenario": "curriculum", "over": {"eta": [1.0]}, "N": 100, "schedule": "curriculum"}
     yield "sweeps.simulate", ol.sweeps.simulate, grid

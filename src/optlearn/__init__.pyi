@@ -47,6 +47,7 @@ from ._theory.expectation import GaussHermite as GaussHermite
 from ._theory.expectation import QuasiMonteCarlo as QuasiMonteCarlo
 from ._theory.model import Break as Break
 from ._theory.model import LearningModel as LearningModel
+from ._theory.model import Recurrence as Recurrence
 from ._theory.order import OrderParameters as OrderParameters
 from ._theory.order import Overlaps as Overlaps
 from ._theory.sample import Fields as Fields

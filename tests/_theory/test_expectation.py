@@ -29,10 +29,12 @@ def laid(rule, smooth, *cut):
 
 
 def cut_at(*places):
-    """Cut coordinate j at places[j], a number or None."""
+    """Cut coordinate j at places[j]: a number, several, or None."""
 
     def cut(j, prefix):
-        return None if places[j] is None else jnp.full(prefix.shape[0], places[j])
+        if places[j] is None:
+            return None
+        return jnp.tile(jnp.atleast_1d(jnp.asarray(places[j]))[None], (prefix.shape[0], 1))
 
     return cut
 
@@ -41,7 +43,7 @@ def linear_cuts(factor):
     """Cut where the fields ``factor @ ξ`` cross 0, one after the other: nested cuts."""
 
     def cut(j, prefix):
-        return -(prefix @ factor[j, :j]) / factor[j, j]
+        return -(prefix @ factor[j, :j])[:, None] / factor[j, j]
 
     return cut
 
@@ -81,6 +83,18 @@ def test_a_cut_makes_jumps_and_bends_exact(at):
     mean_distance = 2 * density + at * (1 - 2 * above)
     np.testing.assert_allclose(weights @ np.abs(x - at), mean_distance, rtol=1e-12)
     np.testing.assert_allclose(weights @ x**2, 1, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("places", [(-0.4, 0.9), (0.9, -0.4), (0.9, 30.0, -0.4)])
+def test_several_cuts_of_one_line(places):
+    points, weights = laid(GaussHermite(48), (False,), cut_at(places))
+    x = points[:, 0]
+    inside = stats.norm.cdf(0.9) - stats.norm.cdf(-0.4)
+    assert weights.shape == (48 * (len(places) + 1),)
+    np.testing.assert_allclose(weights.sum(), 1, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(weights @ ((x > -0.4) & (x < 0.9)), inside, rtol=0, atol=1e-12)
+    between = stats.norm.pdf(-0.4) - stats.norm.pdf(0.9)
+    np.testing.assert_allclose(weights @ np.where((x > -0.4) & (x < 0.9), x, 0), between, rtol=0, atol=1e-12)
 
 
 def test_a_jump_without_a_cut_costs_what_the_documentation_says():

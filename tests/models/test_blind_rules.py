@@ -1,5 +1,7 @@
 """Node perturbation and feedback alignment: reference values, closed forms and simulators."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -61,6 +63,28 @@ def test_little_shaking_is_the_gradient_with_three_times_its_spread():
     pull, spread, towards = drifts(plain)
     expected = (pull, 3 * spread, towards)
     assert drifts(shaken) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "start", "rule"),
+    [
+        pytest.param(feedback_alignment((0.8, -0.6)), START, None, id="feedback alignment"),
+        pytest.param(
+            node_perturbation(), {"Q11": 0.5, "M11": 0.1}, ol.GaussHermite(10), id="node perturbation"
+        ),
+    ],
+)
+def test_adjoints_are_finite_differences(model, start, rule):
+    @jax.jit
+    def drift(flat):
+        return model.layout.flatten(model.drift(model.layout.unflatten(flat), model.settings(), rule=rule))
+
+    flat, step = jnp.asarray(model.layout.flatten(model.state(**start))), 1e-6
+    jacobian = jax.jit(jax.jacrev(drift))(flat)
+    for i in range(len(flat)):
+        shift = step * jnp.eye(len(flat))[i]
+        difference = (drift(flat + shift) - drift(flat - shift)) / (2 * step)
+        np.testing.assert_allclose(jacobian[:, i], difference, atol=1e-7)
 
 
 @pytest.mark.slow

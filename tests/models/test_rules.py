@@ -93,6 +93,39 @@ def test_adjoints_of_a_rule_see_the_rule_and_not_a_loss(quadrature):
         np.testing.assert_allclose(jacobian[:, i], difference, atol=1e-7)
 
 
+class Trick(Tanh):
+    """The same rule as the gradient of a loss that hides its derivative."""
+
+    update = ol.LearningModel.update
+
+    def loss(self, fields, x, latent, u):
+        rule = jnp.tanh(fields.student) - jnp.sign(fields.teacher)
+        return jnp.sum(jax.lax.stop_gradient(rule) * fields.student)
+
+
+def test_hidden_derivatives_would_be_found_out():
+    rule, flat = ol.GaussHermite(24), jnp.array([0.7, 0.3])
+
+    def drift_of(kind):
+        model = own(kind, breaks=(ol.Break("teacher", 0, 0),))
+
+        @jax.jit
+        def drift(flat):
+            return model.layout.flatten(
+                model.drift(model.layout.unflatten(flat), model.settings(), rule=rule)
+            )
+
+        return drift
+
+    honest, trick = drift_of(Tanh), drift_of(Trick)
+    np.testing.assert_allclose(honest(flat), trick(flat), rtol=1e-12)
+    step = 1e-5 * jnp.eye(2)[0]
+    difference = (honest(flat + step) - honest(flat - step)) / 2e-5
+    right, wrong = (jax.jit(jax.jacrev(drift))(flat)[:, 0] for drift in (honest, trick))
+    np.testing.assert_allclose(right, difference, atol=1e-7)
+    assert np.abs(wrong - difference).max() > 0.03
+
+
 @every_rule
 @pytest.mark.parametrize("mode", slow_but(["weights"], ["overlaps", "weights"]))
 def test_sgd_follows_the_drift(model, mode):
@@ -131,3 +164,36 @@ def test_bad_rules():
 def test_bad_input(make, message):
     with pytest.raises(SpecificationError, match=message):
         make()
+
+
+class Between(sign_learner("margin").__class__):
+    """Hebb's rule where |λ| < 0.6, a threshold that does not move with Q: two breaks of one field."""
+
+    def update(self, fields, x, latent, u):
+        return jnp.where(jnp.abs(fields.student) < 0.6, -jnp.sign(fields.teacher), 0.0)
+
+    def closed_drift(self, x, u):
+        return None
+
+
+def between(edges):
+    given = {"students": 1, "overlaps": ol.Overlaps(T=np.eye(1)), "parameters": {"learning_rate": 1.0}}
+    cuts = tuple(ol.Break("student", 0, 0, at) for at in edges)
+    return Between(**given, breaks=(ol.Break("teacher", 0, 0), *cuts))
+
+
+def test_a_field_may_break_at_several_places():
+    known = sign_learner("margin")
+    x = known.state(Q11=0.7, M11=0.3)
+    closed = known.drift(x, known.settings({"threshold": 0.6 / np.sqrt(0.7)}))
+
+    def drift(edges):
+        model = between(edges)
+        found = jax.jit(lambda x: model.drift(x, model.settings(), rule=ol.GaussHermite(24)))(x)
+        return np.array([found.Q[0, 0], found.M[0, 0]])
+
+    expected = [closed.Q[0, 0], closed.M[0, 0]]
+    np.testing.assert_allclose(drift((-0.6, 0.6)), expected, atol=1e-8)
+    # In any order; a cut far out, where nothing is, does no harm.
+    np.testing.assert_allclose(drift((40.0, 0.6, -0.6)), expected, atol=1e-8)
+    assert np.abs(drift((0.6,)) - expected).max() > 1e-5

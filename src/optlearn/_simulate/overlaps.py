@@ -20,7 +20,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, chi_square, symmetric_uniforms
 from optlearn._simulate.plan import Plan
-from optlearn._simulate.sample import draw_sample, step_gradient, train_heads
+from optlearn._simulate.sample import draw_sample, row_steps, step_gradient, train_heads
 from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
@@ -37,7 +37,7 @@ class Draws(eqx.Module):
         bartlett: (…, inputs, inputs) lower-triangular B with Wishart matrix ``B Bᵀ`` outside that span.
             Both have an axis of blocks before their last two under a spectrum.
         uniforms: (…, plan.uniforms).
-        noise: (…, samples) label noise.
+        noise: (…, plan.noises) label noise and further normals.
     """
 
     xi: Array
@@ -107,7 +107,7 @@ def draw_block(plan: Plan, key: Array, N: Array) -> Draws:
         xi=normals[:, : ends[0]].reshape(BLOCK, L, n),
         bartlett=jnp.stack(rows, axis=1),
         uniforms=as_share(numbers[:, ends[2] :]),
-        noise=normals[:, ends[1] :] if plan.noise else jnp.zeros((BLOCK, plan.views.samples)),
+        noise=normals[:, ends[1] :],
     )
 
 
@@ -132,7 +132,7 @@ def draw_blocks(plan: Plan, key: Array, N: Array) -> Draws:
         xi=normals[:, : ends[0]].reshape(BLOCK, B, L, n) * _spanned(plan)[None, :, None, :],
         bartlett=jnp.where(few[None], product, lower),
         uniforms=as_share(numbers[:, ends[2] :]),
-        noise=normals[:, ends[1] :] if plan.noise else jnp.zeros((BLOCK, plan.views.samples)),
+        noise=normals[:, ends[1] :],
     )
 
 
@@ -204,12 +204,9 @@ def chain_step(
         )
         whole = jax.tree.map(lambda part: part.sum(axis=0), span)
     student, teacher = whole.fields[:, :K], whole.fields[:, K : K + M]
-    gradient = step_gradient(
-        model, plan, sample, student, teacher, draws.noise, model.total(x), whole.gram, N
-    )
-    rate = sample.u["learning_rate"] / N
-    D = gradient.D
-    A = None if gradient.P is None else jnp.eye(K) - 2 * rate * gradient.P
+    now = model.total(x)
+    gradient = step_gradient(model, plan, sample, student, teacher, draws.noise, now, whole.gram, N)
+    D, A = row_steps(model, gradient, now, sample.u, N)
 
     def moved(Q: Array, toward_teachers: Array, toward_centroids: Array, seen: Span) -> tuple[Array, ...]:
         student, teacher = seen.fields[:, :K], seen.fields[:, K : K + M]
@@ -217,11 +214,11 @@ def chain_step(
             Q, toward_teachers, toward_centroids = A.T @ Q @ A, A.T @ toward_teachers, A.T @ toward_centroids
             student = student @ A
         turn = student.T @ D
-        Q = Q - rate * (turn + turn.T) + rate**2 * N * (D.T @ seen.gram @ D)
+        Q = Q - (turn + turn.T) + N * (D.T @ seen.gram @ D)
         return (
             (Q + Q.T) / 2,
-            toward_teachers - rate * D.T @ teacher,
-            toward_centroids - rate * D.T @ seen.fields[:, K + M :],
+            toward_teachers - D.T @ teacher,
+            toward_centroids - D.T @ seen.fields[:, K + M :],
         )
 
     blocks = moved if sample.block_sigma is None else jax.vmap(moved)

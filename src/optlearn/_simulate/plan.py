@@ -35,6 +35,8 @@ class Plan:
         fractional: whether the batch size is ever not a whole number.
         vectors: students, teachers and centroids.
         directions: of each block of a spectrum; none without.
+        memory: whether rows move by a recurrence, so that an input that moves one may move all.
+        normals: further standard normals of a sample that the loss or a rule reads.
     """
 
     views: Views
@@ -47,11 +49,19 @@ class Plan:
     fractional: bool
     vectors: int = field(default=0)
     directions: tuple[int, ...] = ()
+    memory: bool = False
+    normals: int = 0
 
     @cached_property
     def student_read(self) -> np.ndarray:
         """(inputs, K) student fields that need a value."""
         return self.views.read(np.array(self.student, dtype=bool))
+
+    @cached_property
+    def student_moved(self) -> np.ndarray:
+        """(inputs, K) inputs that may move a student."""
+        read = self.student_read
+        return np.repeat(read.any(axis=1, keepdims=True), read.shape[1], axis=1) if self.memory else read
 
     @cached_property
     def teacher_read(self) -> np.ndarray:
@@ -61,8 +71,8 @@ class Plan:
 
     @property
     def noises(self) -> int:
-        """Label noises of a step."""
-        return self.views.samples if self.noise else 0
+        """Label noises and further normals of a step."""
+        return self.views.samples * (self.noise + self.normals)
 
     @property
     def uniforms(self) -> int:
@@ -95,6 +105,8 @@ def make_plan(
         fractional=fractional,
         vectors=model.students + model.teachers + model.centroids,
         directions=directions,
+        memory=jax.eval_shape(model.recurrence, model.total(start), dict(settings)) is not None,
+        normals=reads.normals,
     )
 
 
@@ -104,7 +116,12 @@ def _flags(table: np.ndarray) -> Flags:
 
 def _reads_Q(model: LearningModel, start: OrderParameters, settings: Settings, reads: Reads) -> bool:
     """Whether the loss or the penalty depends on Q (a false alarm costs time, never correctness)."""
-    fields = Fields(jnp.zeros(reads.student.shape), jnp.zeros(reads.teacher.shape), jnp.zeros(()))
+    fields = Fields(
+        jnp.zeros(reads.student.shape),
+        jnp.zeros(reads.teacher.shape),
+        jnp.zeros(()),
+        jnp.zeros(model.normals),
+    )
 
     def with_Q(function: Callable[..., Any]) -> Callable[[Any], Any]:
         return lambda Q: function(OrderParameters(Q, start.M, start.R, start.v, start.extras))

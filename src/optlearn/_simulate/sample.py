@@ -1,9 +1,10 @@
 """One SGD step as both simulators see it: the sample's discrete part and the gradient."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._simulate.controls import Controls
@@ -43,12 +44,14 @@ class Gradient(NamedTuple):
         P: (K, K) by Q, symmetrised, penalty included; None if structurally zero.
         v: (K, H) by the readout, penalty included.
         extras: by the extras, bulk (and 1/N times the loss) and penalty included.
+        statistics: N times the change of the running scalars.
     """
 
     D: Array
     P: Array | None
     v: Array
     extras: dict[str, Array]
+    statistics: dict[str, Array]
 
 
 def draw_sample(
@@ -106,26 +109,32 @@ def step_gradient(
         sample: the discrete part of this step.
         student: (inputs, K) fields; those the loss does not read may hold anything.
         teacher: (inputs, M) fields, likewise.
-        noise: (samples,) label noise.
+        noise: (plan.noises,) standard normals: of each sample the further ones, then its label noise.
         x: order parameters now, summed over blocks.
         gram: (inputs, inputs) ``xᵀx/N``, needed by models with extras.
         N: input dimension.
     """
     model, views, u = model.summed, plan.views, sample.u
+    drawn = noise.reshape(views.samples, plan.normals + plan.noise)
+    # Those that nothing reads are zero.
+    drawn = jnp.pad(drawn, ((0, 0), (0, model.normals + 1 - drawn.shape[1])))
 
-    def of_view(rows: Array, latent: Latent, noise: Array) -> tuple[Array, ...]:
-        fields = Fields(student[rows], teacher[rows], noise)
+    def of_view(rows: Array, latent: Latent, drawn: Array) -> tuple[Any, ...]:
+        normals, noise = drawn[: plan.normals], drawn[plan.normals]
+        fields = Fields(
+            student[rows], teacher[rows], noise, jnp.pad(normals, (0, model.normals - plan.normals))
+        )
         D2, D3, D4, extras = loss_gradient(model, fields, x, latent, u)
         if model.extras:
             assert gram is not None
             bulk = jax.grad(model.bulk, argnums=1)(gram[rows][:, rows], x, latent, u).extras
             extras = {name: bulk[name] + extras[name] / N for name in model.extras}
-        return D2, D3, D4, extras
+        return D2, D3, D4, extras, model.statistics(fields, x, latent, u)
 
     per_sample = (0, None, None) if views.redrawn else (0, 0, 0)
-    shared = (_one(sample.latent, 0), noise[0]) if views.redrawn else (sample.latent, noise)
+    shared = (_one(sample.latent, 0), drawn[0]) if views.redrawn else (sample.latent, drawn)
     D2, *others = jax.vmap(of_view, per_sample)(jnp.asarray(views.slot_of), *shared)
-    D3, D4, by_extras = jax.tree.map(lambda g: jnp.tensordot(sample.weights, g, axes=1), others)
+    D3, D4, by_extras, statistics = jax.tree.map(lambda g: jnp.tensordot(sample.weights, g, axes=1), others)
     pull = jax.grad(model.penalty)(x, u)
     P = D3 + pull.Q
     return Gradient(
@@ -133,6 +142,7 @@ def step_gradient(
         P=(P + P.T) / 2 if plan.pulls_on_weights else None,
         v=D4 + pull.v,
         extras={name: by_extras[name] + pull.extras[name] for name in model.extras},
+        statistics=statistics,
     )
 
 
@@ -142,8 +152,32 @@ def train_heads(
     """Readout and extras after the step."""
     rate = u.get("readout_rate", u["learning_rate"])
     v = x.v - rate / N * gradient.v
-    extras = {name: value - u[f"{name}_rate"] / N * gradient.extras[name] for name, value in x.extras.items()}
-    return v, extras
+    extras = {name: x.extras[name] - u[f"{name}_rate"] / N * by for name, by in gradient.extras.items()}
+    return v, extras | {name: x.extras[name] + by / N for name, by in gradient.statistics.items()}
+
+
+class RowSteps(NamedTuple):
+    """How a step moves the rows W (K, N) of all students: W ← Aᵀ W − amountsᵀ X √N, X the inputs.
+
+    Attributes:
+        amounts: (inputs, K) by how much of each input, over N.
+        A: (K, K); None: the identity.
+    """
+
+    amounts: Array
+    A: Array | None
+
+
+def row_steps(
+    model: LearningModel, gradient: Gradient, x: OrderParameters, u: Settings, N: Array
+) -> RowSteps:
+    """The step's gradient as each row takes it, and what rows take from rows; ``x`` is summed over blocks."""
+    rows, rate, P = model.summed.recurrence(x, u), u["learning_rate"] / N, gradient.P
+    eye = np.eye(model.students)
+    if rows is None:
+        return RowSteps(rate * gradient.D, None if P is None else eye - 2 * rate * P)
+    pulled = 0.0 if P is None else 2 * rows.response @ P
+    return RowSteps(gradient.D @ rows.response.T / N, eye + (rows.carry - pulled).T / N)
 
 
 def _one(latent: Latent, sample: Array) -> Latent:

@@ -15,7 +15,7 @@ from optlearn._errors import SpecificationError
 from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, input_noise, symmetric_uniforms
 from optlearn._simulate.plan import Plan
-from optlearn._simulate.sample import Sample, draw_sample, step_gradient, train_heads
+from optlearn._simulate.sample import Sample, draw_sample, row_steps, step_gradient, train_heads
 from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
@@ -68,7 +68,7 @@ def initial_weights(
         w=tuple(jnp.asarray(vectors[:, i]) for i in range(K)),
         fixed=tuple(jnp.asarray(vectors[:, i]) for i in range(K, n)),
         v=jnp.tile(jnp.asarray(start.v)[None], (seeds, 1, 1)),
-        extras={name: jnp.full(seeds, start.extras[name]) for name in model.extras},
+        extras={name: jnp.full(seeds, start.extras[name]) for name in model.layout.extras},
     )
 
 
@@ -168,15 +168,15 @@ def _step(
         sample,
         student=_products(inputs, now.w, plan.student_read) / np.sqrt(N),
         teacher=_products(inputs, teachers, plan.teacher_read) / np.sqrt(N),
-        noise=noise if plan.noise else jnp.zeros(plan.views.samples),
+        noise=noise,
         x=x,
         gram=_products(inputs, inputs, plan.views.together) / N if model.extras else None,
         N=jnp.asarray(float(N)),
     )
-    eta = sample.u["learning_rate"]
-    w = _minus(now.w, inputs, (eta / np.sqrt(N) * gradient.D).astype(dtype), plan.student_read)
-    if gradient.P is not None:
-        w = _minus(w, now.w, (2 * eta / N * gradient.P).astype(dtype))
+    amounts, A = row_steps(model, gradient, x, sample.u, jnp.asarray(float(N)))
+    w = _minus(now.w, inputs, (np.sqrt(N) * amounts).astype(dtype), plan.student_moved)
+    if A is not None:
+        w = _minus(w, now.w, (np.eye(len(w)) - A).astype(dtype))
     v, extras = train_heads(x, gradient, sample.u, jnp.asarray(float(N)))
     return WeightState(w, now.fixed, v, extras)
 

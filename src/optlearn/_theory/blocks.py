@@ -36,7 +36,7 @@ def seen(gram: Array, variance: Array) -> Array:
 
 def spread_over_blocks(model: LearningModel, name: str, value: Array) -> Array:
     """A value for a state, with an axis of blocks where the model has one."""
-    if model.spectrum is None or name in model.extras or name[:1] == "v" or "_" in name:
+    if model.spectrum is None or name in model.layout.extras or name[:1] == "v" or "_" in name:
         return value
     dimensions, share = np.ndim(value), model.spectrum.share
     columns = {"Q": model.students, "M": model.teachers, "R": model.centroids}

@@ -26,9 +26,9 @@ def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters
         have, need = np.shape(getattr(start, name)), np.shape(getattr(wanted, name))
         if have != need:
             raise SpecificationError(f"start: {name} has shape {have}; the model needs {need}")
-    if set(start.extras) != set(model.extras):
+    if set(start.extras) != set(model.layout.extras):
         raise SpecificationError(
-            f"start: extras are {sorted(start.extras)}; the model has {sorted(model.extras)}"
+            f"start: extras are {sorted(start.extras)}; the model has {sorted(model.layout.extras)}"
         )
     start = jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float), start)
     if not np.allclose(start.Q, np.swapaxes(start.Q, -1, -2), rtol=0, atol=1e-12):
@@ -79,7 +79,7 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
     shapes = ((model.slots, model.students), (model.slots, model.teachers))
     # An arbitrary sample, away from any special point.
     student, teacher = (0.3 + 0.1 * np.arange(float(np.prod(s))).reshape(s) for s in shapes)
-    fields = Fields(student, teacher, np.asarray(0.2))
+    fields = Fields(student, teacher, np.asarray(0.2), 0.4 + 0.1 * np.arange(model.normals))
     functions: dict[str, tuple[Callable[..., Array], tuple[int, ...]]]
     functions = {"loss": (model.loss, ()), "metric": (model.metric, ())}
     if model.has_rule:

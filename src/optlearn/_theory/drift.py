@@ -34,7 +34,6 @@ def generic_drift(
     latents = model.latents(u)
     sums = jax.vmap(lambda latent: _moments(model, x, latent, u, rule))(latents.values)
     mean = jax.tree.map(lambda m: jnp.tensordot(latents.probabilities, m, axes=1), sums)
-    K, M = model.students, model.teachers
     eta = u["learning_rate"]
     pull = jax.grad(model.summed.penalty)(model.total(x), u)
     P = _symmetric(mean["Q"] + pull.Q)
@@ -43,18 +42,42 @@ def generic_drift(
     if model.redrawn:
         spread = spread + (1 - 1 / batch) * mean["cross"]
 
+    dQ, dM, dR = rows_drift(model, x, u, mean["field_grad"], spread, P)
+    extras = {name: -u[f"{name}_rate"] * (mean["bulk"][name] + pull.extras[name]) for name in model.extras}
+    extras |= {name: mean["statistics"][name] for name in model.running}
+    return OrderParameters(dQ, dM, dR, -u.get("readout_rate", eta) * (mean["v"] + pull.v), extras)
+
+
+def rows_drift(
+    model: LearningModel, x: OrderParameters, u: Settings, field_grad: Array, spread: Array, P: Array
+) -> tuple[Array, Array, Array]:
+    """dQ, dM and dR, block by block under a spectrum.
+
+    Args:
+        model: the learning model.
+        x: order parameters.
+        u: settings.
+        field_grad: (n, K) E[field gᵀ] of all fields.
+        spread: (K, K) E[σ² g gᵀ] of a step.
+        P: (K, K) derivative of loss and penalty by Q, symmetric.
+    """
+    K, M, eta = model.students, model.teachers, u["learning_rate"]
+    rows = model.recurrence(model.total(x), u)
+
+    def told(gradient: Array) -> Array:
+        """What the rows take from gradients (K, …)."""
+        return eta * gradient if rows is None else rows.response @ gradient
+
     def moved(Q: Array, M_: Array, R: Array, field_grad: Array, spread: Array) -> tuple[Array, Array, Array]:
-        A = field_grad[:K] + 2 * Q @ P
-        return (
-            -eta * (A + A.T) + eta**2 * spread,
-            -eta * (field_grad[K : K + M].T + 2 * P @ M_),
-            -eta * (field_grad[K + M :].T + 2 * P @ R),
-        )
+        dQ = -told((field_grad[:K] + 2 * Q @ P).T)
+        dM = -told(field_grad[K : K + M].T + 2 * P @ M_)
+        dR = -told(field_grad[K + M :].T + 2 * P @ R)
+        if rows is not None:
+            dQ, dM, dR = dQ + rows.carry @ Q, dM + rows.carry @ M_, dR + rows.carry @ R
+        return dQ + dQ.T + told(told(spread).T), dM, dR
 
     blocks = moved if model.spectrum is None else jax.vmap(moved)
-    dQ, dM, dR = blocks(x.Q, x.M, x.R, mean["field_grad"], spread)
-    extras = {name: -u[f"{name}_rate"] * (mean["bulk"][name] + pull.extras[name]) for name in model.extras}
-    return OrderParameters(dQ, dM, dR, -u.get("readout_rate", eta) * (mean["v"] + pull.v), extras)
+    return blocks(x.Q, x.M, x.R, field_grad, spread)
 
 
 def generic_error(model: LearningModel, x: OrderParameters, u: Settings, rule: AbstractRule) -> Array:
@@ -92,6 +115,11 @@ def _moments(
         "Q": jnp.tensordot(weights, D3, axes=1),
         "v": jnp.tensordot(weights, D4, axes=1),
     }
+    if model.running:
+        result["statistics"] = jax.tree.map(
+            lambda values: weights @ values,
+            jax.vmap(lambda xi: summed.statistics(build(xi), whole, latent, u))(points),
+        )
     if model.extras:
         gram = jnp.diag(model.input_power(latent, u))
         if model.finite_size:
@@ -113,7 +141,9 @@ def _cross_view(
     sampler = Sampler(model, x, u, fields_read(model), tuple(range(model.slots)))
     slots, where = sampler.slots(latent), sampler.where
     owner = np.repeat(np.arange(model.slots), [len(p) for p in where.pivots])
-    redrawn = np.concatenate([np.isin(owner, model.redrawn), np.zeros(int(where.noise), dtype=bool)])
+    redrawn = np.concatenate(
+        [np.isin(owner, model.redrawn), np.zeros(where.normals + where.noise, dtype=bool)]
+    )
     dimension, doubled = len(where.smooth), int(redrawn.sum())
     # The second view's redrawn coordinates are appended; breaks are cut in the first view only.
     first = np.arange(dimension)

@@ -25,7 +25,7 @@ REACH = 9.0
 # 2**24 points of ten coordinates fill 1.3 GB.
 MOST_LOG2_POINTS = 24
 
-# cut(j, prefix (P, j)) → where coordinate j is cut, (P,), or None where nothing jumps.
+# cut(j, prefix (P, j)) → where coordinate j is cut, (P, cuts), or None where nothing jumps.
 Cut = Callable[[int, Array], Array | None]
 
 
@@ -157,14 +157,24 @@ def sobol_normals(dimension: int, log2_points: int, seed: int) -> np.ndarray:
     return np.concatenate([normals, -normals])
 
 
+def _ascending(columns: list[Array]) -> list[Array]:
+    """A few columns, put in order in each row (by exchanges, which CasADi has too)."""
+    for last in range(len(columns) - 1, 0, -1):
+        for i in range(last):
+            low, high = columns[i], columns[i + 1]
+            columns[i], columns[i + 1] = jnp.minimum(low, high), jnp.maximum(low, high)
+    return columns
+
+
 def _cut_lines(where: Array, nodes: int) -> tuple[Array, Array]:
-    """Gauss-Legendre under the normal density on both sides of each cut: (P, 2 nodes) each."""
+    """Gauss-Legendre under the normal density between cuts (P, c) and beyond: (P, (c + 1) nodes) each."""
     line, mass = _legendre_line(nodes)
     reach = min(REACH, 1.2 * float(np.sqrt(nodes)))
     # A jump out of reach is none; cut in the middle, where each half has as few waves as can be.
-    where = jnp.where(jnp.abs(where) < reach, where, 0.0)[:, None]
-    left = -reach + (where + reach) * line[None, :]
-    right = where + (reach - where) * line[None, :]
-    lines = jnp.concatenate([left, right], axis=1)
-    lengths = jnp.concatenate([(where + reach) * mass[None, :], (reach - where) * mass[None, :]], axis=1)
+    where = jnp.where(jnp.abs(where) < reach, where, 0.0)
+    ends = jnp.full(where.shape[0], reach)
+    edges = jnp.stack([-ends, *_ascending(list(where.T)), ends], axis=1)
+    widths = (edges[:, 1:] - edges[:, :-1])[:, :, None]
+    lines = (edges[:, :-1, None] + widths * line[None, None, :]).reshape(where.shape[0], -1)
+    lengths = (widths * mass[None, None, :]).reshape(lines.shape)
     return lines, lengths * jnp.exp(-(lines**2) / 2) / np.sqrt(2 * np.pi)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -42,6 +42,35 @@ class Break:
     at: float = 0.0
 
 
+class Recurrence(NamedTuple):
+    """How the rows W of all students move in a step: W ← W + (carry/N) W − (response/√N) G x.
+
+    Row k of G is what ``update`` says of student k, or its gradient. Rows that no loss reads can so remember:
+    a velocity adds up what another row is told, an average follows another row.
+
+    Attributes:
+        response: (K, K) what each row takes from the gradients of all; plain SGD has η on the diagonal.
+        carry: (K, K) what each row takes from all rows.
+    """
+
+    response: Array
+    carry: Array
+
+
+class ClosedMoments(NamedTuple):
+    """Closed forms of what the drift is made of, for inputs without centroids.
+
+    Attributes:
+        slope: (K, K + M) E[∂g_k/∂field], by the fields of students and teachers.
+        spread: (K, K) E[g gᵀ], of one sample and inputs of variance 1.
+        v: (K, H) E[∂loss/∂v].
+    """
+
+    slope: Array
+    spread: Array
+    v: Array
+
+
 class LearningModel(System):
     """What is learned, from which data, with which loss. Subclass it and write ``loss``.
 
@@ -58,12 +87,14 @@ class LearningModel(System):
         clusters: centroids of each slot (0: mean zero); they add up to the size of Omega.
         heads: H, trained readout heads (0: the readout is not trained).
         extras: names of further trained scalars, which enter ``bulk``.
+        running: names of further scalars that follow samples instead of a gradient; see ``statistics``.
         untracked: entries of Q, M, R (by name) that stay zero and matter to nothing.
+        normals: how many standard normals a sample has beside the label noise, for rules that are random.
         redrawn: slots that are drawn anew for each of the ``batch`` views of one sample. Empty: a
             batch is made of ``batch`` fresh samples.
         breaks: where the loss jumps or bends.
-        even: loss and metric do not change when all fields change their signs together; quadratures
-            then need half their points.
+        even: loss and metric do not change when all fields (and normals) change their signs together;
+            quadratures then need half their points.
         finite_size: whether extras also learn from what is of order 1/N beside ``bulk``: the
             centroids' part of ``xᵀx/N`` and the loss itself; N is then the parameter ``N``.
         spectrum: of the inputs' covariance; None: they spread alike in all directions. ``loss``, ``metric``,
@@ -94,7 +125,9 @@ class LearningModel(System):
     clusters: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
     heads: int = eqx.field(static=True, kw_only=True, default=0)
     extras: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
+    running: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
     untracked: frozenset[str] = eqx.field(static=True, kw_only=True, default=frozenset(), converter=frozenset)
+    normals: int = eqx.field(static=True, kw_only=True, default=0)
     redrawn: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
     breaks: tuple[Break, ...] = eqx.field(static=True, kw_only=True, default=())
     even: bool = eqx.field(static=True, kw_only=True, default=False)
@@ -130,9 +163,19 @@ class LearningModel(System):
         """
         return jax.grad(self.loss)(fields, x, latent, u).student
 
+    def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
+        """Name → N times the change of each ``running`` scalar by one sample; of a batch the mean counts."""
+        del fields, x, latent, u
+        return {}
+
+    def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence | None:
+        """How rows move; None: every row by −η times its gradient, and by nothing else."""
+        del x, u
+        return None
+
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """What the generalisation error averages; by default the loss without label noise."""
-        clean = Fields(fields.student, fields.teacher, jnp.zeros_like(fields.noise))
+        clean = replace(fields, noise=jnp.zeros_like(fields.noise))
         return self.loss(clean, x, latent, u)
 
     def penalty(self, x: OrderParameters, u: Settings) -> Array:
@@ -184,6 +227,11 @@ class LearningModel(System):
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
         """dx/dα in closed form, where there is one."""
+        del x, u
+        return None
+
+    def closed_moments(self, x: OrderParameters, u: Settings) -> ClosedMoments | None:
+        """What a drift under a ``recurrence`` is made of, where there are closed forms."""
         del x, u
         return None
 
@@ -255,7 +303,7 @@ class LearningModel(System):
             teachers=self.teachers,
             centroids=self.centroids,
             heads=self.heads,
-            extras=self.extras,
+            extras=self.extras + self.running,
             untracked=self.untracked,
             blocks=None if self.spectrum is None else self.spectrum.blocks,
         )
@@ -326,15 +374,16 @@ class LearningModel(System):
         yield "test_settings", lambda u: dict(known("test_settings")(u)), (u,)
         for name in ("latents", "test_latents"):
             yield name, known(name), (u,)
-        for name in ("penalty", "observables", *(() if blind else closed)):
+        for name in ("recurrence", "penalty", "observables", *(() if blind else closed)):
             yield name, known(name), (x if name in by_block else whole, u)
         shapes = jax.eval_shape(lambda u: self.latents(u).values, u)
         latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), shapes)
         yield "variances", known("variances"), (latent, u)
         yield "bulk", known("bulk"), (np.zeros((self.slots, self.slots)), whole, latent, u)
         L, K, M = self.slots, self.students, self.teachers
-        fields = Fields(np.zeros((L, K)), np.zeros((L, M)), np.zeros(()))
-        for name in ("loss", "metric", *(["update"] if self.has_rule else [])):
+        fields = Fields(np.zeros((L, K)), np.zeros((L, M)), np.zeros(()), np.zeros(self.normals))
+        own = [name for name, has in (("update", self.has_rule), ("statistics", self.running)) if has]
+        for name in ("loss", "metric", *own):
             yield name, known(name), (fields, whole, latent, u)
 
     def check(self, x: OrderParameters) -> str | None:
@@ -398,7 +447,7 @@ class LearningModel(System):
 
 def _check_sizes(model: LearningModel) -> None:
     name = type(model).__name__
-    for size, lowest in (("students", 1), ("slots", 1), ("heads", 0)):
+    for size, lowest in (("students", 1), ("slots", 1), ("heads", 0), ("normals", 0)):
         Arguments(name).count(size, getattr(model, size), lowest)
     if model.clusters and len(model.clusters) != model.slots:
         raise SpecificationError(
@@ -423,18 +472,19 @@ def _check_sizes(model: LearningModel) -> None:
             raise SpecificationError(f"{place}: kind is 'student' or 'teacher'")
         if not (0 <= place.slot < model.slots and 0 <= place.node < limits[place.kind]):
             raise SpecificationError(f"{name}: {place} names a field that the model does not have")
-    fields = [(place.kind, place.slot, place.node) for place in model.breaks]
-    if len(set(fields)) < len(fields):
-        raise SpecificationError(f"{name}(breaks={model.breaks!r}): at most one break a field")
+    if len(set(model.breaks)) < len(model.breaks):
+        raise SpecificationError(f"{name}(breaks={model.breaks!r}): a break is given twice")
     _check_names(model)
 
 
 def _check_names(model: LearningModel) -> None:
     name, layout = type(model).__name__, model.layout
     entries = [layout.name_of(*entry) for entry in layout.all_entries()]
-    for extra in model.extras:
-        if extra in entries:
-            raise SpecificationError(f"{name}(extras={model.extras!r}): {extra!r} is taken")
+    scalars = (*model.extras, *model.running)
+    for place, extra in enumerate(scalars):
+        if extra in entries or extra in scalars[:place]:
+            given = f"extras={model.extras!r}, running={model.running!r}"
+            raise SpecificationError(f"{name}({given}): {extra!r} is taken")
     for untracked in sorted(model.untracked):
         if untracked not in entries:
             raise SpecificationError(f"{name}: untracked {untracked!r} is none of {', '.join(entries)}")

@@ -203,9 +203,9 @@ def _candidates(
 def _size(rule: AbstractRule, where: Coordinates) -> float:
     assert isinstance(rule, GaussHermite)
     size = 1.0
-    for smooth, cut in zip(where.smooth, where.cuts, strict=True):
+    for smooth, cuts in zip(where.smooth, where.cuts, strict=True):
         nodes = (rule.noise_nodes or rule.nodes) if smooth else rule.nodes
-        size *= nodes if cut is None else 2 * nodes
+        size *= (len(cuts) + 1) * nodes
     return size
 
 

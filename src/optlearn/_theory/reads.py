@@ -17,11 +17,15 @@ _CACHE: dict[Hashable, "Reads"] = {}
 
 @dataclass(frozen=True)
 class Reads:
-    """Flags for the fields: student (L, K), teacher (L, M), noise."""
+    """Flags for the fields: student (L, K), teacher (L, M), noise; how many further normals count.
+
+    Those are all or none: a rule that shakes its units shakes all.
+    """
 
     student: np.ndarray
     teacher: np.ndarray
     noise: bool
+    normals: int = 0
 
 
 def fields_read(model: LearningModel, function: Literal["loss", "metric"] = "loss") -> Reads:
@@ -50,16 +54,20 @@ def _find(shapes: LearningModel, function: str) -> Reads:
     latents = jax.eval_shape(table, shapes, shapes.parameters)
     latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), latents)
     state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, float), shapes.state())
-    fields = Fields(*(jax.ShapeDtypeStruct(shape, float) for shape in ((L, K), (L, M), ())))
+    fields = Fields(
+        *(jax.ShapeDtypeStruct(shape, float) for shape in ((L, K), (L, M), (), (shapes.normals,)))
+    )
 
     def read(f: Fields, model: LearningModel, x: Any, c: Any, u: Any) -> Any:
         model, x = model.summed, model.total(x)
         if function == "metric":
             return model.metric(f, x, c, u)
-        if not model.has_rule:
-            return model.loss(f, x, c, u)
-        rule = jnp.sum(model.update(f, x, c, u))
-        return rule + model.loss(f, x, c, u) if model.heads or model.extras else rule
+        read = sum(model.statistics(f, x, c, u).values(), start=jnp.zeros(()))
+        if model.has_rule:
+            read = read + jnp.sum(model.update(f, x, c, u))
+        if not model.has_rule or model.heads or model.extras:
+            read = read + model.loss(f, x, c, u)
+        return read
 
     flags = dependencies(
         read,
@@ -69,4 +77,5 @@ def _find(shapes: LearningModel, function: str) -> Reads:
         latent,
         shapes.parameters,
     )
-    return Reads(flags.student, flags.teacher, bool(flags.noise))
+    normals = shapes.normals if np.any(flags.normals) else 0
+    return Reads(flags.student, flags.teacher, bool(flags.noise), normals)

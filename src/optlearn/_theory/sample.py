@@ -17,11 +17,13 @@ class Fields(eqx.Module):
         student: (L, K) ``λ = xᵀw/√N``, a row a slot.
         teacher: (L, M) ``λ* = xᵀw*/√N``.
         noise: scalar standard normal, the label noise z.
+        normals: further standard normals of the sample, as many as the model asks for.
     """
 
     student: Array
     teacher: Array
     noise: Array
+    normals: Array = eqx.field(default_factory=lambda: np.zeros(0))
 
 
 class Latents(eqx.Module):

@@ -37,16 +37,17 @@ from optlearn._theory.sample import Fields
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Which standard normal drives which field: by slot the fields read, then the label noise."""
+    """Which standard normal drives what: by slot the fields read, further normals, then the label noise."""
 
     pivots: tuple[tuple[int, ...], ...]
     noise: bool
-    cuts: tuple[float | None, ...]
+    cuts: tuple[tuple[float, ...], ...]
+    normals: int = 0
 
     @property
     def smooth(self) -> tuple[bool, ...]:
         """One flag a coordinate: is it the label noise?"""
-        return (False,) * sum(map(len, self.pivots)) + (True,) * self.noise
+        return (False,) * (sum(map(len, self.pivots)) + self.normals) + (True,) * self.noise
 
     @property
     def starts(self) -> tuple[int, ...]:
@@ -57,7 +58,10 @@ class Coordinates:
 def coordinates(model: LearningModel, reads: Reads, slots: tuple[int, ...]) -> Coordinates:
     """Coordinates of ``slots`` (others have no pivots); fields that jump come first in a slot."""
     K = model.students
-    thresholds = {(b.slot, b.node + (K if b.kind == "teacher" else 0)): b.at for b in model.breaks}
+    thresholds: dict[tuple[int, int], tuple[float, ...]] = {}
+    for b in model.breaks:
+        place = (b.slot, b.node + (K if b.kind == "teacher" else 0))
+        thresholds[place] = (*thresholds.get(place, ()), b.at)
     pivots, cuts = [], []
     for slot in range(model.slots):
         read = np.concatenate([reads.student[slot], reads.teacher[slot]])
@@ -65,8 +69,9 @@ def coordinates(model: LearningModel, reads: Reads, slots: tuple[int, ...]) -> C
         jumping = {i for i in entries if (slot, i) in thresholds}
         entries = [*(i for i in entries if i in jumping), *(i for i in entries if i not in jumping)]
         pivots.append(tuple(entries))
-        cuts += [thresholds.get((slot, i)) for i in entries]
-    return Coordinates(tuple(pivots), reads.noise, (*cuts, *([None] * reads.noise)))
+        cuts += [thresholds.get((slot, i), ()) for i in entries]
+    uncut = [()] * (reads.normals + reads.noise)
+    return Coordinates(tuple(pivots), reads.noise, (*cuts, *uncut), reads.normals)
 
 
 class Slots(NamedTuple):
@@ -126,7 +131,7 @@ class Sampler:
         """Points, weights, and the map from a point to the fields."""
         points, weights = rule.points(self.where.smooth, self.cut(slots))
         half, odd = divmod(points.shape[0], 2)
-        centred = not any(self.model.clusters) and all(c is None for c in self.where.cuts)
+        centred = not any(self.model.clusters) and not any(self.where.cuts)
         if self.model.even and centred and not odd:
             # The second half of a rule mirrors the first.
             points, weights = points[:half], 2 * weights[:half]
@@ -136,6 +141,8 @@ class Sampler:
         """The affine map from standard normals (d,) to fields; those not read are zero."""
         K, M = self.model.students, self.model.teachers
         dimension = len(self.where.smooth)
+        end = dimension - self.where.noise
+        missing = jnp.zeros(self.model.normals - self.where.normals)
         # Assembled once, so that a point costs one small matrix product and no scatter.
         offset = jnp.zeros((self.model.slots, K + M))
         matrix = jnp.zeros((self.model.slots, K + M, dimension))
@@ -149,7 +156,8 @@ class Sampler:
         def fields(xi: Array) -> Fields:
             table = offset + matrix @ xi
             noise = xi[-1] if self.where.noise else jnp.zeros(())
-            return Fields(table[:, :K], table[:, K:], noise)
+            normals = jnp.concatenate([xi[end - self.where.normals : end], missing])
+            return Fields(table[:, :K], table[:, K:], noise, normals)
 
         return fields
 
@@ -187,15 +195,15 @@ class Sampler:
         place = [(slot, i) for slot, p in enumerate(self.where.pivots) for i in range(len(p))]
 
         def cut(coordinate: int, prefix: Array) -> Array | None:
-            threshold = self.where.cuts[coordinate]
-            if threshold is None:
+            thresholds = self.where.cuts[coordinate]
+            if not thresholds:
                 return None
             slot, position = place[coordinate]
             entry = self.where.pivots[slot][position]
             row = slots.factors[slot][entry]
             start = self.where.starts[slot]
             before = prefix[:, start : start + position] @ row[:position]
-            centre = (threshold - slots.means[slot, entry]) / (slots.sigmas[slot] + 1e-300)
-            return (centre - before) / row[position]
+            centres = (jnp.asarray(thresholds) - slots.means[slot, entry]) / (slots.sigmas[slot] + 1e-300)
+            return (centres[None, :] - before[:, None]) / row[position]
 
         return cut

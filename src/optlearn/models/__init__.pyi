@@ -1,5 +1,7 @@
 from ._activations import ACTIVATIONS as ACTIVATIONS
 from ._activations import Activation as Activation
+from ._adagrad import AdaGradNorm as AdaGradNorm
+from ._adagrad import adagrad_norm as adagrad_norm
 from ._attention import Attention as Attention
 from ._attention import attention as attention
 from ._autoencoder import FIG3_OMEGA as FIG3_OMEGA
@@ -29,12 +31,16 @@ from ._linear import Linear as Linear
 from ._linear import linear as linear
 from ._measured import Measured as Measured
 from ._measured import measured as measured
+from ._memory import Memory as Memory
+from ._memory import with_memory as with_memory
 from ._own_data import OwnData as OwnData
 from ._random_features import random_features as random_features
-from ._rules import Clipped as Clipped
+from ._residual_rules import Clipped as Clipped
+from ._residual_rules import SignSGD as SignSGD
+from ._residual_rules import clipped as clipped
+from ._residual_rules import sign_sgd as sign_sgd
 from ._rules import Hebb as Hebb
 from ._rules import Margin as Margin
 from ._rules import Perceptron as Perceptron
 from ._rules import SignLearner as SignLearner
-from ._rules import clipped as clipped
 from ._rules import sign_learner as sign_learner

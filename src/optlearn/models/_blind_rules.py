@@ -24,8 +24,8 @@ class NodePerturbation(LearningModel):
     """Units are shaken and learn from what that does to the loss: g_k = (ℓ(λ + σ_p ξ) − ℓ(λ)) ξ_k/σ_p.
 
     On average that is the gradient of the loss smoothed by σ_p; its spread grows with the number of units.
-    The shaking ξ is the fields of K further teachers in a slot of their own, which nobody learns. Settings:
-    ``perturbation`` σ_p and ``sigma_n``, standard deviation of the label noise.
+    The shaking ξ is a sample's further normals. Settings: ``perturbation`` σ_p and ``sigma_n``, standard
+    deviation of the label noise.
     """
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
@@ -34,18 +34,15 @@ class NodePerturbation(LearningModel):
         return self._loss(fields.student[0], fields, u)
 
     def _loss(self, student: Array, fields: Fields, u: Settings) -> Array:
-        teachers = self.overlaps.T.shape[0] - self.students
-        label = jnp.sum(_output(fields.teacher[0, :teachers])) + u["sigma_n"] * fields.noise
+        label = jnp.sum(_output(fields.teacher[0])) + u["sigma_n"] * fields.noise
         return (jnp.sum(_output(student)) - label) ** 2 / 2
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The change of the loss, along the shaking."""
         del x, latent
-        shaking, size = fields.teacher[1, -self.students :], u["perturbation"]
-        student = fields.student[0]
+        shaking, size, student = fields.normals, u["perturbation"], fields.student[0]
         change = self._loss(student + size * shaking, fields, u) - self._loss(student, fields, u)
-        moved = change / size * shaking
-        return jnp.stack([moved, jnp.zeros_like(moved)])
+        return (change / size * shaking)[None]
 
 
 @checked
@@ -69,19 +66,16 @@ def node_perturbation(
     """
     check = Arguments("node_perturbation")
     K, M = check.count("K", K), check.count("M", M)
-    overlaps = np.eye(M + K)
-    overlaps[:M, :M] = check.gram("T", 1.0 if T is None else T, M)
     return NodePerturbation(
         students=K,
-        slots=2,
-        overlaps=Overlaps(T=overlaps),
+        normals=K,
+        overlaps=Overlaps(T=check.gram("T", 1.0 if T is None else T, M)),
         parameters={
             "learning_rate": check.number("eta", eta, 0.0),
             "batch": 1.0,
             "perturbation": check.number("perturbation", perturbation, 0.0, open_below=True),
             "sigma_n": check.number("sigma_n", sigma_n, 0.0),
         },
-        untracked=frozenset(f"M{k + 1}{M + j + 1}" for k in range(K) for j in range(K)),
     )
 
 

@@ -13,7 +13,7 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._signatures import checked
 from optlearn._theory.blocks import seen
-from optlearn._theory.model import Break, Latent, LearningModel
+from optlearn._theory.model import Break, ClosedMoments, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
@@ -74,9 +74,36 @@ class Committee(LearningModel):
         """Saad-Solla equations with masks, heads, label noise and batches, where I₄ is known."""
         if not self._closed():
             return None
-        K, eta = self.students, u["learning_rate"]
-        blocks = self._gram(x)
-        gram = blocks if self.spectrum is None else seen(blocks, self.spectrum.variance)
+        K, eta, decay, blocks = self.students, u["learning_rate"], u["weight_decay"], self._gram(x)
+        pulled, bent, spread, v = self._moments(x, u)
+        if self.spectrum is None:
+            towards = pulled @ blocks + bent[:, None] * blocks[:K]
+        else:
+            # E[∂D₂/∂field] is the same for all blocks; each has the field covariance c_b G_b.
+            towards = jnp.einsum("b,kn,bnm->bkm", self.spectrum.variance, _add_diagonal(pulled, bent), blocks)
+            power = jnp.asarray(self.spectrum.variance * self.spectrum.share)
+            spread = power[:, None, None] * spread[None]
+        own = towards[..., :K] - decay * x.Q
+        return OrderParameters(
+            Q=eta * (own + jnp.swapaxes(own, -1, -2)) + eta**2 / u["batch"] * spread,
+            M=eta * (towards[..., K:] - decay * x.M),
+            R=jnp.zeros_like(x.R),
+            v=-u["readout_rate"] * v if self.heads else v,
+            extras={},
+        )
+
+    def closed_moments(self, x: OrderParameters, u: Settings) -> ClosedMoments | None:
+        """Those of the closed drift."""
+        if not self._closed():
+            return None
+        pulled, bent, spread, v = self._moments(x, u)
+        return ClosedMoments(-_add_diagonal(pulled, bent), spread, v)
+
+    def _moments(self, x: OrderParameters, u: Settings) -> tuple[Array, Array, Array, Array]:
+        """−E[∂D₂/∂field] as a (K, K + M) table and what is added to its diagonal; E[D₂ D₂ᵀ]; E[D₄]."""
+        K, gram = self.students, self._gram(x)
+        if self.spectrum is not None:
+            gram = seen(gram, self.spectrum.variance)
         feedback, signed = self._feedback(x, u), self._signed(x)
         weighted = feedback * self._shares(u.get("task_share"))[None, :]
         together, four_together = self._coincidence(u)
@@ -84,11 +111,6 @@ class Committee(LearningModel):
         pair = weighted @ signed.T * together
         pulled = pair * self.activation.J2(gram, *_square(K, len(gram)))
         bent = jnp.sum(pair * self.activation.bend(gram, *_square(K, len(gram))), axis=1)
-        if self.spectrum is None:
-            towards = pulled @ gram + bent[:, None] * gram[:K]
-        else:
-            # E[∂D₂/∂field] is the same for all blocks; each has the field covariance c_b G_b.
-            towards = jnp.einsum("b,kn,bnm->bkm", self.spectrum.variance, _add_diagonal(pulled, bent), blocks)
         first, second, twice = _unordered(K), _unordered(len(gram)), _multiplicity(len(gram))
         outer = entries(feedback, first[0]) * entries(weighted, first[1])
         inner = entries(signed, second[0]) * entries(signed, second[1]) * twice[:, None]
@@ -96,18 +118,7 @@ class Committee(LearningModel):
         both_on = entries(together, *first) if self.dropout else 1.0
         noise = jnp.sum(outer, axis=1) * both_on * self.activation.J2(gram, *first)
         spread = entries(jnp.sum(quartic, axis=1) + u["sigma_n"] ** 2 * noise, _pair_number(K))
-        if self.spectrum is not None:
-            power = jnp.asarray(self.spectrum.variance * self.spectrum.share)
-            spread = power[:, None, None] * spread[None]
-        decay = u["weight_decay"]
-        own = towards[..., :K] - decay * x.Q
-        return OrderParameters(
-            Q=eta * (own + jnp.swapaxes(own, -1, -2)) + eta**2 / u["batch"] * spread,
-            M=eta * (towards[..., K:] - decay * x.M),
-            R=jnp.zeros_like(x.R),
-            v=self._readout_drift(gram, signed, together, u),
-            extras={},
-        )
+        return pulled, bent, spread, self._readout_gradient(gram, signed, together, u)
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
         """E[½ (target − p_f output)²], where I₂ is known for all pairs of nodes."""
@@ -198,12 +209,12 @@ class Committee(LearningModel):
         table = jnp.stack(powers)
         return entries(table, two), entries(table, four)
 
-    def _readout_drift(self, gram: Array, signed: Array, together: Array, u: Settings) -> Array:
+    def _readout_gradient(self, gram: Array, signed: Array, together: Array, u: Settings) -> Array:
         K = self.students
         if not self.heads:
             return jnp.zeros((K, 0))
         overlap = together * self.activation.I2(gram, *_square(K, len(gram)))
-        return u["readout_rate"] * u["task_share"][None, :] * (overlap @ signed)
+        return -u["task_share"][None, :] * (overlap @ signed)
 
 
 @checked

@@ -1,6 +1,6 @@
-"""Other ways to learn than the gradient: Hebb's rule, the perceptron, learning from a margin, clipping.
+"""Other ways to learn than the gradient: Hebb's rule, the perceptron, learning from a margin.
 
-The first three teach one unit the sign of a teacher. All that a rule g needs is what its two moments are: it
+They teach one unit the sign of a teacher. All that a rule g needs is what its two moments are: it
 moves weights by −(η/√N) g x, so dM = −ηE[gλ*] and dQ = −2ηE[gλ] + η²E[g²]/B. With a = E[sign(λ*) λ/√Q], b =
 E[sign(λ*) λ*/√T] and c = E[g²], each over the samples that are learned from, these are closed forms.
 """
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erf, erfc
+from jax.scipy.special import erf
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
@@ -144,70 +144,4 @@ def sign_learner(rule: str = "hebb", T: float = 1.0, eta: float = 1.0, threshold
         overlaps=Overlaps(T=np.eye(1) * check.number("T", T, 0.0, open_below=True)),
         parameters=settings,
         breaks=(Break("teacher", 0, 0), Break("student", 0, 0)),
-    )
-
-
-class Clipped(LearningModel):
-    """A linear unit whose gradient is cut at c: g = D₂ min(1, c/|D₂|), with D₂ = λ − y.
-
-    The setting ``clip`` is c, ``sigma_n`` the standard deviation of the label noise.
-    """
-
-    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """Half the squared error."""
-        del x, latent
-        return _residual(fields, u)[0, 0] ** 2 / 2
-
-    def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """The residual, cut."""
-        del x, latent
-        return jnp.clip(_residual(fields, u), -u["clip"], u["clip"])
-
-    def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
-        """The residual is normal: its cut moments are known."""
-        eta, T, c = u["learning_rate"], self.overlaps.T[0, 0], u["clip"]
-        Q, M = x.Q[0, 0], x.M[0, 0]
-        s = jnp.sqrt(Q - 2 * M + T + u["sigma_n"] ** 2 + FLOOR)
-        k = c / s
-        kept = erf(k / np.sqrt(2))
-        square = s**2 * (kept - HALF * k * jnp.exp(-(k**2) / 2)) + c**2 * erfc(k / np.sqrt(2))
-        dQ = -2 * eta * kept * (Q - M) + eta**2 / u["batch"] * square
-        return OrderParameters(
-            Q=dQ.reshape(1, 1),
-            M=(-eta * kept * (M - T)).reshape(1, 1),
-            R=jnp.zeros((1, 0)),
-            v=jnp.zeros((1, 0)),
-            extras={},
-        )
-
-    def closed_error(self, x: OrderParameters, u: Settings) -> Array:
-        """Half the squared distance from labels without noise."""
-        del u
-        return (x.Q[0, 0] - 2 * x.M[0, 0] + self.overlaps.T[0, 0]) / 2
-
-
-def _residual(fields: Fields, u: Settings) -> Array:
-    return fields.student - fields.teacher - u["sigma_n"] * fields.noise
-
-
-@checked
-def clipped(clip: float = 0.5, sigma_n: float = 0.5, T: float = 1.0, eta: float = 1.0) -> Clipped:
-    """A linear student with clipped gradients.
-
-    Args:
-        clip: c, largest length of a sample's gradient by the student's field.
-        sigma_n: standard deviation of the label noise.
-        T: squared norm of the teacher over N.
-        eta: learning rate η.
-    """
-    check = Arguments("clipped")
-    return Clipped(
-        students=1,
-        overlaps=Overlaps(T=np.eye(1) * check.number("T", T, 0.0, open_below=True)),
-        parameters={
-            "learning_rate": check.number("eta", eta, 0.0),
-            "batch": 1.0,
-            "clip": check.number("clip", clip, 0.0),
-            "sigma_n": check.number("sigma_n", sigma_n, 0.0),
-        },
     )

@@ -11,6 +11,7 @@ from optlearn._trajectory import Trajectory
 from optlearn.plotting.style import TIME, own_axes, shades, styled
 
 MANY = 7  # so many courses have colours of their own; more are shaded from dark to light
+NAMED = 24  # so many have a place in the legend; of more, some have
 
 
 @checked
@@ -36,11 +37,12 @@ def plot_order_parameters(
         )
     axes = own_axes(axes)
     colours = [None] * len(chosen) if len(chosen) <= MANY else list(shades(len(chosen)))
-    for name, colour in zip(chosen, colours, strict=True):
+    every = 1 + (len(chosen) - 1) // NAMED
+    for place, (name, colour) in enumerate(zip(chosen, colours, strict=True)):
         style = {} if colour is None else {"color": colour}
-        _draw(axes, trajectory, name, label=name, **{**style, **line})
+        _draw(axes, trajectory, name, label=None if place % every else name, **{**style, **line})
     axes.set(xlabel=TIME, ylabel="order parameters", xlim=(0, float(trajectory.alpha[-1])))
-    axes.legend(ncols=1 + (len(chosen) - 1) // 8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.legend(ncols=1 + (len(chosen) // every - 1) // 8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return axes
 
 

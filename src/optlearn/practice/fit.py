@@ -23,6 +23,8 @@ from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._signatures import checked
 from optlearn.practice.isotropy import AnisotropyWarning as AnisotropyWarning
 from optlearn.practice.isotropy import Isotropy as Isotropy
+from optlearn.practice.many_passes import ManyPassesFit as ManyPassesFit
+from optlearn.practice.many_passes import many_passes as many_passes
 from optlearn.practice.regression import RegressionFit as RegressionFit
 from optlearn.practice.regression import regression as regression
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,11 @@ class RegressionFit:
     def largest(self) -> float:
         """λ₁/tr, the share of the largest direction in all variance."""
         return self.measured.largest
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was measured, for JSON."""
+        samples, features = self.X.shape
+        return measured_numbers(samples, features, self.noise, self.largest)
 
     def learning_rate(self, eta: Array) -> Array:
         """A rate η of the theory as your own loop takes it, for the loss ½(f − y)²: η / E|x|²."""
@@ -130,6 +135,17 @@ class RegressionFit:
         index = np.searchsorted(schedule.first_steps(self.measured.directions), np.arange(steps), "right") - 1
         batch = schedule["batch"][index] if "batch" in schedule.controls else np.ones(steps)
         return schedule["learning_rate"][index], batch
+
+
+def measured_numbers(samples: int, features: int, noise: float | None, largest: float) -> dict[str, Any]:
+    """What fits of regressions tell of their data."""
+    return {
+        "samples": samples,
+        "features": features,
+        "kappa": samples / features,
+        "noise": noise,
+        "largest": largest,
+    }
 
 
 class Check(NamedTuple):

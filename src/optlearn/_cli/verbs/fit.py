@@ -1,5 +1,6 @@
 """``optlearn fit``: the schedule for one's own data."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,7 +8,16 @@ import typer
 
 from optlearn._cli import options
 from optlearn._cli.inputs import given, scenario_arguments
-from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
+from optlearn._cli.output import (
+    SOLUTION_FILES,
+    bad_input,
+    check_folder,
+    console,
+    deliver,
+    exit_code,
+    reporting,
+    write_solution,
+)
 from optlearn._errors import RunawayError, SpecificationError
 from optlearn._progress import Progress
 
@@ -17,13 +27,30 @@ if TYPE_CHECKING:
     from optlearn._control.solution import Solution
     from optlearn.practice.fit import MixtureFit
 
-FILES = ("solution.nc", "schedule.csv", "schedule.json", "report.html")
+
+class Task(StrEnum):
+    """What data are for."""
+
+    mixture = "mixture"
+    regression = "regression"
 
 
 def command(
     file: Annotated[
-        Path, typer.Argument(metavar="DATA.npz", help="NumPy's arrays: samples and, maybe, labels.")
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="Samples and, maybe, labels: NumPy's arrays in an .npz file; for a regression also .npy "
+            "(with --labels-file) or .csv with a row of names.",
+        ),
     ],
+    task: Annotated[
+        Task,
+        typer.Option(
+            metavar="TASK",
+            help="mixture: clusters, for SCENARIO; regression: a linear predictor of y from X.",
+        ),
+    ] = Task.mixture,
     scenario: Annotated[
         str, typer.Option(metavar="SCENARIO", help="What to optimise: denoising or denoising_batch.")
     ] = "denoising",
@@ -53,11 +80,27 @@ def command(
         ),
     ] = None,
     nodes: Annotated[int, options.whole("Hidden nodes of the network, with random weights.")] = 2,
+    passes: Annotated[
+        float,
+        typer.Option(
+            metavar="NUMBER", help="Of a regression: how often each sample is seen; 1: fresh samples."
+        ),
+    ] = 1.0,
+    test_share: Annotated[
+        float,
+        typer.Option(metavar="SHARE", help="Of a regression of several passes: samples that are held out."),
+    ] = 0.2,
+    labels_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of a regression: .npy file of the labels.")
+    ] = None,
+    seeds: Annotated[
+        int, options.whole("Of a regression: trainings that check the prediction.", lowest=2)
+    ] = 16,
     settings: options.Settings = None,
     intervals: options.Intervals = None,
     starts: options.Starts = None,
     seed: options.Seed = 0,
-    out: Annotated[Path | None, options.folder(f"Folder for {', '.join(FILES)}.")] = None,
+    out: Annotated[Path | None, options.folder(f"Folder for {', '.join(SOLUTION_FILES)}.")] = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -66,11 +109,26 @@ def command(
     The model is a mixture of Gaussian clusters, each spread alike in all directions. Real data are not: a
     warning says, with numbers, how far they are from it.
 
-    Example: optlearn fit data.npz --set Delta_F=0.2 --out result
+    A regression measures the spectrum of features and the noise of labels, finds the learning rate (and, for
+    several passes, the weight decay) of SGD on a linear predictor, and trains some to check.
+
+    Examples: optlearn fit data.npz --set Delta_F=0.2 --out result;
+    optlearn fit features.csv --task regression --passes 10
     """
+    if task is Task.regression:
+        from optlearn._cli.regression import Regression
+
+        for option, given_value in (
+            ("--set", settings),
+            ("--clusters", clusters),
+            ("--weights-key", weights_key),
+        ):
+            if given_value is not None:
+                bad_input(f"{option} is not for --task regression")
+        asked = Regression(passes, test_share, seeds, seed, intervals, given(starts=starts))
+        raise typer.Exit(asked.run(file, (x_key, labels_key, labels_file), out, as_json, quiet))
     arguments = scenario_arguments(scenario, settings, None)
-    if out is not None and out.exists() and not out.is_dir():
-        bad_input(f"--out {out}: this is a file; a folder is needed")
+    check_folder(out)
     limits = given(starts=starts)
     with reporting(quiet) as tell:
         from optlearn._control.solve import solve
@@ -102,7 +160,7 @@ def command(
     }
     deliver(result, None, as_json, lambda: _show(found, divisor, solution, out))
     if out is not None:
-        _write(solution, out)
+        write_solution(solution, out)
     raise typer.Exit(exit_code(solution))
 
 
@@ -137,16 +195,6 @@ def _read(
     return samples, labels, None if weights_key is None else pick("--weights-key", weights_key)
 
 
-def _write(solution: "Solution", out: Path) -> None:
-    try:
-        solution.save(out / FILES[0])
-        solution.schedule.to_csv(out / FILES[1])
-        solution.schedule.to_json(out / FILES[2])
-        solution.report(out / FILES[3])
-    except OSError as error:
-        bad_input(f"--out {out}: {error.strerror or error}")
-
-
 def _show(found: "MixtureFit", divisor: float, solution: "Solution", out: Path | None) -> None:
     from rich.table import Table
 
@@ -170,4 +218,4 @@ def _show(found: "MixtureFit", divisor: float, solution: "Solution", out: Path |
         )
     screen.print(solution)
     if out is not None:
-        screen.print(f"{out}: {', '.join(FILES)}", style="dim")
+        screen.print(f"{out}: {', '.join(SOLUTION_FILES)}", style="dim")
