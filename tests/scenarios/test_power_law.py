@@ -66,9 +66,7 @@ def test_baselines(exponent, recursion):
     found = ol.baselines(problem)
     assert set(found) == {"constant", "linear", "cosine", "WSD", "power decay"}
     for name, (error, rate) in BASELINES[exponent, recursion].items():
-        # A plateau's shape has kinks in its share of decay, where the search for the best may stop early.
-        accuracy = 3e-5 if name == "WSD" else 2e-6
-        assert ol.evaluate(problem, found[name]).objective == pytest.approx(error, rel=accuracy), name
+        assert ol.evaluate(problem, found[name]).objective == pytest.approx(error, rel=1e-6), name
         if rate is not None and name == "constant":
             assert found[name]["learning_rate"][0] == pytest.approx(rate, abs=1e-4)
 

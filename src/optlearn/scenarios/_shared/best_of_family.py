@@ -6,6 +6,7 @@ smooth in the parameters; values that are reported come from ``evaluate``.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -26,12 +27,16 @@ COARSE, REFINEMENTS = 120, 3
 FINER = 4
 # Points of the first look in each direction; the search then refines the best one.
 SCAN = {1: 17, 2: 6}
+# Accuracy of the first number at a kink of the second, in units of that spacing: enough to compare kinks.
+ROUGH = 2e-3
 # Shift of a family's parameter: schedules are smooth in theirs, so this is exact to about 1e-10.
 DIFFERENCE = 1e-5
 
 
 @float64
-def best_of(problem: Problem, family: Family, *bounds: tuple[float, float]) -> Schedule:
+def best_of(
+    problem: Problem, family: Family, *bounds: tuple[float, float], kinks: Sequence[float] = ()
+) -> Schedule:
     """The schedule ``family(*parameters)`` with the lowest objective.
 
     Args:
@@ -39,6 +44,7 @@ def best_of(problem: Problem, family: Family, *bounds: tuple[float, float]) -> S
         family: one or two numbers → schedule. Free parameters of the problem that the schedule does
             not carry keep their guess.
         bounds: lowest and highest value of each number, both allowed.
+        kinks: values of the second number at which schedules are not smooth in it.
     """
     compiled = compile_problem(problem)
     lower, upper = (np.array(side, dtype=float) for side in zip(*bounds, strict=True))
@@ -47,8 +53,11 @@ def best_of(problem: Problem, family: Family, *bounds: tuple[float, float]) -> S
     first, steps = _scan(_Trial(compiled, family, lower, upper, COARSE), points)
     cost = _Trial(compiled, family, lower, upper, FINER * steps)
     spacing = (upper - lower) / (SCAN[len(bounds)] - 1)
-    refine = _refine_line if len(bounds) == 1 else _refine_plane
-    found = refine(cost, first, spacing)
+    if len(bounds) == 1:
+        found = _refine_line(cost, first, spacing)
+    else:
+        found = _refine_plane(cost, first, spacing, lower, upper)
+        found = _beyond_kinks(cost, found, spacing, np.asarray(kinks, dtype=float))
     # A bound itself is among the points of the scan but is not always reached by a refinement.
     return family(*map(float, found if cost(found) < cost(first) else first))
 
@@ -128,8 +137,10 @@ def _refine_line(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.nda
     return np.array([found.x])
 
 
-def _refine_plane(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.ndarray:
-    lower, upper = cost.lower, cost.upper
+def _refine_plane(
+    cost: _Trial, first: np.ndarray, spacing: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> np.ndarray:
+    """The minimum between ``lower`` and ``upper``, downhill from ``first``."""
     # In units of the scan's spacing and of the objective there, so that tolerances mean something.
     scale = abs(cost(first)) or 1.0
 
@@ -146,6 +157,32 @@ def _refine_plane(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.nd
         options={"ftol": 1e-15, "gtol": 1e-9},
     )
     return np.asarray(np.clip(found.x * spacing, lower, upper))
+
+
+def _beyond_kinks(cost: _Trial, found: np.ndarray, spacing: np.ndarray, kinks: np.ndarray) -> np.ndarray:
+    """The best minimum near one that was found: each kink may hide another behind it."""
+    near = kinks[(np.abs(kinks - found[1]) <= spacing[1]) & (kinks > cost.lower[1]) & (kinks < cost.upper[1])]
+    if not len(near):
+        return found
+    edges = np.unique([cost.lower[1], *near, cost.upper[1]])
+
+    def best_at(second: float) -> np.ndarray:
+        low, high = (np.clip(found[0] + side * spacing[0], cost.lower[0], cost.upper[0]) for side in (-1, 1))
+        accuracy = {"xatol": ROUGH * spacing[0]}
+        along = minimize_scalar(
+            lambda x: cost(np.array([x, second])), bounds=(low, high), method="bounded", options=accuracy
+        )
+        return np.array([along.x, second])
+
+    best = min([found, *map(best_at, edges)], key=cost)
+    # From there downhill, in the smooth pieces on both sides.
+    place = np.searchsorted(edges, best[1])
+    pieces = edges[max(place - 1, 0) : place + 2]
+    candidates = [best]
+    for low, high in pairwise(pieces):
+        lower, upper = np.array([cost.lower[0], low]), np.array([cost.upper[0], high])
+        candidates.append(_refine_plane(cost, np.clip(best, lower, upper), spacing, lower, upper))
+    return min(candidates, key=cost)
 
 
 @float64
@@ -180,3 +217,8 @@ def phases(horizon: float, *parts: tuple[float, dict[str, float]]) -> Schedule:
     edges[-1] = horizon
     names: Sequence[str] = tuple(kept[0][1])
     return Schedule.piecewise(edges, {n: [values[n] for _, values in kept] for n in names})
+
+
+def plateau_kinks(intervals: int) -> np.ndarray:
+    """Shares of training at which the decay after a plateau reaches the middle of one more interval."""
+    return (np.arange(intervals) + 0.5) / intervals

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from optlearn import _time_courses as shapes
 from optlearn._control.problem import Baseline, Problem
 from optlearn._schedule import Schedule
-from optlearn.scenarios._shared.best_of_family import best_of
+from optlearn.scenarios._shared.best_of_family import best_of, plateau_kinks
 
 # Share of training in which a warm-up-stable-decay baseline rises to its plateau.
 WARM_UP = 0.05
@@ -66,7 +66,8 @@ def _best_plateau(with_rate: WithRate) -> Baseline:
             shape = shapes.warm_up_stable_decay(peak, problem.horizon, WARM_UP, decay)
             return with_rate(problem, intervals, shape)
 
-        return best_of(problem, family, _rates(problem), (0.0, 1 - WARM_UP))
+        kinks = plateau_kinks(intervals)
+        return best_of(problem, family, _rates(problem), (0.0, 1 - WARM_UP), kinks=kinks)
 
     return baseline
 

@@ -10,7 +10,7 @@ from optlearn._control.problem import Baseline, Problem
 from optlearn._schedule import Schedule
 from optlearn.models._linear import Linear
 from optlearn.scenarios._shared.batch_sizes import linear_growth, mean_batch_of
-from optlearn.scenarios._shared.best_of_family import best_of
+from optlearn.scenarios._shared.best_of_family import best_of, plateau_kinks
 
 CONTROLS = ("learning_rate", "batch", "both")
 # Exponents of a power decay that are tried, and shares of training in which a plateau decays.
@@ -87,7 +87,9 @@ def _best(with_batch: bool, shape: Callable[..., shapes.Shape], *more: tuple[flo
                 courses["batch"] = shapes.constant(mean_batch_of(problem))
             return Schedule.from_function(problem.horizon, courses, intervals)
 
-        return best_of(problem, schedule, (0.0, problem.continuous["learning_rate"].upper), *more)
+        rates = (0.0, problem.continuous["learning_rate"].upper)
+        kinks = plateau_kinks(intervals) if shape is _plateau else ()
+        return best_of(problem, schedule, rates, *more, kinks=kinks)
 
     return baseline
 
