@@ -73,13 +73,25 @@ EVERY = {
     "autoencoder": ol.models.autoencoder(),
     "augmented": ol.models.autoencoder(augmentation=True, batch=3.0),
     "erf autoencoder": ol.models.autoencoder(activation="erf", finite_size=True),
-    "sign learner": ol.models.sign_learner(),
+    **{rule: ol.models.sign_learner(rule) for rule in ("hebb", "perceptron", "margin")},
     "clipped": ol.models.clipped(),
     "node perturbation": ol.models.node_perturbation(),
     "feedback alignment": ol.models.feedback_alignment(),
     "gating": ol.models.gating(),
     "attention": ol.models.attention(),
+    "sign SGD": ol.models.sign_sgd(),
+    "memory": ol.models.with_memory(ol.models.committee(2, 2, sigma_n=0.3), 1.0, 2.0, averaging=1.0),
+    "AdaGrad": ol.models.adagrad_norm(ol.models.committee(2, 2, sigma_n=0.3)),
 }
+
+
+def test_every_model_of_order_parameters_is_compared_with_one_block():
+    public = [getattr(ol.models, name) for name in ol.models.__all__]
+    kinds = {kind for kind in public if isinstance(kind, type) and issubclass(kind, ol.LearningModel)}
+    compared = {type(model) for model in EVERY.values()}
+    missing = {kind.__name__ for kind in kinds if not any(issubclass(c, kind) for c in compared)}
+    assert len(kinds) > 10
+    assert not missing
 
 
 @pytest.mark.parametrize("name", slow_but({"committee", "autoencoder"}, EVERY))
@@ -88,7 +100,8 @@ def test_one_block_is_no_spectrum(name):
     sizes = {"M": 0 if model.untracked else model.teachers, "R": model.centroids, "v": model.heads}
     start = {"Q": 0.3 * np.eye(model.students), **dict.fromkeys(model.extras, 0.2)}
     start |= {name: 0.05 for name, size in sizes.items() if size}
-    block = replace(model, spectrum=ONE)
+    inner = {"base": replace(model.base, spectrum=ONE)} if hasattr(model, "base") else {}
+    block = replace(model, spectrum=ONE, **inner)
     u = model.settings()
     rule = ol.GaussHermite(4, 3)
     x, y = model.state(**start), block.state(**start)
@@ -214,19 +227,47 @@ def test_the_same_variance_in_all_directions():
     assert run["error"][-1] == pytest.approx(0.0188901481089, abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("shape", "error", "rate"),
+    [(np.ones(60), 0.0042672810, 0.911942), (1 - (np.arange(60) + 0.5) / 60, 0.0024520420, 2.072806)],
+    ids=["constant", "linear"],
+)
+def test_the_best_of_a_shape_for_two_blocks(com2, shape, error, rate):
+    """At the best rate the error is that of the sheet, and no better on both sides of it."""
+    model, x = com2
+    at = [
+        ol.integrate(
+            model,
+            ol.Schedule.piecewise(np.linspace(0, 60, 61), {"learning_rate": (rate + off) * shape}),
+            start=x,
+        )["error"][-1]
+        for off in (-1e-3, 0.0, 1e-3)
+    ]
+    assert at[1] == pytest.approx(error, abs=1e-9)
+    assert min(at) == at[1]
+
+
+def com2_problem(com2):
+    model, x = com2
+    rate = ol.Continuous(0, 4, guess=1.0)
+    return ol.Problem(model=model, start=x, horizon=60, controls={"learning_rate": rate}, intervals=60)
+
+
+@pytest.mark.slow
+def test_the_optimum_of_two_blocks_at_finite_size(com2):
+    problem = com2_problem(com2)
+    runs = ol.simulate(problem, ol.solve(problem).schedule, N=2000, seeds=48, record=[0, 60])
+    score = runs.z_scores("error", np.array([0.5303133902647, 0.001448108069]))[-1]
+    assert abs(score) < 4
+    assert runs["error"][:, -1].mean() == pytest.approx(0.001441, abs=5e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["direct", "indirect"])
 def test_the_optimum_of_two_blocks(com2, method):
-    model, x = com2
-    problem = ol.Problem(
-        model=model,
-        start=x,
-        horizon=60,
-        controls={"learning_rate": ol.Continuous(0, 4, guess=1.0)},
-        intervals=60,
-    )
-    solution = ol.solve(problem, method=method)
+    solution = ol.solve(com2_problem(com2), method=method)
     assert solution.objective == pytest.approx(0.001448108069, rel=1e-6)
     rates = solution.schedule["learning_rate"]
+    np.testing.assert_allclose(rates[:2], [0.90, 1.28], atol=6e-3)
     assert rates[-1] == pytest.approx(0.116, abs=2e-3)
     assert rates.max() == pytest.approx(2.089, abs=2e-3)

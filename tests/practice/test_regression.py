@@ -1,7 +1,5 @@
 """Least squares on given data: what is measured, predicted, and trained."""
 
-import os
-
 import numpy as np
 import pytest
 
@@ -81,11 +79,8 @@ def test_bad_schedules(gaussian):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pixels", "features"])
-def test_theory_predicts_training_on_mnist(kind):
-    try:
-        images = datasets.mnist("train", os.environ.get("OPTLEARN_DATA"))
-    except datasets.MissingDataError:
-        pytest.skip("no MNIST")
+def test_theory_predicts_training_on_mnist(kind, real_mnist):
+    images = datasets.mnist("train", real_mnist)
     chosen = np.random.default_rng(0).permutation(len(images))[:50_000]
     X, y = images.rows()[chosen], np.where(images.labels[chosen] % 2 == 1, 1.0, -1.0)
     if kind == "features":

@@ -219,6 +219,6 @@ def phases(horizon: float, *parts: tuple[float, dict[str, float]]) -> Schedule:
     return Schedule.piecewise(edges, {n: [values[n] for _, values in kept] for n in names})
 
 
-def plateau_kinks(intervals: int) -> np.ndarray:
+def plateau_kinks(intervals: int) -> list[float]:
     """Shares of training at which the decay after a plateau reaches the middle of one more interval."""
-    return (np.arange(intervals) + 0.5) / intervals
+    return [(k + 0.5) / intervals for k in range(intervals)]
