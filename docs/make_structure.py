@@ -1,6 +1,6 @@
-"""Compute and draw what ``structure.md`` shows, into ``images/structure``: python docs/make_structure.py [NAME …]
+"""Compute and draw what ``structure.md`` shows, into images/structure: python docs/make_structure.py [NAME …]
 
-Names: plateau, phases, paper. Every number of the tables is printed.
+Names: plateau, phases, paper. Numbers of the page are printed.
 """
 
 import sys
@@ -14,7 +14,7 @@ matplotlib.use("agg")
 import numpy as np
 
 import optlearn as ol
-from optlearn.plotting.style import BLUE, GREEN, GREY, ORANGE, TIME, ShownFigure, save_figure, style
+from optlearn.plotting.style import BLUE, GREEN, GREY, ORANGE, TIME, ShownFigure, style
 
 FOLDER = Path(__file__).parent / "images" / "structure"
 COLOURS = (GREY, BLUE, GREEN, ORANGE)
@@ -32,7 +32,7 @@ def main() -> None:
     pictures = {"plateau": plateau, "phases": phases, "paper": paper}
     with style():
         for name in sys.argv[1:] or pictures:
-            save_figure(pictures[name](), FOLDER / f"{name}.png")
+            pictures[name]().savefig(FOLDER / f"{name}.png", dpi=150, pil_kwargs={"optimize": True})
 
 
 def panels() -> tuple[ShownFigure, np.ndarray]:
