@@ -109,7 +109,7 @@ def theory(name, N, problem, schedule):
             start=problem.start,
             parameters=problem.parameters,
             record=2,
-            rule=problem.rule,
+            quadrature=problem.quadrature,
         )
     return THEORIES[name, N]
 
