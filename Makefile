@@ -27,8 +27,7 @@ test-slow: .venv/.test  ## the tests marked slow
 	$(PYTEST) -m slow
 
 coverage: .venv/.test  ## branch coverage of src/ by the tests that are not slow
-	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m $(subst $(BIN)/python -m ,,$(PYTEST))
-	$(BIN)/coverage combine -q && $(BIN)/coverage report
+	$(PYTEST) --cov --cov-report=term
 
 test-browser: .venv/.test  ## the explorer's tests, in a Chromium from Debian's packages
 	@command -v chromium >/dev/null || { $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium; }

@@ -27,7 +27,7 @@ model = RobustMixture(
 start = model.state(Q=[[0.3, 0.05], [0.05, 0.2]], R=[[0.1, 0.3, 0.2], [0.2, 0.1, 0.3]])
 schedule = ol.Schedule.from_function(8, {"learning_rate": lambda a: 0.8 / (1 + a / 4)}, 40)
 
-theory = ol.integrate(model, schedule, start=start, rule=ol.AutoRule(1e-4))
+theory = ol.integrate(model, schedule, start=start, quadrature=ol.AutoQuadrature(1e-4))
 runs = {m: ol.simulate(model, schedule, start=start, N=500, mode=m) for m in ("overlaps", "weights")}
 figure, axes = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
 for axis, name in zip(axes, ("error", "Q11", "R23"), strict=True):

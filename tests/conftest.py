@@ -14,6 +14,15 @@ settings.register_profile("optlearn", derandomize=True, deadline=None)
 settings.load_profile("optlearn")
 
 
+@pytest.fixture(scope="module")
+def quick_to_compile():
+    """For programs that run for milliseconds, and take seconds to compile."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture
 def full_disk(monkeypatch):
     """Call it, and from then on no file can be written to its end."""

@@ -111,7 +111,7 @@ def subjects() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     yield "Spectrum.power_law", ol.Spectrum.power_law, {"N": 100, "exponent": 1.5}
     yield "Spectrum.from_data", ol.Spectrum.from_data, {"X": X, "blocks": 2}
     yield "fit.regression", ol.fit.regression, {"X": X, "y": X[:, 0]}
-    yield "AutoRule", ol.AutoRule, {}
+    yield "AutoQuadrature", ol.AutoQuadrature, {}
     yield "GaussHermite", ol.GaussHermite, {}
     yield "QuasiMonteCarlo", ol.QuasiMonteCarlo, {}
     yield "Overlaps", ol.Overlaps, {}

@@ -42,7 +42,7 @@ from ._io.solutions import load as load
 from ._schedule import Schedule as Schedule
 from ._simulate.finite_data import simulate_finite_data as simulate_finite_data
 from ._simulate.run import simulate as simulate
-from ._theory.expectation import AutoRule as AutoRule
+from ._theory.expectation import AutoQuadrature as AutoQuadrature
 from ._theory.expectation import GaussHermite as GaussHermite
 from ._theory.expectation import QuasiMonteCarlo as QuasiMonteCarlo
 from ._theory.model import Break as Break

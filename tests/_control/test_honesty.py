@@ -15,7 +15,7 @@ from optlearn._control.certificate import Starts, limits
 from optlearn._control.program.build import compile_problem
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError
-from optlearn._theory.quadrature import rule_error
+from optlearn._theory.quadrature import quadrature_error
 from optlearn.scenarios._arguments import Number
 from optlearn.scenarios._catalogue import catalogue
 
@@ -175,13 +175,13 @@ def test_the_error_of_a_quadrature_is_in_the_certificate():
         horizon=1.0,
         controls={"learning_rate": ol.Continuous(0, 2)},
         intervals=4,
-        rule=ol.GaussHermite(4),
+        quadrature=ol.GaussHermite(4),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotConvergedWarning)
         solution = ol.solve(coarse, method="indirect", starts=1)
     claimed = solution.certificate.quadrature_error
-    exact = ol.evaluate(replace(coarse, rule=ol.GaussHermite(60)), solution.schedule).objective
+    exact = ol.evaluate(replace(coarse, quadrature=ol.GaussHermite(60)), solution.schedule).objective
     assert claimed is not None
     assert 0 < abs(exact - solution.objective) <= claimed
     assert not solution.certificate.converged  # four nodes are too few, and that is said
@@ -202,7 +202,7 @@ def steep(guess, **others):
         start={"Q11": 0.5, "M11": 0.1},
         horizon=1.0,
         controls={"gain": ol.Continuous(0, 1.5, guess=guess)},
-        rule=ol.AutoRule(accuracy=1e-4),
+        quadrature=ol.AutoQuadrature(accuracy=1e-4),
         **others,
     )
 
@@ -212,7 +212,7 @@ def test_a_quadrature_is_chosen_with_the_bounds_of_the_controls_in_view():
     gentle = steep(guess=0.1)
     model = compile_problem(gentle).system.system
     u = {**gentle.settings, "gain": np.asarray(1.5)}
-    assert rule_error(model, model.probes(gentle.start), u, model.drift_rule) <= 1e-4
+    assert quadrature_error(model, model.probes(gentle.start), u, model.drift_quadrature) <= 1e-4
 
 
 # --- dynamics that run away ---------------------------------------------------------------------------

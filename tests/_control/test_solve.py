@@ -160,7 +160,9 @@ def test_whole_batches() -> None:
     assert "whole-number" in found.summary()
 
 
-@pytest.mark.parametrize(("Delta_F", "at_most"), [(0.1, 8.79387), (0.3, 9.42688)])
+@pytest.mark.parametrize(
+    ("Delta_F", "at_most"), [pytest.param(0.1, 8.79387, marks=pytest.mark.slow), (0.3, 9.42688)]
+)
 def test_denoising(Delta_F: float, at_most: float) -> None:
     found = [solved("denoising", method, 1, Delta_F=Delta_F) for method in ("direct", "indirect")]
     for solution in found:

@@ -15,7 +15,7 @@ from optlearn._dynamics import on_casadi, on_xla
 from optlearn._dynamics.integrate import integrate
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
-from optlearn._theory.expectation import AutoRule, GaussHermite
+from optlearn._theory.expectation import AutoQuadrature, GaussHermite
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import Overlaps
 from optlearn.models._autoencoder import FIG3_START, autoencoder
@@ -79,7 +79,7 @@ def test_casadi_and_xla_agree(name):
     second = run(schedule, model, start, "xla", record=25)
     assert first.info["backend"] == "OnCasadi"
     assert second.info["backend"] == "OnXla"
-    assert first.info["rule"] == "closed form"
+    assert first.info["quadrature"] == "closed form"
     assert first.order_parameters == model.layout.names
     assert set(first.values) == set(second.values)
     assert first.objective == pytest.approx(reference, abs=1e-10)
@@ -235,7 +235,7 @@ def test_changed_numbers_trace_nothing_again(backend, monkeypatch):
             model,
             Schedule.constant(horizon, {"decay": decay}),
             start=model.state(Q11=0.3),
-            rule=GaussHermite(6),
+            quadrature=GaussHermite(6),
             backend=backend,
             record=3,
         ).objective
@@ -261,7 +261,7 @@ def test_functions_that_differ_are_not_confused():
             model,
             Schedule.constant(1.0, {"decay": 0.0}),
             start=model.state(Q11=0.3),
-            rule=GaussHermite(6),
+            quadrature=GaussHermite(6),
             backend="casadi",
             record=2,
         ).objective
@@ -278,21 +278,21 @@ def test_quadrature_meets_the_closed_form(backend):
     model = committee(K=1, M=1, T=0.3, sigma_n=0.2)
     start, schedule = model.state(Q11=0.1), Schedule.piecewise([0, 1, 2], {"batch": [1, 4]})
     exact = run(schedule, model, start, record=3)
-    found = run(schedule, model, start, backend, record=3, rule=GaussHermite(14, 3))
+    found = run(schedule, model, start, backend, record=3, quadrature=GaussHermite(14, 3))
     # As close as the integrator's default tolerance for quadratures.
     np.testing.assert_allclose(found.states, exact.states, rtol=0, atol=1e-7)
     np.testing.assert_allclose(found["error"], exact["error"], rtol=0, atol=1e-7)
-    assert "GaussHermite(nodes=14" in found.info["rule"]
+    assert "GaussHermite(nodes=14" in found.info["quadrature"]
 
 
 @pytest.mark.slow
 def test_an_accuracy_instead_of_a_rule():
     model = counted()
     rough, fine = (
-        run(Schedule.constant(1.0, {}), model, model.state(Q11=0.3), rule=rule, record=2)
-        for rule in (AutoRule(1e-2), GaussHermite(16))
+        run(Schedule.constant(1.0, {}), model, model.state(Q11=0.3), quadrature=rule, record=2)
+        for rule in (AutoQuadrature(1e-2), GaussHermite(16))
     )
-    assert rough.info["rule_error"] <= 1e-2
+    assert rough.info["quadrature_error"] <= 1e-2
     np.testing.assert_allclose(rough.states, fine.states, rtol=0, atol=1e-2)
     assert not np.allclose(rough.states[-1], fine.states[-1], rtol=0, atol=1e-12)
 

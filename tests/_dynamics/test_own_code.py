@@ -28,7 +28,7 @@ def own(**options):
 
 
 def final_error(model):
-    found = ol.integrate(model, SCHEDULE, start=model.state(Q11=0.5), rule=ol.GaussHermite(8), record=2)
+    found = ol.integrate(model, SCHEDULE, start=model.state(Q11=0.5), quadrature=ol.GaussHermite(8), record=2)
     return found["error"][-1]
 
 

@@ -116,6 +116,7 @@ def test_a_plain_reader_can_read_it(file, mixed):
         assert json.loads(root.attrs["certificate"])["converged"] == mixed.certificate.converged
 
 
+@pytest.mark.slow
 def test_loads_in_another_process_and_plots_the_same(file, mixed, tmp_path):
     code = (
         "import sys, matplotlib, optlearn as ol\n"

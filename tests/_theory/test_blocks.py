@@ -130,7 +130,7 @@ def test_blocks_of_one_variance_merge():
 
 
 def test_a_singular_gram_does_no_harm():
-    model = ol.models.committee(2, 2, sigma_n=0.1, spectrum=THREE)
+    model = ol.models.committee(2, 1, sigma_n=0.1, spectrum=THREE)
     x = model.state()  # zero weights
     u, rule = model.settings(), ol.GaussHermite(24, 3)
     closed = model.layout.flatten(model.drift(x, u))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from optlearn._theory.drift import default_rule, generic_drift, generic_error
+from optlearn._theory.drift import default_quadrature, generic_drift, generic_error
 from optlearn._theory.expectation import GaussHermite, QuasiMonteCarlo
 from optlearn._theory.model import Break, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
@@ -26,14 +26,14 @@ from optlearn.models._curriculum import curriculum
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
-@partial(jax.jit, static_argnames="rule", compiler_options=QUICK)
-def flat_drift(model, x, u, rule):
-    return model.layout.flatten(generic_drift(model, x, u, rule))
+@partial(jax.jit, static_argnames="quadrature", compiler_options=QUICK)
+def flat_drift(model, x, u, quadrature):
+    return model.layout.flatten(generic_drift(model, x, u, quadrature))
 
 
-def drift_of(model, x, u=None, rule=GaussHermite(8), **overrides):  # noqa: B008
+def drift_of(model, x, u=None, quadrature=GaussHermite(8), **overrides):  # noqa: B008
     settings = model.settings({**(u or {}), **overrides})
-    found = np.asarray(flat_drift(model, jax.tree.map(jnp.asarray, x), settings, rule))
+    found = np.asarray(flat_drift(model, jax.tree.map(jnp.asarray, x), settings, quadrature))
     return dict(zip(model.layout.names, found, strict=True))
 
 
@@ -319,12 +319,12 @@ LONG = {"augmentation", "batch", "skip"}  # compile for seconds
     "case", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in CASES]
 )
 def test_one_step_of_sgd_on_weights(case):
-    model, samples, rule = CASES[case]
+    model, samples, quadrature = CASES[case]
     x = random_state(model, 1)
     u = model.settings()
     small, small_error = one_step(model, x, u, PADDED // 2, samples, 1)
     large, large_error = one_step(model, x, u, PADDED, samples, 2)
-    drift = np.array([*drift_of(model, x, rule=rule).values()])
+    drift = np.array([*drift_of(model, x, quadrature=quadrature).values()])
     error = np.sqrt((2 * large_error) ** 2 + small_error**2)
     z = (2 * large - small - drift) / error
     # A standard error is a few percent of the largest entry at most.
@@ -339,8 +339,8 @@ def test_finite_size_skip_is_exact_at_its_own_size():
     x = random_state(model, 1)
     # SGD itself knows nothing of finite_size: without the flag, compiled code is used again.
     mean, error = one_step(skip(), x, model.settings(), 10, 60_000, 3)
-    exact = drift_of(model, x, rule=GaussHermite(12))["b"]
-    leading = drift_of(skip(), x, rule=GaussHermite(12))["b"]
+    exact = drift_of(model, x, quadrature=GaussHermite(12))["b"]
+    leading = drift_of(skip(), x, quadrature=GaussHermite(12))["b"]
     b = model.layout.names.index("b")
     assert abs(mean[b] - exact) < Z_LIMIT * error[b]
     assert abs(mean[b] - leading) > 3 * Z_LIMIT * error[b]
@@ -419,7 +419,7 @@ def as_arrays(model, drift):
 def test_linear_networks_by_hand(slots):
     model = linear(slots)
     x = random_state(model, 2)
-    found = as_arrays(model, drift_of(model, x, rule=GaussHermite(3)))
+    found = as_arrays(model, drift_of(model, x, quadrature=GaussHermite(3)))
     dQ, dM, dR, spread, _ = linear_by_hand(model, x)
     np.testing.assert_allclose(found.Q, dQ + 0.6**2 * spread, rtol=0, atol=1e-11)
     np.testing.assert_allclose(found.M, dM, rtol=0, atol=1e-11)
@@ -430,7 +430,7 @@ def test_two_bends_in_one_slot_by_hand():
     # ReLU student and teacher: both fields are cut, the second where it depends on the first.
     model = committee(K=1, M=1, activation="relu", T=0.8, eta=0.7)
     Q, M, T, eta = 0.5, -0.3, 0.8, 0.7
-    found = drift_of(model, model.state(Q11=Q, M11=M), rule=GaussHermite(40))
+    found = drift_of(model, model.state(Q11=Q, M11=M), quadrature=GaussHermite(40))
     cosine = M / np.sqrt(Q * T)
     angle = np.arccos(cosine)
     both = np.sqrt(Q * T) * (np.sin(angle) + (np.pi - angle) * cosine) / (2 * np.pi)
@@ -459,7 +459,7 @@ def test_a_jump_in_a_field_with_a_mean_by_hand():
         breaks=(Break("teacher", 0, 0, 0.2),),
     )
     x = model.state(Q11=0.5, M11=0.3, R11=0.35)
-    found = drift_of(model, x, rule=GaussHermite(48))
+    found = drift_of(model, x, quadrature=GaussHermite(48))
     scale = np.sqrt(0.6 * 0.9)
     reduced = (0.2 + 0.4) / scale
     above, density = stats.norm.sf(reduced), stats.norm.pdf(reduced) / scale
@@ -474,7 +474,7 @@ def test_a_batch_divides_the_second_order_term():
     x = random_state(model, 2)
     dQ, dM, _, spread, _ = linear_by_hand(model, x)
     for batch in (1.0, 2.0, 7.5):
-        found = as_arrays(model, drift_of(model, x, rule=GaussHermite(3), batch=batch))
+        found = as_arrays(model, drift_of(model, x, quadrature=GaussHermite(3), batch=batch))
         np.testing.assert_allclose(found.Q, dQ + 0.6**2 * spread / batch, rtol=0, atol=1e-11)
         np.testing.assert_allclose(found.M, dM, rtol=0, atol=1e-11)
 
@@ -483,7 +483,7 @@ def test_a_batch_divides_the_second_order_term():
 def test_views_of_one_sample_by_hand(batch):
     model = linear(2, redrawn=(1,))
     x = random_state(model, 2)
-    found = as_arrays(model, drift_of(model, x, rule=GaussHermite(3), batch=batch))
+    found = as_arrays(model, drift_of(model, x, quadrature=GaussHermite(3), batch=batch))
     dQ, dM, dR, spread, cross = linear_by_hand(model, x)
     eta2 = 0.6**2 * (spread / batch + (1 - 1 / batch) * cross)
     np.testing.assert_allclose(found.Q, dQ + eta2, rtol=0, atol=1e-11)
@@ -496,8 +496,8 @@ def test_views_of_one_sample_by_hand(batch):
 def test_one_view_is_one_fresh_sample():
     augmented, plain = views((1,), 1.0), views((), 1.0)
     x = random_state(plain, 4)
-    rule = GaussHermite(4, 3)
-    first, second = drift_of(augmented, x, rule=rule), drift_of(plain, x, rule=rule)
+    quadrature = GaussHermite(4, 3)
+    first, second = drift_of(augmented, x, quadrature=quadrature), drift_of(plain, x, quadrature=quadrature)
     for name in first:
         assert first[name] == pytest.approx(second[name], rel=0, abs=1e-13), name
 
@@ -506,7 +506,7 @@ def test_redrawing_what_is_not_read_shares_everything():
     # κ = 0: the redrawn slot does nothing, all views are the same sample, and B drops out.
     model = linear(2, redrawn=(1,))
     x = random_state(model, 2)
-    one, many = (drift_of(model, x, rule=GaussHermite(3), kappa=0.0, batch=b) for b in (1.0, 50.0))
+    one, many = (drift_of(model, x, quadrature=GaussHermite(3), kappa=0.0, batch=b) for b in (1.0, 50.0))
     for name in one:
         assert one[name] == pytest.approx(many[name], abs=1e-12), name
 
@@ -541,8 +541,10 @@ def test_linear_error_by_hand():
 )
 def test_rules_can_be_swapped(model, fine, tolerance):
     x = random_state(model, 3)
-    reference = np.array([*drift_of(model, x, rule=fine).values()])
-    estimates = [np.array([*drift_of(model, x, rule=QuasiMonteCarlo(14, seed)).values()]) for seed in (0, 1)]
+    reference = np.array([*drift_of(model, x, quadrature=fine).values()])
+    estimates = [
+        np.array([*drift_of(model, x, quadrature=QuasiMonteCarlo(14, seed)).values()]) for seed in (0, 1)
+    ]
     scale = max(1.0, np.abs(reference).max())
     for estimate in estimates:
         assert np.max(np.abs(estimate - reference)) < tolerance * scale
@@ -551,10 +553,10 @@ def test_rules_can_be_swapped(model, fine, tolerance):
     assert np.max(np.abs(np.mean(estimates, axis=0) - reference)) < 5 * spread
 
 
-def test_default_rule_knows_the_dimension():
-    assert default_rule(signs()) == GaussHermite(28)
-    assert default_rule(linear()) == GaussHermite(10)
-    assert isinstance(default_rule(views()), QuasiMonteCarlo)
+def test_default_quadrature_knows_the_dimension():
+    assert default_quadrature(signs()) == GaussHermite(28)
+    assert default_quadrature(linear()) == GaussHermite(10)
+    assert isinstance(default_quadrature(views()), QuasiMonteCarlo)
 
 
 # --- (d) derivatives ------------------------------------------------------------------------------
@@ -572,9 +574,9 @@ SINGULAR = {
 
 
 def with_slopes(drift):
-    def both(flat, u, *rule):
+    def both(flat, u, *quadrature):
         def value(flat):
-            found = COMMITTEE.layout.flatten(drift(COMMITTEE.layout.unflatten(flat), u, *rule))
+            found = COMMITTEE.layout.flatten(drift(COMMITTEE.layout.unflatten(flat), u, *quadrature))
             return found, found
 
         slopes, found = jax.jacfwd(value, has_aux=True)(flat)
@@ -665,8 +667,8 @@ def test_fields_that_are_not_read_need_no_integral(cls, model, nodes):
     assert np.all(fields_read(wide).teacher)
     x = random_state(model, 6)
     x = model.layout.unflatten(model.layout.flatten(x))  # untracked entries at zero
-    narrow = drift_of(model, x, rule=GaussHermite(nodes))
-    for name, value in drift_of(wide, x, rule=GaussHermite(nodes)).items():
+    narrow = drift_of(model, x, quadrature=GaussHermite(nodes))
+    for name, value in drift_of(wide, x, quadrature=GaussHermite(nodes)).items():
         # The pivots come in another order, so the grids differ: equal as both are accurate.
         assert value == pytest.approx(narrow[name], abs=2e-3), name
 
@@ -697,12 +699,12 @@ def heads():
 def test_renaming_students_and_teachers_renames_the_drift(order, teachers, seed):
     model = heads()
     x = random_state(model, seed)
-    rule = QuasiMonteCarlo(14)
-    before = as_arrays(model, drift_of(model, x, rule=rule))
+    quadrature = QuasiMonteCarlo(14)
+    before = as_arrays(model, drift_of(model, x, quadrature=quadrature))
     renamed = model.state(Q=x.Q[np.ix_(order, order)], M=x.M[np.ix_(order, teachers)], v=x.v[list(order)])
-    after = as_arrays(model, drift_of(model, renamed, rule=rule))
+    after = as_arrays(model, drift_of(model, renamed, quadrature=quadrature))
     scale = max(1.0, np.abs(before.Q).max())
-    # Another order gives another factor of the Gram matrix: equal to the accuracy of the rule.
+    # Another order gives another factor of the Gram matrix: equal to the accuracy of the quadrature.
     for have, want in [
         (after.Q, before.Q[np.ix_(order, order)]),
         (after.M, before.M[np.ix_(order, teachers)]),
@@ -716,9 +718,9 @@ def test_renaming_students_and_teachers_renames_the_drift(order, teachers, seed)
 def test_turning_a_student_and_its_readout_changes_nothing(turns, seed):
     model, turn = heads(), np.array(turns)
     x = random_state(model, seed)
-    before = as_arrays(model, drift_of(model, x, rule=GaussHermite(5, 3)))
+    before = as_arrays(model, drift_of(model, x, quadrature=GaussHermite(5, 3)))
     turned = model.state(Q=x.Q * np.outer(turn, turn), M=x.M * turn[:, None], v=x.v * turn[:, None])
-    after = as_arrays(model, drift_of(model, turned, rule=GaussHermite(5, 3)))
+    after = as_arrays(model, drift_of(model, turned, quadrature=GaussHermite(5, 3)))
     np.testing.assert_allclose(after.Q, before.Q * np.outer(turn, turn), rtol=0, atol=1e-10)
     np.testing.assert_allclose(after.M, before.M * turn[:, None], rtol=0, atol=1e-10)
     np.testing.assert_allclose(after.v, before.v * turn[:, None], rtol=0, atol=1e-10)

@@ -13,11 +13,11 @@ from tests.marks import slow_but
 from optlearn._dynamics.integrate import integrate
 from optlearn._errors import AccuracyWarning, SpecificationError
 from optlearn._schedule import Schedule
-from optlearn._theory.expectation import AutoRule, GaussHermite, QuasiMonteCarlo
+from optlearn._theory.expectation import AutoQuadrature, GaussHermite, QuasiMonteCarlo
 from optlearn._theory.gaussian import partial_cholesky
 from optlearn._theory.model import Break, LearningModel
 from optlearn._theory.order import Overlaps
-from optlearn._theory.quadrature import choose_rule, finer, probe_states, rule_error
+from optlearn._theory.quadrature import choose_quadrature, finer, probe_states, quadrature_error
 from optlearn.models._committee import committee
 from optlearn.models._curriculum import curriculum
 
@@ -183,10 +183,10 @@ def test_seeds_differ():
         partial(QuasiMonteCarlo, 1),
         partial(QuasiMonteCarlo, 25),
         partial(QuasiMonteCarlo, 10.5),
-        partial(AutoRule, 0.0),
-        partial(AutoRule, 1.0),
-        partial(AutoRule, np.nan),
-        partial(AutoRule, points=255),
+        partial(AutoQuadrature, 0.0),
+        partial(AutoQuadrature, 1.0),
+        partial(AutoQuadrature, np.nan),
+        partial(AutoQuadrature, points=255),
     ],
 )
 def test_wrong_arguments_of_rules(make):
@@ -196,9 +196,9 @@ def test_wrong_arguments_of_rules(make):
 
 def problems():
     easy = curriculum(weight_decay=0.1)
-    yield easy, easy.state(Q11=1, Q22=0.5, M11=0.7), {"difficulty": 1.5}, AutoRule(1e-3)
+    yield easy, easy.state(Q11=1, Q22=0.5, M11=0.7), {"difficulty": 1.5}, AutoQuadrature(1e-3)
     noisy = committee(K=1, M=1, sigma_n=0.3, weight_decay=0.05)
-    yield noisy, noisy.state(Q11=0.5, M11=0.3), {}, AutoRule(1e-4)
+    yield noisy, noisy.state(Q11=0.5, M11=0.3), {}, AutoQuadrature(1e-4)
 
 
 @pytest.mark.slow
@@ -207,12 +207,12 @@ def test_the_chosen_rule_is_as_accurate_as_asked(problem):
     model, start, overrides, wanted = problem
     u = model.settings(overrides)
     states = probe_states(model, start)
-    rule, error = choose_rule(model, states, u, wanted)
+    rule, error = choose_quadrature(model, states, u, wanted)
     assert error <= wanted.accuracy
     for flat in states:
         x = model.layout.unflatten(jnp.asarray(flat))
         closed = np.asarray(model.layout.flatten(model.closed_drift(x, u)))
-        found = np.asarray(model.layout.flatten(jax.jit(partial(model.drift, rule=rule))(x, u)))
+        found = np.asarray(model.layout.flatten(jax.jit(partial(model.drift, quadrature=rule))(x, u)))
         scale = max(1.0, np.abs(closed).max())
         assert np.max(np.abs(found - closed)) <= wanted.accuracy * scale
     assert rule.nodes <= 36  # and it is not a needlessly fine one
@@ -223,11 +223,11 @@ def test_too_few_points_warn():
     model, start, overrides, _ = next(problems())
     u, states = model.settings(overrides), probe_states(model, start)
     with pytest.warns(AccuracyWarning, match=r"Curriculum is accurate to .* 1.0e-07 was asked"):
-        rule, error = choose_rule(model, states, u, AutoRule(points=256))
+        rule, error = choose_quadrature(model, states, u, AutoQuadrature(points=256))
     assert error > 1e-7
     # What it says of the error is honest within a factor 10.
     x = model.layout.unflatten(jnp.asarray(states[0]))
-    drifts = (model.closed_drift(x, u), jax.jit(partial(model.drift, rule=rule))(x, u))
+    drifts = (model.closed_drift(x, u), jax.jit(partial(model.drift, quadrature=rule))(x, u))
     closed, found = (np.asarray(model.layout.flatten(d)) for d in drifts)
     assert np.max(np.abs(found - closed)) < 10 * error
 
@@ -238,10 +238,10 @@ def test_a_loose_accuracy_takes_few_points_and_no_warning():
     states = probe_states(model, start)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        rule, error = choose_rule(model, states, model.settings(), AutoRule(1e-2))
+        rule, error = choose_quadrature(model, states, model.settings(), AutoQuadrature(1e-2))
     assert rule.nodes <= 12
     assert rule.noise_nodes == 3
-    assert rule_error(model, states, model.settings(), rule) == pytest.approx(error, abs=1e-9)
+    assert quadrature_error(model, states, model.settings(), rule) == pytest.approx(error, abs=1e-9)
 
 
 class SignMetric(LearningModel):
@@ -262,9 +262,9 @@ def test_the_error_has_a_rule_of_its_own():
         path = integrate(model, Schedule.constant(0.1, {}), start=start, record=2)
     exact = np.arccos(path["M11"] / np.sqrt(path["Q11"])) / np.pi
     # The warning states how far off it is; the rule that was chosen keeps to that, twice at most.
-    assert np.all(np.abs(path["error"] - exact) <= 2 * path.info["error_rule_error"])
-    assert path.info["error_rule_error"] < 2e-3
-    assert path.info["rule_error"] < 1e-7
+    assert np.all(np.abs(path["error"] - exact) <= 2 * path.info["error_quadrature_error"])
+    assert path.info["error_quadrature_error"] < 2e-3
+    assert path.info["quadrature_error"] < 1e-7
 
 
 # --- what a finer quadrature claims ---------------------------------------------------------------

@@ -14,7 +14,7 @@ def published():
     return runpy.run_path(str(EXAMPLE))
 
 
-@pytest.mark.parametrize("size", ["25M", "100M"])
+@pytest.mark.parametrize("size", ["25M", pytest.param("100M", marks=pytest.mark.slow)])
 def test_its_optimum(published, language_models, size):
     solution, rates = published["optimum"](size)
     assert solution.certificate.converged

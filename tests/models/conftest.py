@@ -10,7 +10,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from optlearn._theory.drift import generic_drift, generic_error
-from optlearn._theory.expectation import AbstractRule
+from optlearn._theory.expectation import AbstractQuadrature
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 
@@ -41,7 +41,7 @@ def random_states(model: LearningModel, count: int, largest: float = 0.5, seed: 
     return np.array(flat)
 
 
-def flat_drift(model: LearningModel, rule: AbstractRule | None = None) -> Callable[..., jax.Array]:
+def flat_drift(model: LearningModel, rule: AbstractQuadrature | None = None) -> Callable[..., jax.Array]:
     """(flat state, settings) → flat drift: the closed form, or the quadrature ``rule``."""
     layout = model.layout
 
@@ -54,7 +54,7 @@ def flat_drift(model: LearningModel, rule: AbstractRule | None = None) -> Callab
     return drift
 
 
-def flat_error(model: LearningModel, rule: AbstractRule | None = None) -> Callable[..., jax.Array]:
+def flat_error(model: LearningModel, rule: AbstractQuadrature | None = None) -> Callable[..., jax.Array]:
     """(flat state, settings) → error: the closed form, or the quadrature ``rule``."""
 
     def error(flat: jax.Array, u: dict) -> jax.Array:

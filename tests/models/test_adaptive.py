@@ -45,7 +45,9 @@ def test_closed_forms_are_the_quadrature(name):
     u = model.settings(rate)
     # The residual bends along a slanted line, which tensor grids do not see.
     rule = ol.GaussHermite(8) if name == "AdaGrad-norm" else ol.QuasiMonteCarlo(16)
-    closed, integrated = (model.layout.flatten(model.drift(start, u, rule=chosen)) for chosen in (None, rule))
+    closed, integrated = (
+        model.layout.flatten(model.drift(start, u, quadrature=chosen)) for chosen in (None, rule)
+    )
     np.testing.assert_allclose(closed, integrated, atol=1e-12 if name == "AdaGrad-norm" else 1e-3)
 
 

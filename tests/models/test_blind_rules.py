@@ -29,7 +29,7 @@ def test_feedback_alignment_has_its_reference_values():
 def test_the_rule_is_what_the_closed_form_describes():
     model = feedback_alignment((0.8, -0.6), sigma_n=0.3)
     x, u = model.state(**START), model.settings()
-    closed, integrated = model.drift(x, u), model.drift(x, u, rule=ol.GaussHermite(14))
+    closed, integrated = model.drift(x, u), model.drift(x, u, quadrature=ol.GaussHermite(14))
     for part in ("Q", "M", "v"):
         np.testing.assert_allclose(getattr(closed, part), getattr(integrated, part), atol=1e-6)
 
@@ -39,7 +39,7 @@ def test_node_perturbation_has_its_reference_values():
     model = node_perturbation(perturbation=0.5, eta=0.5)
     schedule = ol.Schedule.constant(10, {"learning_rate": 0.5})
     found = ol.integrate(
-        model, schedule, start=model.state(Q11=0.5, M11=0.1), rule=ol.GaussHermite(40), record=2
+        model, schedule, start=model.state(Q11=0.5, M11=0.1), quadrature=ol.GaussHermite(40), record=2
     )
     assert found.order_parameters == ("Q11", "M11")
     assert found["Q11"][-1] == pytest.approx(1.058775686, abs=1e-8)
@@ -55,7 +55,8 @@ def test_little_shaking_is_the_gradient_with_three_times_its_spread():
 
     def drifts(model):
         one, two = (
-            model.drift(model.state(**x), model.settings({"learning_rate": r}), rule=rule) for r in (1, 2)
+            model.drift(model.state(**x), model.settings({"learning_rate": r}), quadrature=rule)
+            for r in (1, 2)
         )
         linear = (4 * one.Q[0, 0] - two.Q[0, 0]) / 2
         return float(linear), float(one.Q[0, 0] - linear), float(one.M[0, 0])
@@ -77,7 +78,9 @@ def test_little_shaking_is_the_gradient_with_three_times_its_spread():
 def test_adjoints_are_finite_differences(model, start, rule):
     @jax.jit
     def drift(flat):
-        return model.layout.flatten(model.drift(model.layout.unflatten(flat), model.settings(), rule=rule))
+        return model.layout.flatten(
+            model.drift(model.layout.unflatten(flat), model.settings(), quadrature=rule)
+        )
 
     flat, step = jnp.asarray(model.layout.flatten(model.state(**start))), 1e-6
     jacobian = jax.jit(jax.jacrev(drift))(flat)
@@ -93,7 +96,7 @@ def test_sgd_follows_the_drift(mode):
     model = node_perturbation(eta=0.5)
     schedule = ol.Schedule.constant(2.0, {"learning_rate": 0.5})
     start = model.state(Q11=0.5, M11=0.1)
-    theory = ol.integrate(model, schedule, start=start, record=2, rule=ol.GaussHermite(20))
+    theory = ol.integrate(model, schedule, start=start, record=2, quadrature=ol.GaussHermite(20))
     runs = ol.simulate(model, schedule, start=start, N=400, seeds=64, mode=mode, record=2, error=False)
     for name in ("Q11", "M11"):
         ends = runs[name][:, -1]

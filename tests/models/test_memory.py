@@ -27,7 +27,7 @@ def ends(found, expected):
 
 @pytest.mark.parametrize("rule", [None, ol.GaussHermite(6)], ids=["closed form", "quadrature"])
 def test_reference_values_of_momentum(rule):
-    found = final(with_memory(linear(), 2.0, 4.0), 5, 0.0, ONE, rule=rule)
+    found = final(with_memory(linear(), 2.0, 4.0), 5, 0.0, ONE, quadrature=rule)
     assert ends(
         found,
         {
@@ -70,7 +70,7 @@ def test_closed_forms_are_the_quadrature(base):
     x = model.layout.unflatten(0.9 * np.asarray(model.probes(model.start(Q=np.eye(base.students)))[1]))
     u = model.settings({"learning_rate": 0.6})
     nodes = 14 if base.students == 2 else 24
-    closed, integrated = (model.drift(x, u, rule=rule) for rule in (None, ol.GaussHermite(nodes)))
+    closed, integrated = (model.drift(x, u, quadrature=rule) for rule in (None, ol.GaussHermite(nodes)))
     for part in ("Q", "M"):
         np.testing.assert_allclose(getattr(closed, part), getattr(integrated, part), atol=1e-6)
 

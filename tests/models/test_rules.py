@@ -34,7 +34,7 @@ def test_reference_values(model, horizon, expected):
 def test_quadrature_meets_the_closed_form(rule):
     model = sign_learner(rule)
     x, u = model.state(Q11=0.7, M11=0.3), model.settings()
-    closed, integrated = model.drift(x, u), model.drift(x, u, rule=ol.GaussHermite(60))
+    closed, integrated = model.drift(x, u), model.drift(x, u, quadrature=ol.GaussHermite(60))
     np.testing.assert_allclose(closed.Q, integrated.Q, atol=1e-12)
     np.testing.assert_allclose(closed.M, integrated.M, atol=1e-12)
 
@@ -83,7 +83,7 @@ def test_adjoints_of_a_rule_see_the_rule_and_not_a_loss(quadrature):
 
     @jax.jit
     def drift(flat):
-        return model.layout.flatten(model.drift(model.layout.unflatten(flat), u, rule=rule))
+        return model.layout.flatten(model.drift(model.layout.unflatten(flat), u, quadrature=rule))
 
     flat, step = jnp.asarray(model.layout.flatten(model.state(Q11=0.7, M11=0.3))), 1e-5
     jacobian = jax.jit(jax.jacrev(drift))(flat)
@@ -112,7 +112,7 @@ def test_hidden_derivatives_would_be_found_out():
         @jax.jit
         def drift(flat):
             return model.layout.flatten(
-                model.drift(model.layout.unflatten(flat), model.settings(), rule=rule)
+                model.drift(model.layout.unflatten(flat), model.settings(), quadrature=rule)
             )
 
         return drift
@@ -143,7 +143,7 @@ def test_bad_rules():
         kind = type("Own", (Tanh,), {"update": update, "__annotations__": {}})
         model = own(kind)
         schedule = ol.Schedule.constant(1.0, {"learning_rate": 0.5})
-        return ol.integrate(model, schedule, start=model.state(Q11=0.5), rule=ol.GaussHermite(8))
+        return ol.integrate(model, schedule, start=model.state(Q11=0.5), quadrature=ol.GaussHermite(8))
 
     with pytest.raises(SpecificationError, match=r"Own.update returns an array of shape \(\); .* \(1, 1\)"):
         integrate(lambda self, fields, x, latent, u: fields.student[0, 0])
@@ -189,7 +189,7 @@ def test_a_field_may_break_at_several_places():
 
     def drift(edges):
         model = between(edges)
-        found = jax.jit(lambda x: model.drift(x, model.settings(), rule=ol.GaussHermite(24)))(x)
+        found = jax.jit(lambda x: model.drift(x, model.settings(), quadrature=ol.GaussHermite(24)))(x)
         return np.array([found.Q[0, 0], found.M[0, 0]])
 
     expected = [closed.Q[0, 0], closed.M[0, 0]]

@@ -10,12 +10,14 @@ from optlearn.paper.claims import Claim, load_claims, save_claims
 from optlearn.paper.curves import crossing
 from optlearn.paper.style import save_figure
 
+QUICK = (fig1, fig2)
 every_figure = pytest.mark.parametrize(
     "module",
     [
-        pytest.param(module, id=name, marks=[pytest.mark.slow] * (name not in ("fig1", "fig2")))
+        pytest.param(
+            module, id=module.__name__.rpartition(".")[2], marks=[pytest.mark.slow] * (module not in QUICK)
+        )
         for module in (fig1, fig2, fig3, figS_curriculum, figS_sims)
-        for name in [module.__name__.rpartition(".")[2]]
     ],
 )
 
@@ -136,7 +138,13 @@ DOCTORED = [
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "change"), DOCTORED, ids=[f"{m.__name__[15:]} {n}" for m, n, _ in DOCTORED]
+    ("module", "name", "change"),
+    [
+        pytest.param(
+            *case, id=f"{case[0].__name__[15:]} {case[1]}", marks=[pytest.mark.slow] * (case[0] not in QUICK)
+        )
+        for case in DOCTORED
+    ],
 )
 def test_claims_can_fail(module, name, change, computed):
     assert by_id(module, change(computed(module)))[name].holds is False

@@ -15,7 +15,7 @@ from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.indirect import Indirect
 from optlearn._control.solvers.starts import neutral
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._theory.expectation import AutoRule
+from optlearn._theory.expectation import AutoQuadrature
 
 INTERVALS = 8
 
@@ -124,9 +124,9 @@ def test_without_a_budget_there_are_other_baselines():
 
 
 def test_the_reduced_integrals_need_no_rule(problem):
-    assert problem.rule is None
-    assert scenarios.attention(tied=True).rule is not None
-    assert scenarios.attention(tokens=3).rule == AutoRule(accuracy=0.1, points=8192)
+    assert problem.quadrature is None
+    assert scenarios.attention(tied=True).quadrature is not None
+    assert scenarios.attention(tokens=3).quadrature == AutoQuadrature(accuracy=0.1, points=8192)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_the_optimum_is_certified(direct):
     assert direct.certificate.hamiltonian_gap < 1e-5 * direct.objective
 
 
-@pytest.mark.parametrize("solved", ["direct", "growing"])
+@pytest.mark.parametrize("solved", [pytest.param("direct", marks=pytest.mark.slow), "growing"])
 def test_the_budget_of_samples_is_met_and_used_up(solved, request):
     solution = request.getfixturevalue(solved)
     assert solution.certificate.budget_error < 1e-7

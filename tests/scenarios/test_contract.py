@@ -25,13 +25,7 @@ SIZES = (200, 400)
 DURATION = 0.25  # training time of a run
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quick_to_compile():
-    """Programs run for milliseconds here, and take seconds to compile."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+pytestmark = pytest.mark.usefixtures("quick_to_compile")
 
 
 @every_scenario
@@ -56,13 +50,18 @@ def test_the_call_that_made_a_problem_makes_it_again(entry):
             assert all(np.array_equal(a, b) for a, b in pairs)
 
 
-# Samples are drawn from a data set of its own for every seed of finite data; its own tests are in the gate.
+# Samples are drawn from a data set of its own for every seed of finite data; its own tests are in the gate,
+# as are those of attention; batches of denoising have the drift of denoising.
 # A probe is trained on given samples (tests/practice/test_regression.py); a power law has more blocks at a
 # larger N (tests/models/test_linear.py).
 @pytest.mark.parametrize(
     "entry",
     [
-        pytest.param(entry, id=name, marks=[pytest.mark.slow] * (name == "finite_data"))
+        pytest.param(
+            entry,
+            id=name,
+            marks=[pytest.mark.slow] * (name in ("attention", "denoising_batch", "finite_data")),
+        )
         for name, entry in catalogue().items()
         if name not in ("probe", "power_law")
     ],
@@ -110,7 +109,7 @@ def theory(name, N, problem, schedule):
             start=problem.start,
             parameters=problem.parameters,
             record=2,
-            rule=problem.rule,
+            quadrature=problem.quadrature,
         )
     return THEORIES[name, N]
 

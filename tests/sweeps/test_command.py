@@ -67,7 +67,8 @@ def test_a_point_that_fails_makes_exit_code_3_and_is_shown(tmp_path):
         (["dropout", "--grid", "eta=1,2", "--grid", "eta=3,4"], "--grid eta: given twice"),
         (["dropout", "--grid", "eta=1,2", "--set", "eta=3"], "'eta' is both fixed and swept over"),
         (["dropout", "--grid", "etta=1,2"], "dropout has no argument 'etta'"),
-        (["dropout", "--grid", "eta=1,2", "--jobs", "2", "--cluster", "tcp://a:1"], "--jobs and --cluster"),
+        (["dropout", "--grid", "eta=1,2", "--jobs", "2", "--cluster", "tcp://a:1"], "--jobs, --cluster"),
+        (["dropout", "--grid", "eta=1,2", "--jobs", "2", "--batched"], "and --batched"),
     ],
 )
 def test_bad_input_is_a_sentence_and_exit_code_2(tmp_path, arguments, message):

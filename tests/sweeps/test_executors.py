@@ -36,6 +36,7 @@ def test_processes_give_the_results_of_one_process_although_a_worker_is_killed(t
     assert ol.sweeps.load(tmp_path / "sweep.nc").objective.equals(found.objective)
 
 
+@pytest.mark.slow  # tests/_processes has the pool's side of it
 def test_a_point_that_kills_its_process_fails_and_the_others_go_on(tiny, serial):
     over = {"sigma_n": [0.2], "eta": tiny.OVER["eta"]}
     trouble = {"kills_at": (1.0,)}

@@ -192,7 +192,7 @@ def _simulate(request: Simulate, send: Send) -> None:
                 start=problem.start,
                 parameters={**problem.parameters, **free},
                 record=parts[0].alpha.clip(max=request.schedule.horizon),
-                rule=problem.rule,
+                quadrature=problem.quadrature,
             )
         send(Simulated(_plain(theory), _joined(parts), request.seeds, request.N, time.perf_counter() - began))
 

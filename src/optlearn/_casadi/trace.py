@@ -40,7 +40,7 @@ from optlearn._casadi.operations.numeric import in_jax, on_numbers, plain
 from optlearn._casadi.operations.unknown import Unknown
 from optlearn._casadi.operations.values import (
     Array,
-    Rule,
+    Operation,
     Symbolic,
     UnsupportedPrimitive,
     Value,
@@ -61,8 +61,8 @@ __all__ = [
     "trace",
 ]
 
-_FOR_ALL: dict[str, Rule] = {**moving.OPERATIONS, **indexing.OPERATIONS}
-_FOR_SYMBOLS: dict[str, Rule] = {**elementwise.OPERATIONS, **reductions.OPERATIONS, **linalg.OPERATIONS}
+_FOR_ALL: dict[str, Operation] = {**moving.OPERATIONS, **indexing.OPERATIONS}
+_FOR_SYMBOLS: dict[str, Operation] = {**elementwise.OPERATIONS, **reductions.OPERATIONS, **linalg.OPERATIONS}
 
 # What to do with an equation that raises UnsupportedPrimitive; None lets the error pass.
 _Fallback: TypeAlias = Callable[[Any, list[Value]], list[Value]] | None

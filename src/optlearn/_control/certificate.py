@@ -170,7 +170,7 @@ def judged(
     if quadrature_error is not None and not quadrature_error <= small["quadrature_error"]:
         reasons.append(
             f"quadrature_error {quadrature_error:.1e} exceeds {small['quadrature_error']:.1e}: expectations "
-            "are not accurate enough here; ask for more (rule=ol.AutoRule(accuracy=…, points=…))"
+            "are not accurate enough here; ask for more (quadrature=ol.AutoQuadrature(accuracy=…, points=…))"
         )
     if not largest <= EXPLODED * max(1.0, float(np.abs(problem.flat_start).max())):
         reasons.append(

@@ -60,7 +60,7 @@ def evaluate_anyway(
         start=problem.start,
         parameters={**compiled.problem.parameters, **free},
         record=record,
-        rule=problem.rule,
+        quadrature=problem.quadrature,
         **_integrator(compiled),
     )
     objective = _objective(compiled, schedule, np.array(list(free.values())), trajectory)
@@ -71,7 +71,7 @@ def evaluate_anyway(
 def _integrator(compiled: CompiledProblem) -> dict[str, Any]:
     """How to integrate a costly drift: steps from Python, which compile the drift alone.
 
-    Steps far finer than the quadrature is accurate: schedules are compared under one rule.
+    Steps far finer than the quadrature is accurate: schedules are compared under one quadrature.
     """
     if not compiled.program.costly:
         return {}

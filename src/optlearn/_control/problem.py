@@ -19,7 +19,7 @@ from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._theory.expectation import AbstractRule, AutoRule
+from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
 
 
 @checked
@@ -192,7 +192,7 @@ class Problem:
         parameters: values that replace the model's defaults.
         intervals: default number of equal control intervals.
         baselines: name → function of (problem, intervals) that gives a schedule to compare with.
-        rule: quadrature for models without closed forms.
+        quadrature: for models without closed forms.
         name: shown in tables.
         risk: of an ensemble, what counts instead of its mean; see ``ol.robust``.
         limits: further costs that must not exceed a value at the end of training.
@@ -216,7 +216,7 @@ class Problem:
     parameters: Mapping[str, Array] = field(default_factory=dict)
     intervals: int = 100
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
-    rule: AbstractRule | AutoRule | None = None
+    quadrature: AbstractQuadrature | AutoQuadrature | None = None
     name: str = "problem"
     risk: CVaR | None = None
     limits: tuple[Limit, ...] = ()

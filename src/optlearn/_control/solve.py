@@ -285,7 +285,7 @@ def _quadrature_error(compiled: CompiledProblem, schedule: Schedule, objective: 
     refined = compiled.system.system.refined()
     if refined is None:
         return None
-    problem = replace(compiled.problem, model=refined, rule=None)
+    problem = replace(compiled.problem, model=refined, quadrature=None)
     # Where the error shrinks slowly, the difference of two rules is only a part of it.
     return 2 * abs(evaluate(problem, schedule, record=2).objective - objective)
 

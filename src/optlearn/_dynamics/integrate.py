@@ -40,7 +40,7 @@ def integrate(
     start: Any,
     parameters: Mapping[str, Array] | None = None,
     record: int | Sequence[float] | np.ndarray = 201,
-    rule: Any = None,
+    quadrature: Any = None,
     backend: Backend | Executor = "auto",
     rtol: float | None = None,
     atol: float = 1e-13,
@@ -53,11 +53,11 @@ def integrate(
         start: state at α = 0 (``model.state(Q11=1, …)``, or a dictionary).
         parameters: values that replace the model's defaults.
         record: training times to record, or how many equally spaced ones.
-        rule: quadrature for expectations. Default: closed forms where the model has them, else a
-            rule chosen for an accuracy of 1e-7 (``AutoRule``). Any rule can be swapped for another.
+        quadrature: for expectations. Default: closed forms where the model has them, else a
+            one chosen for an accuracy of 1e-7 (``AutoQuadrature``). Any can be swapped for another.
         backend: "casadi" (compiles nothing), "xla", "auto": by the size of the drift; or an executor.
         rtol: relative local error tolerance of the integrator. Default: 1e-12 for closed forms, a
-            tenth of the rule's accuracy where expectations are computed by quadrature.
+            tenth of the quadrature's accuracy where expectations are computed by quadrature.
         atol: absolute local error tolerance.
 
     Raises:
@@ -74,11 +74,11 @@ def integrate(
     probes = model.probes(start)
     at_end = {**settings, **schedule.at(schedule.horizon)}
     cases = [{**settings, **schedule.at(0.0)}, *extreme_settings(schedule, settings)]
-    # A rule that is accurate at the start may not be where the weights have grown: measure at the
+    # A quadrature that is accurate at the start may not be where the weights have grown: measure at the
     # end too, and if need be choose again with the end in view.
     chosen_again = False
     while True:
-        resolved = resolved_for(model, probes, cases, rule)
+        resolved = resolved_for(model, probes, cases, quadrature)
         info, accuracy = dict(resolved.info), resolved.accuracy
         flat = FlatSystem(resolved.system, schedule.controls)
         tolerances = (rtol or resolved.rtol, atol)
@@ -95,7 +95,7 @@ def integrate(
         states = dense(times)
         if accuracy is None or not np.all(np.isfinite(states[-1])):
             break
-        hopeless = max(info.get("rule_error", 0.0), info.get("error_rule_error", 0.0)) > accuracy
+        hopeless = max(info.get("quadrature_error", 0.0), info.get("error_quadrature_error", 0.0)) > accuracy
         errors = resolved.errors(states[-1:], at_end)
         info |= errors
         if max(errors.values()) <= accuracy or hopeless or chosen_again:

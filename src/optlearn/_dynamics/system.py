@@ -241,7 +241,7 @@ class System(eqx.Module):
         Args:
             states: (S, n) where accuracy matters.
             u: settings there.
-            quadrature: a rule for expectations, or an accuracy; None: the system's own choice.
+            quadrature: for expectations, or an accuracy; None: the system's own choice.
         """
         del states, u
         if quadrature is not None:
@@ -255,7 +255,7 @@ class System(eqx.Module):
         return np.asarray(self.layout.flatten(x))[None]
 
     def refined(self) -> "System | None":
-        """A copy with a finer, independent rule for its expectations; None: nothing is approximated."""
+        """A copy with a finer, independent quadrature; None: nothing is approximated."""
         return None
 
 
@@ -265,19 +265,19 @@ class Resolved:
 
     Attributes:
         system: the system.
-        accuracy: what its quadrature was chosen for; None: it has closed forms, or a rule that was given.
+        accuracy: what its quadrature was chosen for; None: it has closed forms, or it was given.
         rtol: relative tolerance that suits an integration of its drift, which is no more accurate than its
             expectations.
-        info: rules, and their errors as they were measured.
+        info: quadratures, and their errors as they were measured.
     """
 
     system: System
     accuracy: float | None = None
     rtol: float = 1e-12
-    info: Mapping[str, Any] = field(default_factory=lambda: {"rule": "closed form"})
+    info: Mapping[str, Any] = field(default_factory=lambda: {"quadrature": "closed form"})
 
     def errors(self, states: np.ndarray, u: Settings) -> dict[str, float]:
-        """Errors of the rules, measured at flat states (S, n) as well."""
+        """Errors of the quadratures, measured at flat states (S, n) as well."""
         del states, u
         return {}
 

@@ -86,8 +86,7 @@ def simulate_finite_data(
 
     Returns:
         A Trajectory with a seed axis: ``train_error``, ``test_error``, ``gap``, ``error`` (the test error)
-            and
-        ``Q``; for ``FiniteData`` also ``M``.
+        and ``Q``; for ``FiniteData`` also ``M``.
     """
     began = time.perf_counter()
     if not isinstance(model, FiniteData | OwnData) and hasattr(model, "model"):

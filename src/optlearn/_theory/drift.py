@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
-from optlearn._theory.expectation import AbstractRule, GaussHermite, QuasiMonteCarlo
+from optlearn._theory.expectation import AbstractQuadrature, GaussHermite, QuasiMonteCarlo
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.reads import fields_read
@@ -18,8 +18,8 @@ from optlearn._theory.sampler import Sampler, coordinates
 DEFAULT_NODES = {0: 1, 1: 64, 2: 40, 3: 28, 4: 16, 5: 10}
 
 
-def default_rule(model: LearningModel) -> AbstractRule:
-    """A rule for the dimension of the model's integrals; see ``AutoRule`` for a checked choice."""
+def default_quadrature(model: LearningModel) -> AbstractQuadrature:
+    """A quadrature for as many dimensions as the model's integrals have; ``AutoQuadrature`` is checked."""
     where = coordinates(model, fields_read(model), tuple(range(model.slots)))
     dimension = len(where.smooth)
     if dimension not in DEFAULT_NODES:
@@ -28,11 +28,11 @@ def default_rule(model: LearningModel) -> AbstractRule:
 
 
 def generic_drift(
-    model: LearningModel, x: OrderParameters, u: Settings, rule: AbstractRule
+    model: LearningModel, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature
 ) -> OrderParameters:
     """dx/dα of THEORY: any loss, latents, clusters, readout, penalty, batches, augmentation."""
     latents = model.latents(u)
-    sums = jax.vmap(lambda latent: _moments(model, x, latent, u, rule))(latents.values)
+    sums = jax.vmap(lambda latent: _moments(model, x, latent, u, quadrature))(latents.values)
     mean = jax.tree.map(lambda m: jnp.tensordot(latents.probabilities, m, axes=1), sums)
     eta = u["learning_rate"]
     pull = jax.grad(model.summed.penalty)(model.total(x), u)
@@ -80,7 +80,9 @@ def rows_drift(
     return blocks(x.Q, x.M, x.R, field_grad, spread)
 
 
-def generic_error(model: LearningModel, x: OrderParameters, u: Settings, rule: AbstractRule) -> Array:
+def generic_error(
+    model: LearningModel, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature
+) -> Array:
     """Mean of the metric over test samples, the extensive part ``N · bulk`` not included."""
     settings = model.test_settings(u)
     latents = model.test_latents(settings)
@@ -89,7 +91,7 @@ def generic_error(model: LearningModel, x: OrderParameters, u: Settings, rule: A
     summed, whole = model.summed, model.total(x)
 
     def one(latent: Latent) -> Array:
-        points, weights, build = sampler.given(sampler.slots(latent), rule)
+        points, weights, build = sampler.given(sampler.slots(latent), quadrature)
         values = jax.vmap(lambda xi: summed.metric(build(xi), whole, latent, settings))(points)
         return weights @ values
 
@@ -97,12 +99,12 @@ def generic_error(model: LearningModel, x: OrderParameters, u: Settings, rule: A
 
 
 def _moments(
-    model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, rule: AbstractRule
+    model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, quadrature: AbstractQuadrature
 ) -> dict[str, Any]:
     """Expectations given one latent that the drift is made of."""
     sampler = Sampler(model, x, u, fields_read(model), tuple(range(model.slots)))
     slots = sampler.slots(latent)
-    points, weights, build = sampler.given(slots, rule)
+    points, weights, build = sampler.given(slots, quadrature)
     summed, whole = model.summed, model.total(x)
 
     def gradient(xi: Array) -> tuple[Array, Array, Array, dict[str, Array]]:
@@ -130,12 +132,12 @@ def _moments(
                 name: force + weights @ D_extras[name] / u["N"] for name, force in result["bulk"].items()
             }
     if model.redrawn:
-        result["cross"] = _cross_view(model, x, latent, u, rule)
+        result["cross"] = _cross_view(model, x, latent, u, quadrature)
     return result
 
 
 def _cross_view(
-    model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, rule: AbstractRule
+    model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, quadrature: AbstractQuadrature
 ) -> Array:
     """E[D₂ᵀ σ² D₂'] of two views of one sample that share all but the redrawn slots."""
     sampler = Sampler(model, x, u, fields_read(model), tuple(range(model.slots)))
@@ -150,7 +152,7 @@ def _cross_view(
     second = first.copy()
     second[redrawn] = dimension + np.arange(doubled)
     cut = sampler.cut(slots)
-    points, weights = rule.points(
+    points, weights = quadrature.points(
         where.smooth + (False,) * doubled,
         lambda j, prefix: cut(j, prefix) if j < dimension else None,
     )

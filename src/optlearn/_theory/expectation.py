@@ -35,7 +35,7 @@ def no_cut(_coordinate: int, _prefix: Array) -> None:
 
 
 @dataclass(frozen=True)
-class AbstractRule:
+class AbstractQuadrature:
     """A quadrature rule for standard normals."""
 
     @abstractmethod
@@ -51,7 +51,7 @@ class AbstractRule:
 
 @checked
 @dataclass(frozen=True)
-class GaussHermite(AbstractRule):
+class GaussHermite(AbstractQuadrature):
     """Tensor product of one-dimensional rules: exponential accuracy for few dimensions.
 
     Args:
@@ -87,7 +87,7 @@ class GaussHermite(AbstractRule):
 
 @checked
 @dataclass(frozen=True)
-class QuasiMonteCarlo(AbstractRule):
+class QuasiMonteCarlo(AbstractQuadrature):
     """Scrambled Sobol points with their mirror images: for many dimensions, any loss.
 
     Args:
@@ -113,7 +113,7 @@ class QuasiMonteCarlo(AbstractRule):
 
 @checked
 @dataclass(frozen=True)
-class AutoRule:
+class AutoQuadrature:
     """Ask for an accuracy instead of a rule; ``integrate`` finds the cheapest rule that has it.
 
     Args:
@@ -125,7 +125,7 @@ class AutoRule:
     points: int = 300_000
 
     def __post_init__(self) -> None:
-        check = Arguments("AutoRule")
+        check = Arguments("AutoQuadrature")
         if not check.number("accuracy", self.accuracy, 0.0, open_below=True) < 1:
             check.fail("accuracy", self.accuracy, "must be above 0 and below 1")
         check.count("points", self.points, 256)

@@ -18,7 +18,7 @@ from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
-from optlearn._theory.expectation import AbstractRule, AutoRule
+from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
@@ -100,7 +100,7 @@ class LearningModel(System):
         spectrum: of the inputs' covariance; None: they spread alike in all directions. ``loss``, ``metric``,
             ``penalty`` and the other methods still see whole order parameters and overlaps, summed over
             blocks.
-        drift_rule, error_rule: quadratures of the drift and of the error, set by ``resolved``; None: closed
+        drift_quadrature, error_quadrature: of the drift and of the error, set by ``resolved``; None: closed
             forms where there are any.
     """
 
@@ -133,8 +133,8 @@ class LearningModel(System):
     even: bool = eqx.field(static=True, kw_only=True, default=False)
     finite_size: bool = eqx.field(static=True, kw_only=True, default=False)
     spectrum: Spectrum | None = eqx.field(kw_only=True, default=None)
-    drift_rule: AbstractRule | None = eqx.field(static=True, kw_only=True, default=None)
-    error_rule: AbstractRule | None = eqx.field(static=True, kw_only=True, default=None)
+    drift_quadrature: AbstractQuadrature | None = eqx.field(static=True, kw_only=True, default=None)
+    error_quadrature: AbstractQuadrature | None = eqx.field(static=True, kw_only=True, default=None)
 
     def __check_init__(self) -> None:
         _check_sizes(self)
@@ -248,30 +248,32 @@ class LearningModel(System):
         return type(self).update is not LearningModel.update
 
     @float64
-    def drift(self, x: OrderParameters, u: Settings, rule: AbstractRule | None = None) -> OrderParameters:
-        """dx/dα. In closed form where there is one and no ``rule`` is given, else by quadrature."""
-        from optlearn._theory.drift import default_rule, generic_drift
+    def drift(
+        self, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature | None = None
+    ) -> OrderParameters:
+        """dx/dα. In closed form where there is one and no ``quadrature`` is given, else by quadrature."""
+        from optlearn._theory.drift import default_quadrature, generic_drift
 
-        rule = self.drift_rule if rule is None else rule
-        if rule is None:
+        quadrature = self.drift_quadrature if quadrature is None else quadrature
+        if quadrature is None:
             closed = self.closed("closed_drift", x, u)
             if closed is not None:
                 return closed
-            rule = default_rule(self)
-        return generic_drift(self, x, u, rule)
+            quadrature = default_quadrature(self)
+        return generic_drift(self, x, u, quadrature)
 
     @float64
-    def error(self, x: OrderParameters, u: Settings, rule: AbstractRule | None = None) -> Array:
-        """Generalisation error. In closed form where there is one and no ``rule`` is given."""
-        from optlearn._theory.drift import default_rule, generic_error
+    def error(self, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature | None = None) -> Array:
+        """Generalisation error. In closed form where there is one and no ``quadrature`` is given."""
+        from optlearn._theory.drift import default_quadrature, generic_error
 
-        rule = self.error_rule if rule is None else rule
-        if rule is None:
+        quadrature = self.error_quadrature if quadrature is None else quadrature
+        if quadrature is None:
             closed = self.closed("closed_error", x, u)
             if closed is not None:
                 return closed
-            rule = default_rule(self)
-        return generic_error(self, x, u, rule)
+            quadrature = default_quadrature(self)
+        return generic_error(self, x, u, quadrature)
 
     def closed(self, form: str, x: OrderParameters, u: Settings) -> Any:
         """``closed_drift`` or ``closed_error``, where it knows of the model's spectrum."""
@@ -410,23 +412,25 @@ class LearningModel(System):
         return probe_states(self, x)
 
     def refined(self) -> Self | None:
-        """A copy with finer, independent rules for its expectations; None: it has closed forms.
+        """A copy with finer, independent quadratures for its expectations; None: it has closed forms.
 
         The difference of a result under both is an estimate of its error. A model whose ``closed_drift`` or
         ``closed_error`` holds a quadrature of its own refines that as well.
         """
         from optlearn._theory.quadrature import finer
 
-        rules = (self.drift_rule, self.error_rule)
-        if rules == (None, None):
+        quadratures = (self.drift_quadrature, self.error_quadrature)
+        if quadratures == (None, None):
             return None
-        drift_rule, error_rule = (None if rule is None else finer(rule) for rule in rules)
-        return replace(self, drift_rule=drift_rule, error_rule=error_rule)
+        drift_quadrature, error_quadrature = (
+            None if quadrature is None else finer(quadrature) for quadrature in quadratures
+        )
+        return replace(self, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
 
     def resolved(
-        self, states: np.ndarray, u: Settings, quadrature: AbstractRule | AutoRule | None = None
+        self, states: np.ndarray, u: Settings, quadrature: AbstractQuadrature | AutoQuadrature | None = None
     ) -> Resolved:
-        """A copy with a rule for the expectations that have no closed form; see ``quadrature.resolve``."""
+        """A copy with a quadrature for the expectations without closed forms; see ``quadrature.resolve``."""
         from optlearn._theory.quadrature import resolve
 
         return resolve(self, states, u, quadrature)

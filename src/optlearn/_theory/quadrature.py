@@ -14,8 +14,8 @@ from optlearn._errors import AccuracyWarning, SpecificationError, explained
 from optlearn._theory.drift import generic_drift, generic_error
 from optlearn._theory.expectation import (
     MOST_LOG2_POINTS,
-    AbstractRule,
-    AutoRule,
+    AbstractQuadrature,
+    AutoQuadrature,
     GaussHermite,
     QuasiMonteCarlo,
 )
@@ -37,18 +37,18 @@ What = Literal["drift", "error"]
 _CACHE: dict[Any, Any] = {}
 
 
-def choose_rule(
+def choose_quadrature(
     model: LearningModel,
     states: np.ndarray,
     u: Settings,
-    wanted: AutoRule,
+    wanted: AutoQuadrature,
     what: What = "drift",
-    first: AbstractRule | None = None,
-) -> tuple[AbstractRule, float]:
-    """The coarsest rule that meets ``wanted.accuracy`` at flat states (S, n), and its error.
+    first: AbstractQuadrature | None = None,
+) -> tuple[AbstractQuadrature, float]:
+    """The coarsest quadrature that meets ``wanted.accuracy`` at flat states (S, n), and its error.
 
     The error is the largest change of the drift (or of the generalisation error), relative to the largest at
-    these states (at least 0.1), under a finer or independent quadrature. Warns when no rule within
+    these states (at least 0.1), under a finer or independent quadrature. Warns when no quadrature within
     ``wanted.points`` is accurate enough.
 
     Args:
@@ -56,23 +56,23 @@ def choose_rule(
         states: (S, n) where to measure.
         u: the settings there.
         wanted: accuracy, and points at most.
-        what: the expectation that matters: a rule that suits a smooth loss may not suit a metric that jumps.
-        first: a rule to try before all others.
+        what: the expectation that matters: what suits a smooth loss may not suit a metric that jumps.
+        first: a quadrature to try before all others.
     """
-    best: tuple[float, AbstractRule] | None = None
+    best: tuple[float, AbstractQuadrature] | None = None
     tried = [] if first is None else [first]
-    for rule in [*tried, *_candidates(model, u, states, wanted, what)]:
-        error = rule_error(model, states, u, rule, what)
+    for quadrature in [*tried, *_candidates(model, u, states, wanted, what)]:
+        error = quadrature_error(model, states, u, quadrature, what)
         if best is None or error < best[0]:
-            best = (error, rule)
+            best = (error, quadrature)
         if error <= wanted.accuracy:
-            return rule, error
-    assert best is not None  # a quasi-Monte Carlo rule is always tried
+            return quadrature, error
+    assert best is not None  # a quasi-Monte Carlo quadrature is always tried
     function = {"drift": "loss", "error": "metric"}[what]
     warn(
         f"the {what} of {type(model).__name__} is accurate to {best[0]:.1e} only ({best[1]}); "
-        f"{wanted.accuracy:.1e} was asked for. Allow more points (AutoRule(points=…)), declare where the "
-        f"{function} jumps (breaks), or ask for less (AutoRule(accuracy=…)). {explained('accuracy')}",
+        f"{wanted.accuracy:.1e} was asked for. Allow more points (AutoQuadrature(points=…)), say where the "
+        f"{function} jumps (breaks), or ask for less (AutoQuadrature(accuracy=…)). {explained('accuracy')}",
         AccuracyWarning,
     )
     return best[1], best[0]
@@ -80,63 +80,76 @@ def choose_rule(
 
 @dataclass(frozen=True)
 class ResolvedModel(Resolved):
-    """A learning model with rules for its expectations, whose errors can be measured anywhere."""
+    """A learning model with quadratures for its expectations, whose errors can be measured anywhere."""
 
     def errors(self, states: np.ndarray, u: Settings) -> dict[str, float]:
-        """Errors of the rules, measured at flat states (S, n) as well."""
+        """Errors of the quadratures, measured at flat states (S, n) as well."""
         model, found = self.system, {}
         assert isinstance(model, LearningModel)
-        if model.drift_rule is not None:
-            error = rule_error(model, states, u, model.drift_rule)
-            found["rule_error"] = max(self.info["rule_error"], error)
-        if model.error_rule is not None:
-            error = rule_error(model, states, u, model.error_rule, "error")
-            found["error_rule_error"] = max(self.info["error_rule_error"], error)
+        if model.drift_quadrature is not None:
+            error = quadrature_error(model, states, u, model.drift_quadrature)
+            found["quadrature_error"] = max(self.info["quadrature_error"], error)
+        if model.error_quadrature is not None:
+            error = quadrature_error(model, states, u, model.error_quadrature, "error")
+            found["error_quadrature_error"] = max(self.info["error_quadrature_error"], error)
         return found
 
 
 def resolve(
-    model: LearningModel, states: np.ndarray, u: Settings, wanted: AbstractRule | AutoRule | None
+    model: LearningModel, states: np.ndarray, u: Settings, wanted: AbstractQuadrature | AutoQuadrature | None
 ) -> Resolved:
-    """The model with rules for what it has no closed forms of, and their accuracy.
+    """The model with quadratures for what it has no closed forms of, and their accuracy.
 
     Args:
         model: the learning model.
-        states: (S, n) flat states at which a rule that is chosen must be accurate.
+        states: (S, n) flat states at which a quadrature that is chosen must be accurate.
         u: the settings there.
-        wanted: a rule for everything; an accuracy, for everything; None: closed forms where the model
-            has them, elsewhere a rule with the accuracy of ``AutoRule()``.
+        wanted: a quadrature for everything; an accuracy, for everything; None: closed forms where the model
+            has them, elsewhere a quadrature with the accuracy of ``AutoQuadrature()``.
     """
-    if not isinstance(wanted, AbstractRule | AutoRule | None):
-        raise SpecificationError(f"rule must be GaussHermite, QuasiMonteCarlo or AutoRule, got {wanted!r}")
-    if isinstance(wanted, AbstractRule):
-        return ResolvedModel(
-            _with_rules(model, wanted, wanted), None, AutoRule.accuracy / 10, {"rule": repr(wanted)}
+    if not isinstance(wanted, AbstractQuadrature | AutoQuadrature | None):
+        raise SpecificationError(
+            f"quadrature must be GaussHermite, QuasiMonteCarlo or AutoQuadrature, got {wanted!r}"
         )
-    if wanted is None and (model.drift_rule or model.error_rule) is not None:
-        return ResolvedModel(model, None, AutoRule.accuracy / 10, {"rule": repr(model.drift_rule)})
+    if isinstance(wanted, AbstractQuadrature):
+        return ResolvedModel(
+            _with_quadratures(model, wanted, wanted),
+            None,
+            AutoQuadrature.accuracy / 10,
+            {"quadrature": repr(wanted)},
+        )
+    if wanted is None and (model.drift_quadrature or model.error_quadrature) is not None:
+        return ResolvedModel(
+            model, None, AutoQuadrature.accuracy / 10, {"quadrature": repr(model.drift_quadrature)}
+        )
     x = model.layout.unflatten(states[0])
     closed_drift = wanted is None and _exists(model, "closed_drift", x, u)
     closed_error = wanted is None and _exists(model, "closed_error", x, u)
     if closed_drift and closed_error:
         return Resolved(model)
-    wanted = wanted or AutoRule()
+    wanted = wanted or AutoQuadrature()
     info: dict[str, Any] = {}
-    drift_rule = error_rule = None
+    drift_quadrature = error_quadrature = None
     if not closed_drift:
-        drift_rule, info["rule_error"] = choose_rule(model, states, u, wanted)
-        info["rule"] = repr(drift_rule)
+        drift_quadrature, info["quadrature_error"] = choose_quadrature(model, states, u, wanted)
+        info["quadrature"] = repr(drift_quadrature)
     if not closed_error:
-        error_rule, info["error_rule_error"] = choose_rule(model, states, u, wanted, "error", drift_rule)
-        info["error_rule"] = repr(error_rule)
+        error_quadrature, info["error_quadrature_error"] = choose_quadrature(
+            model, states, u, wanted, "error", drift_quadrature
+        )
+        info["error_quadrature"] = repr(error_quadrature)
     rtol = Resolved.rtol if closed_drift else wanted.accuracy / 10
-    return ResolvedModel(_with_rules(model, drift_rule, error_rule), wanted.accuracy, rtol, info)
+    return ResolvedModel(
+        _with_quadratures(model, drift_quadrature, error_quadrature), wanted.accuracy, rtol, info
+    )
 
 
-def _with_rules(
-    model: LearningModel, drift_rule: AbstractRule | None, error_rule: AbstractRule | None
+def _with_quadratures(
+    model: LearningModel,
+    drift_quadrature: AbstractQuadrature | None,
+    error_quadrature: AbstractQuadrature | None,
 ) -> LearningModel:
-    return replace(model, drift_rule=drift_rule, error_rule=error_rule)
+    return replace(model, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
 
 
 _CLOSED: dict[Hashable, bool] = {}
@@ -151,37 +164,41 @@ def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) ->
     return _CLOSED[key]
 
 
-def rule_error(
-    model: LearningModel, states: np.ndarray, u: Settings, rule: AbstractRule, what: What = "drift"
+def quadrature_error(
+    model: LearningModel,
+    states: np.ndarray,
+    u: Settings,
+    quadrature: AbstractQuadrature,
+    what: What = "drift",
 ) -> float:
     """How much the drift, or the error, at flat states (S, n) changes under another quadrature."""
-    return _difference(*(_values(model, u, states, r, what) for r in (rule, _another(rule))))
+    return _difference(*(_values(model, u, states, r, what) for r in (quadrature, _another(quadrature))))
 
 
-def finer(rule: AbstractRule) -> AbstractRule:
-    """A finer quadrature that shares no points with ``rule``: the difference of both shows the error.
+def finer(quadrature: AbstractQuadrature) -> AbstractQuadrature:
+    """A finer quadrature that shares no points with ``quadrature``: the difference of both shows the error.
 
     Twice the nodes of a tensor product, or four times the points of another scrambling. The difference falls
     short of the error where that shrinks slowly: by up to a third for smooth losses, by more than half where
     a loss jumps or bends at places that ``breaks`` does not declare.
     """
-    if isinstance(rule, GaussHermite):
-        noise_nodes = None if rule.noise_nodes is None else rule.noise_nodes + 1
-        return GaussHermite(2 * rule.nodes, noise_nodes)
-    assert isinstance(rule, QuasiMonteCarlo)
-    return QuasiMonteCarlo(min(rule.log2_points + 2, MOST_LOG2_POINTS), rule.seed + 1)
+    if isinstance(quadrature, GaussHermite):
+        noise_nodes = None if quadrature.noise_nodes is None else quadrature.noise_nodes + 1
+        return GaussHermite(2 * quadrature.nodes, noise_nodes)
+    assert isinstance(quadrature, QuasiMonteCarlo)
+    return QuasiMonteCarlo(min(quadrature.log2_points + 2, MOST_LOG2_POINTS), quadrature.seed + 1)
 
 
-def _another(rule: AbstractRule) -> AbstractRule:
-    """A quadrature that shows the error of ``rule`` at no more than twice the cost in each dimension."""
-    if isinstance(rule, QuasiMonteCarlo):
-        return QuasiMonteCarlo(rule.log2_points, rule.seed + 1)
-    return finer(rule)
+def _another(quadrature: AbstractQuadrature) -> AbstractQuadrature:
+    """One that shows the error of ``quadrature`` at no more than twice the cost in each dimension."""
+    if isinstance(quadrature, QuasiMonteCarlo):
+        return QuasiMonteCarlo(quadrature.log2_points, quadrature.seed + 1)
+    return finer(quadrature)
 
 
 def _candidates(
-    model: LearningModel, u: Settings, states: np.ndarray, wanted: AutoRule, what: What
-) -> list[AbstractRule]:
+    model: LearningModel, u: Settings, states: np.ndarray, wanted: AutoQuadrature, what: What
+) -> list[AbstractQuadrature]:
     """Quadratures to try, cheapest first."""
     reads = fields_read(model, "loss" if what == "drift" else "metric")
     where = coordinates(model, reads, tuple(range(model.slots)))
@@ -191,37 +208,39 @@ def _candidates(
         few, many = (_values(model, u, states, GaussHermite(4, n), what) for n in (3, 9))
         noise_nodes = 3 if _difference(few, many) < wanted.accuracy / 100 else None
     tensor = [GaussHermite(nodes, noise_nodes) for nodes in LADDER]
-    sized: list[tuple[float, AbstractRule]] = [
-        (_size(rule, where), rule) for rule in tensor if _size(finer(rule), where) <= wanted.points
+    sized: list[tuple[float, AbstractQuadrature]] = [
+        (_size(quadrature, where), quadrature)
+        for quadrature in tensor
+        if _size(finer(quadrature), where) <= wanted.points
     ]
     # Quasi-Monte Carlo also serves where tensor grids are fine but the loss bends along no axis.
     most = int(np.log2(wanted.points))
     sized += [(2.0**n, QuasiMonteCarlo(n)) for n in sorted({min(n, most) for n in SOBOL})]
-    return [rule for _, rule in sorted(sized, key=lambda pair: pair[0])]
+    return [quadrature for _, quadrature in sorted(sized, key=lambda pair: pair[0])]
 
 
-def _size(rule: AbstractRule, where: Coordinates) -> float:
-    assert isinstance(rule, GaussHermite)
+def _size(quadrature: AbstractQuadrature, where: Coordinates) -> float:
+    assert isinstance(quadrature, GaussHermite)
     size = 1.0
     for smooth, cuts in zip(where.smooth, where.cuts, strict=True):
-        nodes = (rule.noise_nodes or rule.nodes) if smooth else rule.nodes
+        nodes = (quadrature.noise_nodes or quadrature.nodes) if smooth else quadrature.nodes
         size *= (len(cuts) + 1) * nodes
     return size
 
 
 def _values(
-    model: LearningModel, u: Settings, states: np.ndarray, rule: AbstractRule, what: What
+    model: LearningModel, u: Settings, states: np.ndarray, quadrature: AbstractQuadrature, what: What
 ) -> np.ndarray:
     """(S, n) drifts or (S, 1) errors at flat states (S, n)."""
     leaves, structure = jax.tree.flatten((model, dict(u)))
-    key = (structure, tuple(np.shape(leaf) for leaf in leaves), rule, what)
+    key = (structure, tuple(np.shape(leaf) for leaf in leaves), quadrature, what)
     if key not in _CACHE:
 
         def values(model: LearningModel, u: Mapping[str, Array], flat: Array) -> Array:
             x = model.layout.unflatten(flat)
             if what == "error":
-                return generic_error(model, x, u, rule)[None]
-            return model.layout.flatten(generic_drift(model, x, u, rule))
+                return generic_error(model, x, u, quadrature)[None]
+            return model.layout.flatten(generic_drift(model, x, u, quadrature))
 
         _CACHE[key] = jax.jit(values)
     # One state at a time: the program does not depend on how many there are.

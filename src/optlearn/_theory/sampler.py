@@ -27,7 +27,7 @@ from jax.scipy.linalg import solve_triangular
 
 from optlearn._arrays import Array, Settings
 from optlearn._theory.blocks import block_grams, seen
-from optlearn._theory.expectation import AbstractRule
+from optlearn._theory.expectation import AbstractQuadrature
 from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters
@@ -127,13 +127,15 @@ class Sampler:
         ]
         return Slots(means, sigmas, factors, variances, assignment)
 
-    def given(self, slots: Slots, rule: AbstractRule) -> tuple[Array, Array, Callable[[Array], Fields]]:
+    def given(
+        self, slots: Slots, quadrature: AbstractQuadrature
+    ) -> tuple[Array, Array, Callable[[Array], Fields]]:
         """Points, weights, and the map from a point to the fields."""
-        points, weights = rule.points(self.where.smooth, self.cut(slots))
+        points, weights = quadrature.points(self.where.smooth, self.cut(slots))
         half, odd = divmod(points.shape[0], 2)
         centred = not any(self.model.clusters) and not any(self.where.cuts)
         if self.model.even and centred and not odd:
-            # The second half of a rule mirrors the first.
+            # The second half of a quadrature mirrors the first.
             points, weights = points[:half], 2 * weights[:half]
         return points, weights, self.fields_map(slots)
 

@@ -96,7 +96,7 @@ def fixed_parameters(law: str, fixed: Mapping[str, float] | None) -> dict[str, f
 
 
 @lru_cache(maxsize=4096)
-def _gamma_rule(shape: float) -> tuple[np.ndarray, np.ndarray]:
+def _gamma_nodes(shape: float) -> tuple[np.ndarray, np.ndarray]:
     """Gauss nodes and weights of the Gamma law of mean 1, from its Jacobi matrix."""
     k = np.arange(NODES)
     off = np.sqrt(k[1:] * (k[1:] + shape - 1))
@@ -107,8 +107,8 @@ def _gamma_rule(shape: float) -> tuple[np.ndarray, np.ndarray]:
 def relaxation_rates(parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(K, NODES) rates r and their weights, for parameters (K, 10)."""
     speed, shape = parameters[:, NAMES.index("speed")], parameters[:, NAMES.index("shape")]
-    rules = [_gamma_rule(float(s)) for s in shape]
-    return speed[:, None] * np.stack([nodes for nodes, _ in rules]), np.stack([w for _, w in rules])
+    found = [_gamma_nodes(float(s)) for s in shape]
+    return speed[:, None] * np.stack([nodes for nodes, _ in found]), np.stack([w for _, w in found])
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class Modes(System):
 class FiniteData(Modes):
     """Teacher-student regression on n = κN Gaussian samples, in the limit of large N.
 
-    Labels are y = w*·x/√N + σz, with |w*|² = TN. The test error is measured against labels without noise.
+    Labels are y = w*·x/√N + σz, with ‖w*‖² = TN. The test error is measured against labels without noise.
 
     Args:
         kappa: κ = n/N, samples for each weight.

@@ -51,7 +51,7 @@ class Measured:
 
     @property
     def input_power(self) -> float:
-        """tr, the mean of |x|². A rate η of the theory is η / tr in your own loop (loss ½(f − y)²)."""
+        """tr, the mean of ‖x‖². A rate η of the theory is η / tr in your own loop (loss ½(f − y)²)."""
         return float(self.variances.sum())
 
     @property

@@ -55,7 +55,7 @@ class OwnData(Modes):
 
     Attributes:
         train, test, squared_norm: the three mean squares.
-        input_power: mean of |x|², over samples as they were given.
+        input_power: mean of ‖x‖², over samples as they were given.
         N: entries of an input.
         n: samples.
     """

@@ -50,9 +50,9 @@ class ResidualLearner(LearningModel):
 
 
 class Clipped(ResidualLearner):
-    """Gradients are cut at c: g = D₂ min(1, c/|D₂|).
+    """Gradients are cut at c: g = D₂ min(1, c/‖D₂‖).
 
-    The setting ``clip`` is c; with the running scalar ``length``, the mean of |D₂| over the last
+    The setting ``clip`` is c; with the running scalar ``length``, the mean of ‖D₂‖ over the last
     N/``averaging`` steps or so, it counts in units of that.
     """
 

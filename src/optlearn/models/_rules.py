@@ -103,7 +103,7 @@ class Perceptron(SignLearner):
 
 
 class Margin(SignLearner):
-    """Samples of which the student is sure are left out: Hebb's rule where |λ| < θ√Q.
+    """Samples of which the student is sure are left out: Hebb's rule where ``|λ| < θ√Q``.
 
     The setting ``threshold`` is θ, in units of the student's own standard deviation.
     """

@@ -61,11 +61,11 @@ class ManyPassesFit:
         return measured_numbers(self.model.n, self.model.N, self.noise, self.largest)
 
     def learning_rate(self, eta: Array) -> Array:
-        """A rate η of the theory as your own loop takes it, for the loss ½(f − y)²: η / E|x|²."""
+        """A rate η of the theory as your own loop takes it, for the loss ½(f − y)²: η / E‖x‖²."""
         return eta / self.model.input_power
 
     def weight_decay(self, decay: Array) -> Array:
-        """A decay λ of the theory as your own loop takes it: λ E|x|²/N, times the rate, in each step."""
+        """A decay λ of the theory as your own loop takes it: λ E‖x‖²/N, times the rate, in each step."""
         return decay * self.model.input_power / self.model.N
 
     def problem(

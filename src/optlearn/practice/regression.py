@@ -48,7 +48,7 @@ class RegressionFit:
         return measured_numbers(samples, features, self.noise, self.largest)
 
     def learning_rate(self, eta: Array) -> Array:
-        """A rate η of the theory as your own loop takes it, for the loss ½(f − y)²: η / E|x|²."""
+        """A rate η of the theory as your own loop takes it, for the loss ½(f − y)²: η / E‖x‖²."""
         return eta / self.measured.input_power
 
     def problem(

@@ -125,7 +125,7 @@ def attention(
         controls = {"temperature": ol.Continuous(0.0, highest, guess=1.0)}
     else:
         controls = {"mask": ol.Continuous(0.0, 1.0)}
-    rule = ol.AutoRule(
+    quadrature = ol.AutoQuadrature(
         check.number("accuracy", accuracy, 0.0, 0.1, open_below=True), check.count("points", points, 256)
     )
     budgets: tuple[ol.Budget, ...] = ()
@@ -140,7 +140,7 @@ def attention(
         budgets=budgets,
         intervals=30,
         baselines=_baselines(control, bool(budgets)),
-        rule=None if model.reduced else rule,
+        quadrature=None if model.reduced else quadrature,
         name="attention" if control == "temperature" else f"attention, {control}",
     )
 

@@ -45,7 +45,7 @@ def probe(
     Controls ``learning_rate``, from 0 to ``max_rate``, and ``batch``. Spectrum, best head and noise are
     measured on the features; training is then the exact recursion of least squares. In your own loop, with
     the loss ½(f − y)² and features and labels less their means, the learning rate is η divided by the mean of
-    |x|². ``ol.fit.regression`` gives the same problem with predictions and training beside it.
+    ‖x‖². ``ol.fit.regression`` gives the same problem with predictions and training beside it.
 
     Args:
         features: file (``.npy``) with a table of samples (rows) by features; "": a toy, random features.

@@ -19,7 +19,7 @@ LOWEST, HIGHEST = 0.05, 4.0
 def selection(eta: float = 1.0, alpha_F: float = 10.0, overlap: float = 0.1) -> "ol.Problem":
     """Which samples to learn from, so that a student of a sign makes the fewest mistakes.
 
-    Control ``threshold`` θ, from 0.05 to 4: only samples with |λ| < θ√Q are learned, by Hebb's rule; the
+    Control ``threshold`` θ, from 0.05 to 4: only samples with ``|λ| < θ√Q`` are learned, by Hebb's rule; the
     student is surer of the others than θ standard deviations. The start is Q = 0.5.
 
     Args:

@@ -75,7 +75,7 @@ def test_the_size_of_the_rate_decides():
         start = model.state(Q11=0.3, Q22=0.2, M11=0.1)
         rates = {"learning_rate": Continuous(0, 3)}
         rule = GaussHermite(nodes, 3)
-        return compile_problem(Problem(model=model, start=start, horizon=1, controls=rates, rule=rule))
+        return compile_problem(Problem(model=model, start=start, horizon=1, controls=rates, quadrature=rule))
 
     assert isinstance(made(3).program, CasadiProgram)
     assert isinstance(made(14).program, XlaProgram)
@@ -93,7 +93,7 @@ def test_operations_that_casadi_lacks_run_under_xla():
         start=model.state(Q11=0.3, Q22=0.2, M11=0.1),
         horizon=1.0,
         controls={"learning_rate": Continuous(0, 3)},
-        rule=GaussHermite(3),
+        quadrature=GaussHermite(3),
     )
     assert isinstance(compile_problem(problem).program, XlaProgram)
     with pytest.raises(UnsupportedPrimitive, match="sort"):

@@ -13,7 +13,7 @@ import scipy.special
 from optlearn._casadi.lazy import casadi, later
 from optlearn._casadi.operations.values import (
     Array,
-    Rule,
+    Operation,
     Symbolic,
     Value,
     broadcast,
@@ -126,7 +126,7 @@ def _round(eqn: Any, x: Symbolic) -> list[Value]:
 
 
 # With at least one operand symbolic.
-OPERATIONS: dict[str, Rule] = {
+OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     "integer_pow": _integer_pow,
     "convert_element_type": _convert,

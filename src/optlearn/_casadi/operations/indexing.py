@@ -13,7 +13,7 @@ from optlearn._casadi.operations.elementwise import ELEMENTWISE
 from optlearn._casadi.operations.moving import move
 from optlearn._casadi.operations.values import (
     Array,
-    Rule,
+    Operation,
     Symbolic,
     Value,
     constant,
@@ -138,7 +138,7 @@ def _scatter_combine(eqn: Any, operand: Value, indices: Value, updates: Value) -
 
 
 # For numbers and symbols alike.
-OPERATIONS: dict[str, Rule] = {
+OPERATIONS: dict[str, Operation] = {
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,

@@ -13,7 +13,7 @@ from optlearn._casadi.lazy import casadi
 from optlearn._casadi.operations.reductions import combine_rows
 from optlearn._casadi.operations.values import (
     Array,
-    Rule,
+    Operation,
     Symbolic,
     Value,
     entries_of,
@@ -91,7 +91,7 @@ def _triangular_solve(eqn: Any, matrix: Value, right_side: Value) -> list[Value]
 
 
 # With at least one operand symbolic.
-OPERATIONS: dict[str, Rule] = {
+OPERATIONS: dict[str, Operation] = {
     "dot_general": _dot_general,
     "cholesky": _cholesky,
     "triangular_solve": _triangular_solve,

@@ -10,7 +10,7 @@ import numpy as np
 
 from optlearn._casadi.lazy import casadi
 from optlearn._casadi.operations.elementwise import choose
-from optlearn._casadi.operations.values import Rule, Symbolic, Value, constant, entries_of
+from optlearn._casadi.operations.values import Operation, Symbolic, Value, constant, entries_of
 
 Run: TypeAlias = Callable[[Any, Sequence[Value]], list[Value]]  # interprets a jaxpr on values
 
@@ -72,8 +72,8 @@ def _cond(run: Run, eqn: Any, index: Value, *operands: Value) -> list[Value]:
     ]  # fmt: skip
 
 
-CALLS: dict[str, Rule] = dict.fromkeys(
+CALLS: dict[str, Operation] = dict.fromkeys(
     ("call", "checkpoint", "closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "remat2"),
     _call,
 )
-OPERATIONS: dict[str, Rule] = {"scan": _scan, "while": _while, "cond": _cond}
+OPERATIONS: dict[str, Operation] = {"scan": _scan, "while": _while, "cond": _cond}

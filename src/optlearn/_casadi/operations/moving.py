@@ -13,7 +13,7 @@ from optlearn._casadi.lazy import casadi
 from optlearn._casadi.operations.elementwise import choose
 from optlearn._casadi.operations.values import (
     Array,
-    Rule,
+    Operation,
     Symbolic,
     Value,
     broadcast,
@@ -137,7 +137,7 @@ def _select_n(eqn: Any, which: Value, *cases: Value) -> list[Value]:
 
 
 # For numbers and symbols alike.
-OPERATIONS: dict[str, Rule] = {
+OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(_STRUCTURAL, _structural),
     **dict.fromkeys(_RESHAPES, _reshape),
     "select_n": _select_n,

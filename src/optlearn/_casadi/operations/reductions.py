@@ -13,7 +13,7 @@ import numpy as np
 from optlearn._casadi.lazy import casadi, later
 from optlearn._casadi.operations.values import (
     Array,
-    Rule,
+    Operation,
     Symbolic,
     Value,
     positions,
@@ -77,7 +77,7 @@ def _cumulate(eqn: Any, operand: Symbolic) -> list[Value]:
 
 
 # With a symbolic operand.
-OPERATIONS: dict[str, Rule] = {
+OPERATIONS: dict[str, Operation] = {
     **dict.fromkeys(REDUCTIONS, _reduce),
     **dict.fromkeys(CUMULATIVE, _cumulate),
 }

@@ -26,7 +26,7 @@ class Symbolic:
 
 
 Value: TypeAlias = Array | Symbolic
-Rule: TypeAlias = Callable[..., list[Value]]  # from an equation and the values of its inputs
+Operation: TypeAlias = Callable[..., list[Value]]  # from an equation and the values of its inputs
 
 
 class UnsupportedPrimitive(TypeError):

@@ -125,7 +125,7 @@ def _theory_and_simulation(
         start=problem.start,
         parameters={**problem.parameters, **free},
         record=simulated.alpha.clip(max=schedule.horizon),
-        rule=problem.rule,
+        quadrature=problem.quadrature,
     )
     return theory, simulated
 

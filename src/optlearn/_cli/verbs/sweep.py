@@ -49,6 +49,9 @@ def command(
     cluster: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler.")
     ] = None,
+    batched: Annotated[
+        bool, options.flag("--batched", text="All points at once as one program, on a GPU if JAX has one.")
+    ] = False,
     out: Annotated[
         Path | None, options.folder("Folder for the results (default: out/sweep_SCENARIO).")
     ] = None,
@@ -77,8 +80,8 @@ def command(
     """
     fixed = scenario_arguments(scenario, settings, None)
     over = _grid(grid)
-    if jobs is not None and cluster is not None:
-        bad_input("--jobs and --cluster: either this machine or a cluster")
+    if (jobs is not None) + (cluster is not None) + batched > 1:
+        bad_input("--jobs, --cluster and --batched: choose one of them")
     folder = Path("out") / f"sweep_{scenario}" if out is None else out
     limits = given(intervals=intervals, starts=starts, chain=chain)
     began = time.perf_counter()
@@ -96,8 +99,9 @@ def command(
                     show(cast("PointDone", point))
 
                 dataset = run_sweep(
-                    scenario, over, out=folder, fixed=fixed, baselines=baseline or (), executor=cluster,
-                    jobs=jobs, resume=resume, force=force, retry_failed=retry_failed, method=method.value,
+                    scenario, over, out=folder, fixed=fixed, baselines=baseline or (),
+                    executor="batched" if batched else cluster, jobs=jobs,
+                    resume=resume, force=force, retry_failed=retry_failed, method=method.value,
                     progress=progress, **limits,
                 )  # fmt: skip
             drawing = _draw(dataset, variable, folder) if plot else None

@@ -47,7 +47,7 @@ class Functions:
         # Steep gates and sharp attention are the hardest to integrate: the bounds count as much as the guess.
         ends = [{**u, n: np.asarray(v)} for n, c in problem.controls.items() for v in (c.lower, c.upper)]
         model = problem.model.current()
-        resolved = resolved_for(model, model.probes(problem.start), [u, *ends], problem.rule)
+        resolved = resolved_for(model, model.probes(problem.start), [u, *ends], problem.quadrature)
         system = FlatSystem(resolved.system, relaxation.controls)
         constants: tuple[Any, ...] = (
             system.system, settings, relaxation.values, np.asarray(problem.horizon),
