@@ -63,22 +63,19 @@ def solve(intervals, method):
 
 # Every state relaxes towards its neighbours, all under one rate: a drift whose work is linear in the states.
 STATES = """
-class Chain(ol.System):
-    size: int = 10
-    parameters = {"rate": 0.5}
-    @property
-    def names(self): return tuple(f"e{i}" for i in range(self.size))
-    def drift(self, x, u):
-        e = jnp.stack([x[name] for name in self.names])
-        rate = u["rate"]
-        slope = rate * (jnp.roll(e, 1) - 2 * e) + rate**2 * e**2
-        return {name: slope[i] for i, name in enumerate(self.names)}
-    def error(self, x, u): return sum(x[name] for name in self.names) / self.size
 def solve(size, method):
-    problem = ol.Problem(
-        model=Chain(size=size), start={f"e{i}": 1.0 for i in range(size)}, horizon=5,
-        controls={"rate": ol.Continuous(0, 1)},
-    )
+    states = [f"e{i}" for i in range(size)]
+    class Chain(ol.System):
+        names = tuple(states)
+        parameters = {"rate": 0.5}
+        def drift(self, x, u):
+            e = jnp.stack([x[name] for name in states])
+            slope = u["rate"] * (jnp.roll(e, 1) - 2 * e) + u["rate"] ** 2 * e**2
+            return {name: slope[i] for i, name in enumerate(states)}
+        def error(self, x, u):
+            return sum(x[name] for name in states) / size
+    start = {name: 1.0 for name in states}
+    problem = ol.Problem(model=Chain(), start=start, horizon=5, controls={"rate": ol.Continuous(0, 1)})
     ol.solve(problem, 20, method, starts=1, steps=2)
 """
 
@@ -115,9 +112,12 @@ def table(title: str, symbol: str, sizes: Sequence[int], program: str, case: str
         print(
             f"{symbol} = {size:>5}:", *(f"{name} {value:,.4g}" for name, value in found.items()), flush=True
         )
-    if len(rows) > 1:
-        grown = {name: exponent(sizes[: len(rows)], [row[name] for row in rows]) for name in rows[0]}
-        print("grows like", ", ".join(f"{name}: {symbol}^{power:.1f}" for name, power in grown.items()))
+    # All sizes, and the largest two: where one term has not taken over yet, the second is higher.
+    for words, first in (("grows like", 0), ("at the end", -2)):
+        if len(rows) > 1:
+            reached = sizes[: len(rows)][first:]
+            powers = {name: exponent(reached, [row[name] for row in rows[first:]]) for name in rows[0]}
+            print(words, ", ".join(f"{name}: {symbol}^{power:.1f}" for name, power in powers.items()))
 
 
 def main() -> None:
