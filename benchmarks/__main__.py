@@ -4,12 +4,13 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import batched, blocks, drifts, integration, simulators, solvers, sweeps, warm
+from benchmarks import batched, blocks, drifts, growth, integration, simulators, solvers, sweeps, warm
 
 ALL: dict[str, Callable[[], None]] = {
     "batched": batched.main,
     "blocks": blocks.main,
     "drifts": drifts.main,
+    "growth": growth.main,
     "integration": integration.main,
     "simulators": simulators.main,
     "solvers": solvers.main,

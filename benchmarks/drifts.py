@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import optlearn as ol
+from optlearn._casadi.buffered import Buffered
 from optlearn._dynamics.flat import FlatSystem, pack
-from optlearn._dynamics.on_casadi import _function, _right_hand_side
+from optlearn._dynamics.on_casadi import _function
 
 BATCH = 1024
 
@@ -47,8 +48,9 @@ def main() -> None:
             settings, x = model.settings(), states(model, BATCH)
             u, shares = np.array([[0.5]]), np.ones(1)
             function = _function("drift", system.mixed_drift, system, settings, x[0], u, shares)
-            rhs = _right_hand_side(function, pack((model, settings)), u.ravel(), shares)
-            single = rate(lambda rhs=rhs, x=x: rhs(0.0, x[0]))
+            drift = Buffered(function)
+            drift(pack((model, settings)), x[0], u, shares)
+            single = rate(drift.evaluate)
             batched = jax.jit(
                 jax.vmap(lambda flat, system=system, model=model, settings=settings: system.drift(
                     model, settings, flat, jnp.array([0.5])

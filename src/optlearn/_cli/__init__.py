@@ -8,6 +8,7 @@ A verb's file has a function ``command``, whose docstring is its help. JAX and C
 so that help and errors in names come at once.
 """
 
+import gc
 import sys
 from importlib import import_module
 from typing import Annotated
@@ -37,6 +38,9 @@ VERBS = (
     "doctor",
     "help",
 )
+
+# Objects made before Python looks for cycles among them (its own choice is 700).
+YOUNG_OBJECTS = 100_000
 
 app = typer.Typer(
     cls=Group,
@@ -75,6 +79,8 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     keep_compiled_programs()
+    # JAX makes a million objects that stay: looking for cycles among them takes a tenth of a short command.
+    gc.set_threshold(YOUNG_OBJECTS)
     try:
         app(prog_name="optlearn")
     except KeyboardInterrupt:

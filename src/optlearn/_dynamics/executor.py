@@ -92,13 +92,17 @@ def adaptive(course: Course, right_hand_side: Callable[[int], RightHandSide]) ->
     guard = course.flat.system.round_off_guard()
     rtol, atol = course.tolerances
     far = EXPLODED * max(1.0, float(np.abs(course.start).max()))
+    proposed: float | None = None
 
     def piece(
         i: int, left: float, right: float, state: np.ndarray, times: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
+        nonlocal proposed
         rhs = right_hand_side(i)
         found = np.full((len(times), len(state)), np.nan)
-        solver = DOP853(rhs, left, state, right, rtol=rtol, atol=atol)
+        # What the last interval ended with is a better first step than SciPy's guess, and costs nothing.
+        first = None if proposed is None else min(proposed, right - left)
+        solver = DOP853(rhs, left, state, right, rtol=rtol, atol=atol, first_step=first)
         if not np.isfinite(solver.h_abs):  # rates beyond floating point; SciPy would look for a step for ever
             return found, None
         reached = steps = 0
@@ -116,6 +120,7 @@ def adaptive(course: Course, right_hand_side: Callable[[int], RightHandSide]) ->
             if guard is not None and (settled := guard(solver.y)) is not solver.y:
                 solver.y, solver.f = settled, rhs(solver.t, settled)
         found[times == right] = solver.y
+        proposed = solver.h_abs
         return found, solver.y
 
     return piece

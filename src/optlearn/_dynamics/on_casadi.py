@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from optlearn._arrays import Array
+from optlearn._casadi.buffered import Buffered
 from optlearn._casadi.trace import TracedFunction, trace
 from optlearn._dynamics.executor import Course, Piece, PieceByPiece, RightHandSide, adaptive
 from optlearn._dynamics.flat import FlatSystem, pack
@@ -21,10 +22,20 @@ class OnCasadi(PieceByPiece):
         """Adaptive steps on the traced drift."""
         flat, settings = course.flat, course.settings
         function = _function("drift", flat.mixed_drift, flat, settings, course.start, vectors[0], shares[0])
-        constants = pack((flat.system, dict(settings)))
-        return adaptive(
-            course, lambda i: _right_hand_side(function, constants, vectors[i].ravel(), shares[i])
-        )
+        on = Buffered(function)
+        constants, state, controls, parts = (argument.reshape(-1) for argument in on.inputs)
+        constants[:] = pack((flat.system, dict(settings)))
+
+        def drift(_alpha: float, x: np.ndarray) -> np.ndarray:
+            state[:] = x
+            on.evaluate()
+            return on.outputs[0][0].copy()
+
+        def right_hand_side(i: int) -> RightHandSide:
+            controls[:], parts[:] = vectors[i].ravel(), shares[i]
+            return drift
+
+        return adaptive(course, right_hand_side)
 
     def outputs(
         self, flat: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
@@ -91,24 +102,3 @@ def _function(
     if key not in _CACHE:
         _CACHE[key] = _traced(kind, method, flat, settings, *vectors).function(kind)
     return _CACHE[key]
-
-
-def _right_hand_side(
-    function: Any, constants: np.ndarray, u: np.ndarray, shares: np.ndarray
-) -> RightHandSide:
-    """dx/dα on NumPy arrays through CasADi's buffer interface: a few microseconds a call."""
-    state, result = np.zeros(function.size1_in(1)), np.zeros(function.size1_out(0))
-    buffer, evaluate = function.buffer()
-    held = [constants, state, np.ascontiguousarray(u), np.ascontiguousarray(shares)]
-    for i, argument in enumerate(held):
-        buffer.set_arg(i, argument.data)
-    buffer.set_res(0, result.data)
-
-    def rhs(_alpha: float, x: np.ndarray) -> np.ndarray:
-        state[:] = x
-        evaluate()
-        return result.copy()
-
-    # CasADi borrows memory here: what it points to must live as long as the function does.
-    rhs.borrowed = (buffer, held)  # type: ignore[attr-defined]
-    return rhs

@@ -165,3 +165,12 @@ def test_free_parameters_in_the_final_cost_alone() -> None:
     wanted = _difference(lambda v: rollout.objective(w, v), theta, (0,))
     assert rolled.free_gradient[0] == pytest.approx(wanted, abs=1e-10)
     assert abs(wanted) > 1e-3
+
+
+def test_a_known_forward_pass_is_not_needed_again():
+    compiled = compile_problem(curriculum(OBJECTIVES["all"]))
+    rollout = Rollout(compiled, 6, 2)
+    w, theta = np.random.default_rng(0).uniform(0.1, 0.4, (6, compiled.sizes[1])), np.array([0.2])
+    whole, half = rollout.run(w, theta), rollout.run(w, theta, rollout.forward(w, theta))
+    for name, value in vars(whole).items():
+        np.testing.assert_array_equal(value, getattr(half, name), err_msg=name)

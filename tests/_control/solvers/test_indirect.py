@@ -199,11 +199,12 @@ def test_joining_undoes_splitting(cases):
     y=hnp.arrays(float, (7, 2), elements=st.floats(-3, 3)),
     row=hnp.arrays(float, 2, elements=st.sampled_from([-2.0, -0.5, 0.0, 0.3, 1.0])),
     share=st.floats(0, 1),
+    start=st.floats(-20, 20),
 )
-def test_multiplier_on_a_box_meets_any_target_within_reach(y, row, share):
+def test_multiplier_on_a_box_meets_any_target_within_reach_from_anywhere(y, row, share, start):
     assume(np.any(row != 0))
     lowest, highest = np.minimum(row, 0).sum(), np.maximum(row, 0).sum()
     target = lowest + share * (highest - lowest)
-    nu = multiplier_on_box(y, row, target)
+    nu = multiplier_on_box(y, row, target, start)
     reached = (np.clip(y - nu * row, 0.0, 1.0) @ row).mean()
     np.testing.assert_allclose(reached, target, atol=1e-12)

@@ -128,10 +128,11 @@ class Program(ABC):
 
     @abstractmethod
     def chains(self, total: int) -> tuple[Kernel, Kernel]:
-        """``total`` steps in a row, and their adjoints; all arguments but the first have a column a step.
+        """``total`` steps in a row, and their adjoints; x, w, h and results have a *row* a step.
 
         Forward: (start, w, h, c, θ) → states and costs after each step. Backward: (costate at the end, x,
-        w, h, c, θ), from the last step to the first → costates before each, gradients in w and θ.
+        w, h, c, θ), from the last step to the first → costates before each, gradients in w and θ. Neither
+        may be called by two threads at once.
         """
 
     @property

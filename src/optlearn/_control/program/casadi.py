@@ -6,6 +6,7 @@ from typing import Any
 
 import casadi
 
+from optlearn._casadi.buffered import Buffered
 from optlearn._control.program.base import Derivatives, Hamiltonians, Kernel, Program
 from optlearn._control.program.stages import CLASSICAL, Stages, step
 
@@ -81,17 +82,18 @@ class CasadiProgram(Program):
         return _function("adjoint", [c, x, w, theta, h, costate], gradients)
 
     def chains(self, total: int) -> tuple[Kernel, Kernel]:
-        """The step and its adjoint, ``total`` times."""
+        """The step and its adjoint, ``total`` times, each with memory of its own."""
 
-        def make() -> tuple[Kernel, Kernel]:
+        def make() -> tuple[Any, Any]:
             c, x, w, theta, h, costate = self.symbols()
-            step = casadi.Function("step", [x, w, h, c, theta], self.step(c, x, w, theta, h))
             gradients = self.adjoint_step(c, x, w, theta, h, costate)
-            back = casadi.Function("back", [costate, x, w, h, c, theta], gradients)
-            return step.mapaccum("forward", total), back.mapaccum("backward", total)
+            return (
+                _in_a_row("forward", [x, w, h], [c, theta], self.step(c, x, w, theta, h), total),
+                _in_a_row("backward", [costate, x, w, h], [c, theta], gradients, total),
+            )
 
-        found: tuple[Kernel, Kernel] = self.once(("chains", total), make)
-        return found
+        forward, backward = self.once(("chains", total), make)
+        return Buffered(forward), Buffered(backward)
 
     @cached_property
     def hamiltonians(self) -> Hamiltonians:
@@ -139,3 +141,13 @@ class CasadiProgram(Program):
 
 def _function(name: str, inputs: list[Any], outputs: list[Any]) -> Any:
     return casadi.Function(name, inputs, casadi.cse(outputs))
+
+
+def _in_a_row(name: str, inputs: list[Any], shared: list[Any], outputs: Any, total: int) -> Any:
+    """A function ``total`` times, its first result being its next first argument; ``shared`` never change."""
+    once = casadi.Function(name, [*inputs, *shared], [casadi.densify(output) for output in outputs])
+    columns = [1, *[total] * (len(inputs) - 1), *[1] * len(shared)]
+    symbols = [casadi.MX.sym(f"x{i}", once.size1_in(i), count) for i, count in enumerate(columns)]
+    given = [*symbols[: len(inputs)], *(casadi.repmat(v, 1, total) for v in symbols[len(inputs) :])]
+    chain: Any = once.mapaccum(name, total)
+    return casadi.Function(name, symbols, list(chain(*given)))

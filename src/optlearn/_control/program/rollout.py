@@ -46,8 +46,7 @@ class Rollout:
         edges = uniform_grid(compiled.problem.horizon, grid) if isinstance(grid, int) else grid
         self.compiled, self.intervals, self.steps = compiled, len(edges) - 1, steps
         self._total = self.intervals * steps
-        self._h = np.repeat(np.diff(edges) / steps, steps)[None, :]
-        self._constants = np.tile(compiled.constants[:, None], self._total)
+        self._h = np.repeat(np.diff(edges) / steps, steps)
         self._forward, self._backward = compiled.program.chains(self._total)
 
     def weighted(self, weigher: Weigher) -> "Rollout":
@@ -68,26 +67,23 @@ class Rollout:
 
     def forward(self, w: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Objective, and (I·s + 1, n) states, under controls w (I, m)."""
-        W, Theta = self._columns(w, theta)
-        X, cost = self._forward(self.compiled.start, W, self._h, self._constants, Theta)
-        states = np.vstack([self.compiled.start, np.array(X).T])
-        return self.compiled.final(states[-1], theta) + float(np.sum(np.array(cost))), states
+        start, constants = self.compiled.start, self.compiled.constants
+        X, cost = self._forward(start, np.repeat(w, self.steps, axis=0), self._h, constants, theta)
+        states = np.vstack([start, X])
+        return self.compiled.final(states[-1], theta) + float(np.sum(cost)), states
 
     def objective(self, w: np.ndarray, theta: np.ndarray) -> float:
         """Objective alone."""
         return self.forward(w, theta)[0]
 
-    def run(self, w: np.ndarray, theta: np.ndarray) -> RolloutResult:
-        """A forward and a backward pass."""
-        objective, states = self.forward(w, theta)
-        W, Theta = self._columns(w, theta)
+    def run(
+        self, w: np.ndarray, theta: np.ndarray, forward: tuple[float, np.ndarray] | None = None
+    ) -> RolloutResult:
+        """A forward pass, unless what it gives is known, and a backward pass."""
+        objective, states = self.forward(w, theta) if forward is None else forward
         _, end, by_theta = self.compiled.final_gradient(states[-1], theta)
-        L, G, F = self._backward(end, states[-2::-1].T, W[:, ::-1], self._h[:, ::-1], self._constants, Theta)
-        costates = np.vstack([np.array(L).T[::-1], end])
-        gradient = np.array(G).T[::-1].reshape(self.intervals, self.steps, -1).sum(axis=1)
-        free = by_theta + np.array(F).sum(axis=1)
-        return RolloutResult(objective, states, costates, gradient, free)
-
-    def _columns(self, w: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        W = np.repeat(w, self.steps, axis=0).T
-        return W, np.tile(np.reshape(theta, (-1, 1)), self._total)
+        W = np.repeat(w[::-1], self.steps, axis=0)
+        L, G, F = self._backward(end, states[-2::-1], W, self._h[::-1], self.compiled.constants, theta)
+        costates = np.vstack([L[::-1], end])
+        gradient = G[::-1].reshape(self.intervals, self.steps, -1).sum(axis=1)
+        return RolloutResult(objective, states, costates, gradient, by_theta + F.sum(axis=0))

@@ -139,13 +139,13 @@ class XlaProgram(Program):
     def chains(self, total: int) -> tuple[Kernel, Kernel]:
         """Steps and adjoints in a row; compiled once for any number of them."""
 
-        def forward(start: Array, w: Array, h: Array, c: Array, theta: Array) -> tuple[np.ndarray, ...]:
-            return self._forward(np.ravel(np.array(start)), (w, h), (c[:, 0], theta[:, 0]))
+        def forward(start: np.ndarray, w: np.ndarray, h: np.ndarray, *shared: np.ndarray) -> Any:
+            return self._forward(start, (w, h[:, None]), shared)
 
         def backward(
-            end: Array, x: Array, w: Array, h: Array, c: Array, theta: Array
-        ) -> tuple[np.ndarray, ...]:
-            return self._backward(np.ravel(np.array(end)), (x, w, h), (c[:, 0], theta[:, 0]))
+            end: np.ndarray, x: np.ndarray, w: np.ndarray, h: np.ndarray, *shared: np.ndarray
+        ) -> Any:
+            return self._backward(end, (x, w, h[:, None]), shared)
 
         return forward, backward
 

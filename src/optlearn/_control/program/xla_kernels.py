@@ -99,16 +99,16 @@ class Columns(_Compiled):
 
 
 class Chain(_Compiled):
-    """A function (carry, *column, *shared) → carry, results, run along columns.
+    """A function (carry, *row, *shared) → carry, results, run along rows.
 
     Args:
         function: of vectors; the results are a tuple of vectors or numbers.
         lengths: of its arguments.
-        columns: how many arguments after the carry are columns.
+        rows: how many arguments after the carry are rows of tables.
     """
 
     def __init__(
-        self, function: Callable[..., tuple[Array, tuple[Array, ...]]], lengths: list[int], columns: int
+        self, function: Callable[..., tuple[Array, tuple[Array, ...]]], lengths: list[int], rows: int
     ) -> None:
         def block(count: Array, carry: Array, tables: list[Array], shared: list[Array]) -> Any:
             def one(carry: Array, i: Array) -> tuple[Array, list[Array]]:
@@ -124,22 +124,20 @@ class Chain(_Compiled):
             return jax.lax.fori_loop(0, count, body, (carry, none))
 
         carry, *rest = lengths
-        super().__init__(
-            block, [(carry,), [(BLOCK, n) for n in rest[:columns]], [(n,) for n in rest[columns:]]]
-        )
+        super().__init__(block, [(carry,), [(BLOCK, n) for n in rest[:rows]], [(n,) for n in rest[rows:]]])
 
     @float64
-    def __call__(self, carry: Any, given: Sequence[Any], shared: Sequence[Any]) -> tuple[np.ndarray, ...]:
-        """Results (size, S) along the S columns of ``given``."""
-        tables = [_as_rows(value) for value in given]
+    def __call__(
+        self, carry: np.ndarray, tables: Sequence[np.ndarray], shared: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, ...]:
+        """Results (S, size) along the S rows of ``tables``."""
         total, pieces = len(tables[0]), []
-        shared = [np.asarray(value, dtype=float) for value in shared]
         for first in range(0, total, BLOCK):
             count = min(BLOCK, total - first)
-            columns = [_padded(table[first : first + count]) for table in tables]
-            carry, results = self.compiled(np.int64(count), carry, columns, shared)
-            pieces.append([np.asarray(part)[:count].T for part in results])
-        return tuple(np.concatenate(parts, axis=1) for parts in zip(*pieces, strict=True))
+            rows = [_padded(table[first : first + count]) for table in tables]
+            carry, results = self.compiled(np.int64(count), carry, rows, list(shared))
+            pieces.append([np.asarray(part)[:count] for part in results])
+        return tuple(np.concatenate(parts) for parts in zip(*pieces, strict=True))
 
 
 def _workers() -> int:

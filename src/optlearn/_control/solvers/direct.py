@@ -29,12 +29,15 @@ class Direct(Solver):
 
     Attributes:
         fixed: (m,) flags of entries of w that keep their values, such as rounded shares.
+        near: whether starts are near an optimum. IPOPT then begins with their costates for multipliers,
+            which saves it two or three of a dozen iterations.
     """
 
     name = "direct"
     description = "multiple shooting, IPOPT; discrete controls relaxed, then rounded"
 
     fixed: np.ndarray | None = None
+    near: bool = False
 
     def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
         """Where IPOPT ends, moved to meet the budgets exactly; or the start, if it failed to improve that."""
@@ -54,7 +57,8 @@ class Direct(Solver):
         w, theta = start.w, start.theta
         n, m, _ = compiled.sizes
         budgets = compiled.relaxation.budget_rows
-        states = rollout.forward(w, theta)[1][steps::steps]
+        rolled = rollout.run(w, theta)
+        states, costates = (course[steps::steps] for course in (rolled.states, rolled.costates))
         lower, upper = _variable_bounds(compiled, intervals)
         low, high = compiled.relaxation.bounds
         least, most = budgets.limits
@@ -70,13 +74,15 @@ class Direct(Solver):
             least, most = np.where(idle, -np.inf, least), np.where(idle, np.inf, most)
         steps_met, sums = np.zeros(n * intervals), len(compiled.relaxation.share_sums) * intervals
         epigraph = _Epigraph.at(compiled, states[-1], theta)
-        solver = self._ipopt(rollout, rollout.objective(w, theta))
+        solver = self._ipopt(rollout, rolled.objective)
+        most_values = np.concatenate([steps_met, most, np.ones(sums), epigraph.limits])
         solution = solver(
             x0=np.concatenate([states.ravel(), inside.ravel(), theta, epigraph.start]),
             lbx=np.concatenate([lower, epigraph.lower]),
             ubx=np.concatenate([upper, epigraph.upper]),
             lbg=np.concatenate([steps_met, least, np.full(sums + len(epigraph.limits), -np.inf)]),
-            ubg=np.concatenate([steps_met, most, np.ones(sums), epigraph.limits]),
+            ubg=most_values,
+            lam_g0=np.concatenate([costates.ravel(), np.zeros(len(most_values) - n * intervals)]),
             p=np.concatenate(
                 [
                     compiled.constants,
@@ -130,13 +136,14 @@ class Direct(Solver):
                     "acceptable_tol": 100 * tolerance,
                     "mu_strategy": "adaptive",
                     "obj_scaling_factor": factor,
+                    "warm_start_init_point": "yes" if self.near else "no",
                 },
             }
             return casadi.nlpsol("solver", "ipopt", program.nlp, options)
 
         budgets, sums = len(compiled.relaxation.budget_rows.targets), compiled.relaxation.share_sums
         return compiled.program.once(
-            ("ipopt", intervals, steps, budgets, sums.tobytes(), most, tolerance, factor), make
+            ("ipopt", intervals, steps, budgets, sums.tobytes(), most, tolerance, factor, self.near), make
         )
 
 

@@ -80,7 +80,7 @@ class FeasibleSet:
         if self._on_box[b]:
             others = nu @ self._rows - nu[b] * self._rows[b]
             y = v[: self._size].reshape(self.shape) - others
-            multiplier = multiplier_on_box(y, self._rows[b], float(self._targets[b]))
+            multiplier = multiplier_on_box(y, self._rows[b], float(self._targets[b]), float(nu[b]))
             multiplier = multiplier if self._equal[b] else max(multiplier, 0.0)
             return self._project_intervals(v, others + multiplier * self._rows[b]), multiplier
 

@@ -230,9 +230,9 @@ class _Descent:
             w, theta = self.feasible.split(self.point.v)
             w[order[:count]] = goal[order[:count]]
             trial = self.feasible.project(self.feasible.join(w, theta))
-            value = self.rollout.objective(*self.feasible.split(trial))
-            if np.isfinite(value) and value < self.point.objective - ARMIJO * self.tolerance:
-                self.point = self._pass(trial)
+            forward = self.rollout.forward(*self.feasible.split(trial))
+            if np.isfinite(forward[0]) and forward[0] < self.point.objective - ARMIJO * self.tolerance:
+                self.point = self._pass(trial, forward)
                 self.model.forget()
                 return count / len(order)
             count //= 2
@@ -293,10 +293,10 @@ class _Descent:
             return 0.0
         while share > _SMALLEST_STEP:
             trial = start.v + share * direction
-            value = self.rollout.objective(*self.feasible.split(trial))
-            rise = value - start.objective
+            forward = self.rollout.forward(*self.feasible.split(trial))
+            value, rise = forward[0], forward[0] - start.objective
             if np.isfinite(value) and rise <= ARMIJO * share * slope:
-                self.point = self._pass(trial)
+                self.point = self._pass(trial, forward)
                 change = self.feasible.gradient(self.point.rolled) - gradient
                 self.model.learn(trial - start.v, change)
                 return share
@@ -306,6 +306,6 @@ class _Descent:
             share *= float(np.clip(ideal, 0.1, 0.5))
         return 0.0
 
-    def _pass(self, v: np.ndarray) -> _Point:
+    def _pass(self, v: np.ndarray, forward: tuple[float, np.ndarray] | None = None) -> _Point:
         self.iterations += 1
-        return _Point(v, self.rollout.run(*self.feasible.split(v)))
+        return _Point(v, self.rollout.run(*self.feasible.split(v), forward))

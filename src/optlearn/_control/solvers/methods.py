@@ -34,7 +34,7 @@ class Auto(Method):
         if (near or rollout.compiled.problem.weighing is not None) and not (costly or long):
             # From nearby, Newton's method converges at once. Limits and worst cases take a dozen iterations
             # as constraints, hundreds of passes as weights.
-            runs = Direct(self.max_iterations, self.tolerance).run_all(rollout, starts, tell)
+            runs = Direct(self.max_iterations, self.tolerance, near=near).run_all(rollout, starts, tell)
             if runs[-1].interrupted or any(run.outcome.ok for run in runs):
                 return runs
         runs = Indirect(self.max_iterations or _passes(rollout)).run_all(rollout, starts, tell)
@@ -42,12 +42,12 @@ class Auto(Method):
             return runs
         # Where the objective hardly depends on a control, as on singular arcs, the indirect method leaves
         # that ragged.
-        direct = Direct(self.max_iterations, self.tolerance)
         best = min(runs, key=lambda run: run.objective)
+        direct = Direct(self.max_iterations, self.tolerance, near=best.outcome.ok)
         ahead = direct.run(rollout, Start("the best of them", best.w, best.theta), tell)
         runs.append(replace(ahead, continues=True))
         if not any(run.outcome.ok for run in runs):
-            runs += direct.run_all(rollout, starts, tell)
+            runs += Direct(self.max_iterations, self.tolerance).run_all(rollout, starts, tell)
         return runs
 
 

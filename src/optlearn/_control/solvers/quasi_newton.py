@@ -42,7 +42,7 @@ class QuasiNewton:
         products = S.T @ Y
         L = np.tril(products, -1)
         inner = np.block([[sigma * (S.T @ S), L], [L.T, -np.diag(np.diag(products))]])
-        return sigma, np.hstack([sigma * S, Y]), np.linalg.pinv(inner)
+        return sigma, np.hstack([sigma * S, Y]), np.linalg.pinv(inner, hermitian=True)
 
     def times(self, v: np.ndarray) -> np.ndarray:
         """B v."""
