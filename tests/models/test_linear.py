@@ -166,7 +166,7 @@ def test_the_greedy_rate_settles(b, limit):
     [
         (1.5, 0.5, 2 / 3, (0.01, 0.1), 0.02),
         (2.0, 0.5, 0.75, (0.01, 0.1), 0.02),
-        # Reached late, and only before the smallest direction is learned.
+        # Late, before the smallest direction is learned; the last one comes no closer than 1.38 at this N.
         (2.0, 3.0, 1.5, (10.0, 32.0), 0.02),
         (1.5, 2.0, 4 / 3, (32.0, 100.0), 0.06),
     ],
