@@ -14,13 +14,10 @@ settings.register_profile("optlearn", derandomize=True, deadline=None)
 settings.load_profile("optlearn")
 
 
-@pytest.fixture(scope="module")
-def quick_to_compile():
-    """For programs that run for milliseconds, and take seconds to compile."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+def pytest_configure(config):
+    """Programs of tests that are not slow run for milliseconds, and take seconds to compile."""
+    quick = config.getoption("markexpr").startswith("not slow")
+    jax.config.update("jax_disable_most_optimizations", quick)
 
 
 @pytest.fixture

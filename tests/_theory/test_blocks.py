@@ -94,7 +94,7 @@ def test_every_model_of_order_parameters_is_compared_with_one_block():
     assert not missing
 
 
-@pytest.mark.parametrize("name", slow_but({"committee", "autoencoder"}, EVERY))
+@pytest.mark.parametrize("name", slow_but({"committee"}, EVERY))
 def test_one_block_is_no_spectrum(name):
     model = EVERY[name]
     sizes = {"M": 0 if model.untracked else model.teachers, "R": model.centroids, "v": model.heads}

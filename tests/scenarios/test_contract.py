@@ -25,9 +25,6 @@ SIZES = (200, 400)
 DURATION = 0.25  # training time of a run
 
 
-pytestmark = pytest.mark.usefixtures("quick_to_compile")
-
-
 @every_scenario
 def test_bad_input_names_the_argument(entry):
     (name,) = entry.example.wrong

@@ -112,8 +112,9 @@ def command(
     A regression measures the spectrum of features and the noise of labels, finds the learning rate (and, for
     several passes, the weight decay) of SGD on a linear predictor, and trains some to check.
 
-    Examples: optlearn fit data.npz --set Delta_F=0.2 --out result;
-    optlearn fit features.csv --task regression --passes 10
+    Example: optlearn fit data.npz --set Delta_F=0.2 --out result
+
+    Example: optlearn fit features.csv --task regression --passes 10
     """
     if task is Task.regression:
         from optlearn._cli.regression import Regression
