@@ -150,10 +150,10 @@ def many_passes(X: Array, y: Array, test_share: float = 0.2, seed: int = 0) -> M
     check = Arguments("many_passes")
     table, labels = (check.numbers(name, part, np.shape(part)) for name, part in (("X", X), ("y", y)))
     if table.ndim != 2 or len(table) < 4:
-        check.fail("X", f"array of shape {table.shape}", "must be a table of at least 4 samples by features")
+        check.fail("X", table, "must be a table of at least 4 samples by features")
     if labels.shape != table.shape[:1]:
         needed = f"must be {len(table)} labels, one for each row of X"
-        check.fail("y", f"array of shape {labels.shape}", needed)
+        check.fail("y", labels, needed)
     share = check.number("test_share", test_share, 0.0, 1.0, open_below=True)
     held = min(max(1, round(share * len(table))), len(table) - 2)
     order = np.random.default_rng(check.count("seed", seed, 0)).permutation(len(table))

@@ -9,7 +9,7 @@ from optlearn._control.batched.solve import Solved, solve_many
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError
 from optlearn.sweeps.executors import Tell
-from optlearn.sweeps.point import Chain, compute, done
+from optlearn.sweeps.point import Chain, compute, done, evidence
 from optlearn.sweeps.spec import Index, Spec
 from optlearn.sweeps.store import Record
 
@@ -70,13 +70,7 @@ def _record(spec: Spec, index: Index, solved: Solved, i: int, seconds: tuple[flo
         "coordinates": spec.coordinates(index),
         "status": "done",
         "objective": float(solved.objective[i]),
-        "converged": certificate.converged,
-        "reasons": list(certificate.reasons),
-        "hamiltonian_gap": certificate.hamiltonian_gap,
-        "relaxation_gap": certificate.relaxation_gap,
-        "integration_error": certificate.integration_error,
-        "budget_error": certificate.budget_error,
-        "starts": [certificate.starts.tried, certificate.starts.agreeing],
+        **evidence(certificate),
         "outcome": solved.outcomes[i].name.lower(),
         "warm": False,
         "free": {},

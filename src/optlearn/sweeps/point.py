@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from optlearn._control.certificate import Certificate
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.solution import NotConvergedWarning, Solution
@@ -164,16 +165,9 @@ def _solved(spec: Spec, index: Index, neighbour: Record | None, near: Schedule |
             raise KeyboardInterrupt
         baselines = _baselines(problem, spec.baselines, solution.schedule.intervals)
         reduced, error = _reduced(spec, solution)
-    certificate = solution.certificate
     return {
         "objective": solution.objective,
-        "converged": certificate.converged,
-        "reasons": list(certificate.reasons),
-        "hamiltonian_gap": certificate.hamiltonian_gap,
-        "relaxation_gap": certificate.relaxation_gap,
-        "integration_error": certificate.integration_error,
-        "budget_error": certificate.budget_error,
-        "starts": [certificate.starts.tried, certificate.starts.agreeing],
+        **evidence(solution.certificate),
         "outcome": solution.outcome.name.lower(),
         "warm": warm is not None,
         "free": dict(solution.parameters),
@@ -182,6 +176,19 @@ def _solved(spec: Spec, index: Index, neighbour: Record | None, near: Schedule |
         "baselines": baselines,
         "reduced": reduced,
         "reduce_error": error,
+    }
+
+
+def evidence(certificate: Certificate) -> Record:
+    """What a record keeps of a certificate."""
+    return {
+        "converged": certificate.converged,
+        "reasons": list(certificate.reasons),
+        "hamiltonian_gap": certificate.hamiltonian_gap,
+        "relaxation_gap": certificate.relaxation_gap,
+        "integration_error": certificate.integration_error,
+        "budget_error": certificate.budget_error,
+        "starts": [certificate.starts.tried, certificate.starts.agreeing],
     }
 
 
