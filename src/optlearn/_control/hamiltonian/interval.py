@@ -83,10 +83,11 @@ class IntervalHamiltonian:
         return np.asarray(mean[:, 0] + self._added(w, of))
 
     def expand(self, w: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """H̄ (P,), its gradient (P, m) and the diagonal of its Hessian (P, m)."""
+        """H̄ (P,), its gradient (P, m) and its Hessian (P, c, c) in the c controls that are no shares."""
         expansion = self.compiled.program.hamiltonians.expansion
         value, slope, curvature = self._averages(expansion(*self._columns(w, of)))
-        return value[:, 0] + self._added(w, of), slope + self.tilt[of], curvature
+        c = self.compiled.relaxation.curved
+        return value[:, 0] + self._added(w, of), slope + self.tilt[of], curvature.reshape(len(w), c, c)
 
     def free(self, w: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Mean over all intervals of H under controls w (I, m), and its gradient (k,) in θ."""
@@ -114,4 +115,4 @@ class IntervalHamiltonian:
         """(P, size) averages over an interval's points of outputs with one column for each."""
         points = len(self.weights)
         arrays = [np.array(output).T for output in outputs]
-        return [np.einsum("q,pqs->ps", self.weights, a.reshape(-1, points, a.shape[1])) for a in arrays]
+        return [np.einsum("q,pqs->ps", self.weights, a.reshape(len(a) // points, points, a.shape[1])) for a in arrays]

@@ -1,11 +1,11 @@
 """Minimise the Hamiltonian over the controls, interval by interval, at fixed multipliers."""
 
-from collections.abc import Callable
 from itertools import product
 
 import numpy as np
 
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
+from optlearn._control.hamiltonian.newton import lowest_in_box, stationary
 from optlearn._control.relaxation import Relaxation
 
 # Points of the coarse search in each continuous control, by the number of such controls.
@@ -13,8 +13,6 @@ _GRID_POINTS = {0: 1, 1: 17, 2: 9}
 _GRID_POINTS_MANY = 5
 _GRID_POINTS_COSTLY = 9
 _PRECISE = 1e-9  # of a control, relative to its range; Newton's last step is far better than that
-_NEWTON_STEPS = 60
-_CYCLES = 40  # of coordinate-wise minimisation
 
 
 class PointwiseMinimiser:
@@ -22,7 +20,7 @@ class PointwiseMinimiser:
 
     H̄ is linear in the shares of a discrete control, so a minimum lies at a vertex: all combinations of
     discrete values are tried. For each of them the continuous controls are minimised: the best point
-    of a coarse grid, refined by Newton's method inside a bracket, one control after the other.
+    of a coarse grid, refined by Newton's method: one inside a bracket, several at once inside their bounds.
 
     Args:
         hamiltonian: what to minimise.
@@ -95,77 +93,57 @@ class PointwiseMinimiser:
         return np.asarray(self._present + self.w @ slope)
 
     def _refine(self, w: np.ndarray, of: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        """Minimise over the continuous controls near w (P, m), one after the other."""
-        for _ in range(_CYCLES if self.continuous > 1 else 1):
-            before = w
-            for entry in range(self.continuous):
-                w = self._refine_entry(w, of, slope, entry)
-                self._last = w
-            if np.all(np.abs(w - before)[:, : self.continuous] <= 10 * self._precision):
-                break
-        return w
-
-    @property
-    def _precision(self) -> np.ndarray:
-        return np.asarray(_PRECISE * (self.upper - self.lower))
-
-    def _refine_entry(self, w: np.ndarray, of: np.ndarray, slope: np.ndarray, entry: int) -> np.ndarray:
-        def derivatives(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            moved = w.copy()
-            moved[:, entry] = x
-            _, first, second = self.hamiltonian.expand(moved, of)
-            return first[:, entry] + slope[entry], second[:, entry]
-
-        x = w[:, entry]
-        low = np.maximum(x - self._spacing[entry], self.lower[entry])
-        high = np.minimum(x + self._spacing[entry], self.upper[entry])
-        if self._last is not None:
-            x = np.clip(self._last[:, entry], low, high)
+        """Minimise over the continuous controls near w (P, m)."""
         found = w.copy()
-        found[:, entry] = _stationary(derivatives, x, low, high, self._precision[entry])
+        if self.continuous == 1:
+            found[:, 0] = self._refine_one(w, of, slope)
+        else:
+            found[:, : self.continuous] = self._refine_all(w, of, slope)
         return found
+
+    def _refine_one(self, w: np.ndarray, of: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        def derivatives(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            _, first, second = self.hamiltonian.expand(np.column_stack([x, w[:, 1:]]), of)
+            return first[:, 0] + slope[0], second[:, 0, 0]
+
+        x = w[:, 0]
+        low = np.maximum(x - self._spacing[0], self.lower[0])
+        high = np.minimum(x + self._spacing[0], self.upper[0])
+        if self._last is not None:
+            x = np.clip(self._last[:, 0], low, high)
+        return stationary(derivatives, x, low, high, _PRECISE * float(self.upper[0] - self.lower[0]))
+
+    def _refine_all(self, w: np.ndarray, of: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        c, width = self.continuous, self.upper - self.lower
+
+        def place(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return np.concatenate([self.lower + width * x, w[rows, c:]], axis=1)
+
+        def expand(x: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            at = place(x, rows)
+            value, first, second = self.hamiltonian.expand(at, of[rows])
+            return (
+                value + at @ slope,
+                (first + slope)[:, :c] * width,
+                second * width[:, None] * width[None, :],
+            )
+
+        start = w
+        if self._last is not None:
+            now, last = (self.hamiltonian.value(at, of) + at @ slope for at in (w, self._last))
+            start = np.where((last < now)[:, None], self._last, w)
+        size = np.ptp(self._table, axis=1).ravel() + np.abs(self._table).max(axis=1).ravel()
+        found = lowest_in_box(
+            expand,
+            (start[:, :c] - self.lower) / width,
+            reach=float(np.max(self._spacing / width)),
+            precision=_PRECISE,
+            size=size,
+        )
+        return place(found, np.arange(len(w)))[:, :c]
 
 
 def share_vertices(relaxation: Relaxation) -> np.ndarray:
     """(V, m − c) shares of all combinations of discrete values: one value each, entirely."""
     options = [control.vertices for control in relaxation.problem.discrete.values()]
     return np.array([np.concatenate([[], *parts]) for parts in product(*options)])
-
-
-def _stationary(
-    derivatives: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-    x: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    precision: float,
-) -> np.ndarray:
-    """Where functions of one variable stop falling inside brackets: Newton's method, safeguarded.
-
-    Args:
-        derivatives: x (P,) → first and second derivatives (P,).
-        x: (P,) first trial.
-        low: (P,) lower ends of brackets.
-        high: (P,) upper ends.
-        precision: of x.
-
-    Returns:
-        (P,) stationary points, or ends of brackets towards which the functions fall.
-    """
-    tested_low, tested_high, done = (np.zeros(len(x), bool) for _ in range(3))
-    for _ in range(_NEWTON_STEPS):
-        first, second = derivatives(x)
-        rising, falling = first > 0, first < 0
-        high, tested_high = np.where(rising, x, high), tested_high | rising
-        low, tested_low = np.where(falling, x, low), tested_low | falling
-        with np.errstate(divide="ignore", invalid="ignore"):
-            newton = np.where(second > 0, x - first / second, np.where(rising, -np.inf, np.inf))
-        newton = np.where(first == 0, x, newton)
-        trial = np.clip(newton, low, high)
-        # An end that was tried already, and lies uphill, is no place to go again.
-        again = ((trial <= low) & tested_low) | ((trial >= high) & tested_high)
-        near = np.abs(newton - x) <= precision
-        trial = np.where(again & ~near, (low + high) / 2, trial)
-        x, done = np.where(done, x, trial), done | near | (high - low <= precision)
-        if np.all(done):
-            break
-    return x

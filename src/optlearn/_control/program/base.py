@@ -25,7 +25,7 @@ class Hamiltonians(NamedTuple):
 
     Attributes:
         value: → H.
-        expansion: → H, its gradient (m) and the diagonal of its Hessian (m) in w.
+        expansion: → H, its gradient (m) in w, and its Hessian (c·c) in the first c = ``curved`` of w.
         free: → H and its gradient (k) in θ.
     """
 
@@ -57,15 +57,22 @@ class Program(ABC):
 
     Args:
         sizes: lengths n, m, k of x, w, θ.
+        curved: how many of w, the first ones, are no shares.
         constants: how many there are.
         key: equal for problems that share the program.
         stages: of a step.
     """
 
     def __init__(
-        self, sizes: tuple[int, int, int], constants: int, key: Hashable, stages: Stages = CLASSICAL
+        self,
+        sizes: tuple[int, int, int],
+        curved: int,
+        constants: int,
+        key: Hashable,
+        stages: Stages = CLASSICAL,
     ) -> None:
-        self.sizes, self.constants, self.key, self.stages = sizes, constants, key, stages
+        self.sizes, self.curved, self.constants = sizes, curved, constants
+        self.key, self.stages = key, stages
         self._kept: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:

@@ -124,16 +124,17 @@ def compile_problem(problem: Problem, *, xla: bool | None = None) -> CompiledPro
 def _program(functions: Functions, key: Hashable, xla: bool | None) -> Program:
     n, m, k = functions.sizes
     constants, stages, theta = functions.constants, functions.stages, np.zeros(k)
+    curved = functions.relaxation.curved
     traced = trace(functions.rate, constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
     traced_final = trace(functions.final, constants, np.zeros(n), theta)
     limit = EXACT_LIMIT if stages is EXACT else EXPRESSION_LIMIT
     small = max(traced.size, traced_final.size) <= limit
     if xla is False or (xla is None and small):
         try:
-            return CasadiProgram(traced.function("rate"), traced_final.function("final"), key, stages)
+            return CasadiProgram(traced.function("rate"), traced_final.function("final"), curved, key, stages)
         except UnsupportedPrimitive:
             # XLA knows all operations, CasADi does not.
             if xla is False:
                 raise
     rate, final = unpacked(functions.rate, constants), unpacked(functions.final, constants)
-    return XlaProgram(rate, final, (n, m, k), pack(constants).size, traced.size, key, stages)
+    return XlaProgram(rate, final, (n, m, k), curved, pack(constants).size, traced.size, key, stages)

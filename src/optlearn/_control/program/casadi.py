@@ -20,13 +20,14 @@ class CasadiProgram(Program):
     Args:
         rate: (c, x, w, θ, h) → dx/dα, running cost, as a CasADi function.
         final: (c, x, θ) → final cost.
+        curved: how many of w, the first ones, are no shares.
         key: equal for problems that share the program.
         stages: of a step.
     """
 
-    def __init__(self, rate: Any, final: Any, key: Hashable, stages: Stages = CLASSICAL) -> None:
+    def __init__(self, rate: Any, final: Any, curved: int, key: Hashable, stages: Stages = CLASSICAL) -> None:
         constants, *sizes = (int(rate.size1_in(i)) for i in range(4))
-        super().__init__((sizes[0], sizes[1], sizes[2]), constants, key, stages)
+        super().__init__((sizes[0], sizes[1], sizes[2]), curved, constants, key, stages)
         self._rate, self._final = rate, final
 
     @property
@@ -103,7 +104,8 @@ class CasadiProgram(Program):
         slope, cost = self._rate(c, x, w, theta, h)
         H = casadi.dot(costate, slope) + cost
         hessian, gradient = casadi.hessian(H, w)
-        dense = [casadi.densify(v) for v in (H, gradient, casadi.diag(hessian))]
+        bends = casadi.vec(hessian[: self.curved, : self.curved])
+        dense = [casadi.densify(v) for v in (H, gradient, bends)]
         return Hamiltonians(
             _function("H", inputs, dense[:1]),
             _function("H_expansion", inputs, dense),

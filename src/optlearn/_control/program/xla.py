@@ -6,6 +6,7 @@ millisecond. Compilation takes seconds, so every program is compiled once, for a
 
 from collections.abc import Callable, Hashable
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ class XlaProgram(Program):
         slope: (c, x, w, θ, h) → dx/dα (n,), running cost (), on vectors; h is one number.
         cost: (c, x, θ) → final cost ().
         sizes: lengths of x, w, θ.
+        curved: how many of w, the first ones, are no shares.
         constants: how many.
         operations: in one slope.
         key: equal for problems that share the program.
@@ -36,12 +38,13 @@ class XlaProgram(Program):
         slope: Callable[..., tuple[Array, Array]],
         cost: Callable[..., Array],
         sizes: tuple[int, int, int],
+        curved: int,
         constants: int,
         operations: int,
         key: Hashable,
         stages: Stages = CLASSICAL,
     ) -> None:
-        super().__init__(sizes, constants, key, stages)
+        super().__init__(sizes, curved, constants, key, stages)
         self.cost = cost
         self._slope, self._operations = slope, operations
 
@@ -151,6 +154,8 @@ class XlaProgram(Program):
 
     @cached_property
     def _hamiltonians(self) -> tuple[Columns, Columns, Columns]:
+        m = self.sizes[1]
+        directions, how = _curvatures(m, self.curved)
 
         def H(c: Array, x: Array, w: Array, theta: Array, h: Array, costate: Array) -> Array:
             slope, cost = self.slope(c, x, w, theta, h)
@@ -166,8 +171,8 @@ class XlaProgram(Program):
                 (value, slope), (_, curvature) = jax.jvp(first, (w,), (direction,))
                 return value, slope, curvature
 
-            values, slopes, curvatures = jax.lax.map(along, jnp.eye(w.shape[0]))
-            return values[0], slopes, curvatures
+            values, slopes, curvatures = jax.lax.map(along, directions)
+            return values[0], slopes[:m], jnp.tensordot(curvatures, how, 1).reshape(-1)
 
         def free(c: Array, x: Array, w: Array, theta: Array, h: Array, costate: Array) -> tuple[Array, Array]:
             return jax.value_and_grad(H, argnums=3)(c, x, w, theta, h, costate)
@@ -248,3 +253,18 @@ class XlaProgram(Program):
         n, m, k = self.sizes
         lengths = {"c": self.constants, "x": n, "w": m, "t": k, "h": 1, "l": n}
         return [lengths[letter] for letter in arguments]
+
+
+def _curvatures(m: int, curved: int) -> tuple[np.ndarray, np.ndarray]:
+    """Directions (d, m) of which curvatures make a Hessian, the axes first; and how (d, curved, curved).
+
+    Between two axes, the curvature along their sum is that of both and twice what is mixed of them.
+    """
+    pairs = list(combinations(range(curved), 2))
+    directions = np.concatenate([np.eye(m), *(np.eye(m)[[i]] + np.eye(m)[[j]] for i, j in pairs)])
+    how = np.zeros((len(directions), curved, curved))
+    how[range(curved), range(curved), range(curved)] = 1.0
+    for place, (i, j) in enumerate(pairs, m):
+        for a, b in ((i, j), (j, i)):
+            how[[place, i, j], a, b] = 0.5, -0.5, -0.5
+    return directions, how
