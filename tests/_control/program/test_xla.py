@@ -21,7 +21,7 @@ from optlearn._control.program.build import compile_problem
 from optlearn._control.program.casadi import CasadiProgram
 from optlearn._control.program.rollout import Rollout
 from optlearn._control.program.xla import XlaProgram
-from optlearn._control.program.xla_kernels import BLOCK
+from optlearn._control.program.xla_kernels import COLUMNS
 from optlearn._control.solvers.base import Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import greedy_controls
@@ -161,7 +161,7 @@ def test_greedy_schedules_agree(both):
 def test_columns_beyond_a_block_and_single_ones_agree(both):
     casadi, xla = both
     rng = np.random.default_rng(1)
-    x = casadi.start[:, None] * rng.uniform(0.8, 1.2, (len(casadi.start), BLOCK + 45))
+    x = casadi.start[:, None] * rng.uniform(0.8, 1.2, (len(casadi.start), COLUMNS + 45))
     w, theta = rng.uniform(0.2, 0.9, (1, x.shape[1])), np.array([0.6])
     for a, b in zip(
         casadi.program.rate(casadi.constants, x, w, theta, 1.0),

@@ -133,12 +133,14 @@ def _one_budget(
         w, _ = minimiser(nu * row)
         return float((w @ row).mean() - target), w
 
-    scale = minimiser.scale(row)
+    # A multiplier that is known from before is not far off.
+    step = minimiser.scale(row) / 8
+    step = min(step, abs(start) / 32) if start else step
     reach = np.ptp(minimiser.corners @ row)
     low, high = bracket_multiplier(
         attempt,
         start=start,
-        step=scale / 8,
+        step=step,
         tolerance=1e-12 * reach,
         narrow=1e-12,
         at_most=not equal,

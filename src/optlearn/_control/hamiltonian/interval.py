@@ -115,4 +115,7 @@ class IntervalHamiltonian:
         """(P, size) averages over an interval's points of outputs with one column for each."""
         points = len(self.weights)
         arrays = [np.array(output).T for output in outputs]
-        return [np.einsum("q,pqs->ps", self.weights, a.reshape(len(a) // points, points, a.shape[1])) for a in arrays]
+        return [
+            np.einsum("q,pqs->ps", self.weights, a.reshape(len(a) // points, points, a.shape[1]))
+            for a in arrays
+        ]

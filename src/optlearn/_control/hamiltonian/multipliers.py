@@ -51,14 +51,12 @@ def bracket_multiplier(
     def tried(multiplier: float) -> Trial[Payload]:
         return Trial(multiplier, *attempt(multiplier))
 
-    if at_most:
-        zero = tried(0.0)
-        if zero.excess <= tolerance:
-            return zero, zero
-        start = max(start, 0.0)
-    low = high = tried(start)
+    lowest = 0.0 if at_most else -np.inf
+    low = high = tried(max(start, lowest))
     while low.excess < -tolerance and evaluations > 0:
-        high, low = low, tried(low.multiplier - step)
+        if low.multiplier == lowest:
+            return low, low
+        high, low = low, tried(max(low.multiplier - step, lowest))
         step, evaluations = 2 * step, evaluations - 1
     while high.excess > tolerance and evaluations > 0:
         low, high = high, tried(high.multiplier + step)

@@ -104,27 +104,38 @@ class XlaProgram(Program):
     @cached_property
     def rate_jacobian(self) -> Columns:
         """(c, x, w, θ, h) → dx/dα, running cost, and their Jacobians (n·q), (q) in (x, w, θ)."""
+        m = self.sizes[1]
 
         def jacobian(c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, ...]:
-            def values(y: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-                found = self.slope(c, *self._split(y), h)
+            def values(x: Array, v: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+                found = self.slope(c, x, v[:m], v[m:], h)
                 return found, found
 
-            blocks, found = jax.jacfwd(values, has_aux=True)(jnp.concatenate([x, w, theta]))
-            return *found, blocks[0].reshape(-1), blocks[1]
+            # Settings may enter by a deep product, states linearly: apart, so that no derivative in these is
+            # carried through the product.
+            v = jnp.concatenate([w, theta])
+            states, found = jax.jacfwd(values, 0, has_aux=True)(x, v)
+            settings, _ = jax.jacfwd(values, 1, has_aux=True)(x, v)
+            slopes, costs = (jnp.concatenate(parts, -1) for parts in zip(states, settings, strict=True))
+            return *found, slopes.reshape(-1), costs
 
         return self._over_columns(jacobian, "cxwth")
 
     @cached_property
     def rate_hessian(self) -> Columns:
         """(c, x, w, θ, h, μ, ν) → Hessian (q·q) of μ·dx/dα + ν·cost in (x, w, θ)."""
+        m = self.sizes[1]
 
         def hessian(c: Array, x: Array, w: Array, theta: Array, h: Array, mu: Array, nu: Array) -> Array:
-            def total(y: Array) -> Array:
-                slope, cost = self.slope(c, *self._split(y), h)
+            def total(x: Array, v: Array) -> Array:
+                slope, cost = self.slope(c, x, v[:m], v[m:], h)
                 return mu @ slope + nu[0] * cost
 
-            return jax.hessian(total)(jnp.concatenate([x, w, theta])).reshape(-1)
+            # Apart, as above; and what is mixed along the settings, of which there are few.
+            v = jnp.concatenate([w, theta])
+            states = jax.jacfwd(jax.grad(total))(x, v)
+            mixed, settings = jax.jacfwd(jax.grad(total, (0, 1)), 1)(x, v)
+            return jnp.block([[states, mixed], [mixed.T, settings]]).reshape(-1)
 
         return self._over_columns(hessian, "cxwthlh")
 
@@ -207,10 +218,6 @@ class XlaProgram(Program):
     def better_flat(self, steps: int) -> bool:
         """Callbacks cannot be flattened."""
         return False
-
-    def _split(self, y: Array) -> tuple[Array, Array, Array]:
-        n, m, _ = self.sizes
-        return y[:n], y[n : n + m], y[n + m :]
 
     def one_step(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
         """State and cost after one step of length h, on vectors."""

@@ -15,8 +15,10 @@ import numpy as np
 from optlearn._arrays import Array
 from optlearn._precision import float64
 
-# Columns, or steps, in one call of a compiled program, at most.
+# Steps, and columns, in one call of a compiled program, at most. Tables of columns are also asked for one by
+# one, and filled with zeros whatever their number: small ones cost less.
 BLOCK = 256
+COLUMNS = 32
 # Programs compiled, and columns computed, at the same time, at most: XLA sums one quadrature on one core.
 THREADS = 8
 
@@ -70,10 +72,10 @@ class Columns(_Compiled):
                 return [table.at[i].set(part) for table, part in zip(found, one(i), strict=True)]
 
             shapes = jax.eval_shape(one, count)
-            return jax.lax.fori_loop(0, count, body, [jnp.zeros((BLOCK, *shape.shape)) for shape in shapes])
+            return jax.lax.fori_loop(0, count, body, [jnp.zeros((COLUMNS, *shape.shape)) for shape in shapes])
 
         super().__init__(
-            block, [(n,) if same else (BLOCK, n) for n, same in zip(lengths, shared, strict=True)]
+            block, [(n,) if same else (COLUMNS, n) for n, same in zip(lengths, shared, strict=True)]
         )
 
     def __call__(self, *given: Any) -> Any:
@@ -81,13 +83,15 @@ class Columns(_Compiled):
         rows = [_as_rows(value) for value in given]
         total = max(len(r) for r, same in zip(rows, self._shared, strict=True) if not same)
         program = self.compiled
-        size = min(BLOCK, -(-total // _workers()))
+        size = min(COLUMNS, -(-total // _workers()))
 
         @float64
         def piece(first: int) -> list[np.ndarray]:
             count = min(size, total - first)
             columns = [
-                r[0] if same else _padded(r[first : first + count] if len(r) > 1 else r.repeat(count, 0))
+                r[0]
+                if same
+                else _padded(r[first : first + count] if len(r) > 1 else r.repeat(count, 0), COLUMNS)
                 for r, same in zip(rows, self._shared, strict=True)
             ]
             return [np.asarray(part)[:count].T for part in program(np.int64(count), *columns)]
@@ -134,7 +138,7 @@ class Chain(_Compiled):
         total, pieces = len(tables[0]), []
         for first in range(0, total, BLOCK):
             count = min(BLOCK, total - first)
-            rows = [_padded(table[first : first + count]) for table in tables]
+            rows = [_padded(table[first : first + count], BLOCK) for table in tables]
             carry, results = self.compiled(np.int64(count), carry, rows, list(shared))
             pieces.append([np.asarray(part)[:count] for part in results])
         return tuple(np.concatenate(parts) for parts in zip(*pieces, strict=True))
@@ -163,8 +167,8 @@ def _as_rows(value: Any) -> np.ndarray:
     return array.reshape(1, -1) if array.ndim < 2 else np.ascontiguousarray(array.T)
 
 
-def _padded(rows: np.ndarray) -> np.ndarray:
-    return np.concatenate([rows, np.zeros((BLOCK - len(rows), rows.shape[1]))])
+def _padded(rows: np.ndarray, count: int) -> np.ndarray:
+    return np.concatenate([rows, np.zeros((count - len(rows), rows.shape[1]))])
 
 
 # Results kept: values, Jacobian and Hessian of a program ask for the same points in turn.

@@ -31,7 +31,11 @@ class Auto(Method):
         costly = rollout.compiled.program.costly
         long = rollout.steps > DIRECT_STEPS or rollout.operations > DIRECT_OPERATIONS
         near = len(starts) == 1 and starts[0].near
-        if (near or rollout.compiled.problem.weighing is not None) and not (costly or long):
+        weighed = rollout.compiled.problem.weighing is not None
+        # Exact steps have a single stage, so second derivatives cost less than a dozen passes; and several
+        # continuous controls of these trade off (η²/B), along which passes creep by the hundred.
+        valley = rollout.compiled.program.exact and rollout.compiled.relaxation.curved > 1
+        if ((near or weighed) and not (costly or long)) or (valley and not long):
             # From nearby, Newton's method converges at once. Limits and worst cases take a dozen iterations
             # as constraints, hundreds of passes as weights.
             runs = Direct(self.max_iterations, self.tolerance, near=near).run_all(rollout, starts, tell)
