@@ -30,19 +30,24 @@ def spectrum(blocks: int) -> ol.Spectrum:
 
 
 def main() -> None:
-    """Print the table, as ratios to no spectrum at all."""
+    """Print the table, as ratios to no spectrum at all, and with which power of the blocks it grows."""
     titles = f"{'blocks':>7} {'numbers':>8} {'memory of drift':>16}"
     print(f"{titles} {'drift':>8} {'chain':>8} {'least squares':>14}   × none")
     with jax.enable_x64(True):
-        base = _costs(None)
+        _, *base = _costs(None)
+        table = []
         for blocks in BLOCKS:
             size, *costs = _costs(spectrum(blocks))
-            ratios = [cost / known for cost, known in zip(costs, base[1:], strict=True)]
-            memory, drift, chain, advance = ratios
+            table.append(np.divide(costs, base))
+            memory, drift, chain, advance = table[-1]
             print(
-                f"{blocks:>7} {size:>8} {memory:>16.1f} {drift:>8.1f} {chain:>8.1f} {advance:>14.1f}",
+                f"{blocks:>7} {size:>8} {memory:>16.2f} {drift:>8.2f} {chain:>8.2f} {advance:>14.2f}",
                 flush=True,
             )
+    growth = np.log(table[-1] / table[-2]) / np.log(BLOCKS[-1] / BLOCKS[-2])
+    memory, drift, chain, advance = growth
+    title = f"exponent, {BLOCKS[-2]} to {BLOCKS[-1]}"
+    print(f"{title:>16} {memory:>16.2f} {drift:>8.2f} {chain:>8.2f} {advance:>14.2f}")
 
 
 def _costs(blocks: ol.Spectrum | None) -> tuple[int, float, float, float, float]:

@@ -1,6 +1,6 @@
 """Compute and draw what ``structure.md`` shows, into images/structure: python docs/make_structure.py [NAME …]
 
-Names: plateau, phases, paper. Numbers of the page are printed.
+Names: plateau, phases, paper, scatter (numbers only). Numbers of the page are printed.
 """
 
 import sys
@@ -31,8 +31,11 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     pictures = {"plateau": plateau, "phases": phases, "paper": paper}
     with style():
-        for name in sys.argv[1:] or pictures:
-            pictures[name]().savefig(FOLDER / f"{name}.png", dpi=150, pil_kwargs={"optimize": True})
+        for name in sys.argv[1:] or [*pictures, "scatter"]:
+            if name == "scatter":
+                scatter()
+            else:
+                pictures[name]().savefig(FOLDER / f"{name}.png", dpi=150, pil_kwargs={"optimize": True})
 
 
 def panels() -> tuple[ShownFigure, np.ndarray]:
@@ -65,10 +68,32 @@ def plateau() -> ShownFigure:
         print(f"optimum {solution.objective:.6f}, converged {solution.certificate.converged}", flush=True)
         left.semilogy(run.alpha, run["error"], color=colour, label=f"{blocks}")
         steps(right, solution.schedule, "learning_rate", color=colour, label=f"{blocks}")
+    for spread in (0.0, 0.9):
+        print(f"variances 1 ± {spread:g}: the plateau ends at α = {plateau_end(spread):.0f}", flush=True)
     left.set(xlabel=TIME, ylabel="error at η = 1")
     right.set(xlabel=TIME, ylabel="optimal learning rate")
     left.legend(title="distinct variances")
     return figure
+
+
+def plateau_end(spread: float) -> float:
+    """When the error falls below half of the plateau's .0252, from M = 0.001, variances 1 ± spread, η = 1."""
+    spectrum = ol.Spectrum([1 + spread, 1 - spread], [0.5, 0.5])
+    model = ol.models.committee(2, 2, T=np.eye(2), sigma_n=0.1, spectrum=spectrum)
+    start = model.state(Q=0.25 * np.eye(2), M=0.001 * np.eye(2))
+    alpha = np.linspace(0.0, 250.0, 2501)
+    run = ol.integrate(model, ol.Schedule.constant(250, {"learning_rate": 1.0}), start=start, record=alpha)
+    return float(alpha[np.argmax(run["error"] < 0.0252 / 2)])
+
+
+def scatter() -> None:
+    """How much single runs of least squares on a power law differ, η = 0.6."""
+    problem = ol.scenarios.power_law(recursion=True)
+    schedule = ol.Schedule.constant(10, {"learning_rate": 0.6})
+    ends = ol.simulate(problem, schedule, N=1023, seeds=512, record=2)["error"][:, -1]
+    print(f"risk at η = 0.6: mean {2 * ends.mean():.4f}, ", end="")
+    print(f"theory {2 * ol.evaluate(problem, schedule).objective:.4f}, ", end="")
+    print(f"standard deviation {ends.std(ddof=1) / ends.mean():.0%} of the mean")
 
 
 def phases() -> ShownFigure:

