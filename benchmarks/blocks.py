@@ -13,15 +13,17 @@ BLOCKS = (1, 4, 16, 64)
 STATES = 1024
 
 
-def seconds(call: Callable[[], object], least: float = 0.5) -> float:
-    """Time of a call: the shortest, since all else is what other programs took."""
-    call()
-    shortest, began = np.inf, time.perf_counter()
-    while time.perf_counter() - began < least:
-        start = time.perf_counter()
+def seconds(calls: list[Callable[[], object]], least: float = 20.0) -> np.ndarray:
+    """Time of each call: the shortest, in turn, since all else is what other programs took."""
+    for call in calls:
         call()
-        shortest = min(shortest, time.perf_counter() - start)
-    return float(shortest)
+    shortest, began = np.full(len(calls), np.inf), time.perf_counter()
+    while time.perf_counter() - began < least:
+        for i, call in enumerate(calls):
+            start = time.perf_counter()
+            call()
+            shortest[i] = min(shortest[i], time.perf_counter() - start)
+    return shortest
 
 
 def spectrum(blocks: int) -> ol.Spectrum:
@@ -31,27 +33,23 @@ def spectrum(blocks: int) -> ol.Spectrum:
 
 def main() -> None:
     """Print the table, as ratios to no spectrum at all, and with which power of the blocks it grows."""
-    titles = f"{'blocks':>7} {'numbers':>8} {'memory of drift':>16}"
-    print(f"{titles} {'drift':>8} {'chain':>8} {'least squares':>14}   × none")
     with jax.enable_x64(True):
-        _, *base = _costs(None)
-        table = []
-        for blocks in BLOCKS:
-            size, *costs = _costs(spectrum(blocks))
-            table.append(np.divide(costs, base))
-            memory, drift, chain, advance = table[-1]
-            print(
-                f"{blocks:>7} {size:>8} {memory:>16.2f} {drift:>8.2f} {chain:>8.2f} {advance:>14.2f}",
-                flush=True,
-            )
-    growth = np.log(table[-1] / table[-2]) / np.log(BLOCKS[-1] / BLOCKS[-2])
-    memory, drift, chain, advance = growth
-    title = f"exponent, {BLOCKS[-2]} to {BLOCKS[-1]}"
-    print(f"{title:>16} {memory:>16.2f} {drift:>8.2f} {chain:>8.2f} {advance:>14.2f}")
+        sizes, memory, *calls = zip(*map(_case, (None, *map(spectrum, BLOCKS))), strict=True)
+        costs = np.array([memory, *(seconds(list(kind)) for kind in calls)])
+    ratios = costs[:, 1:] / costs[:, :1]
+    growth = np.log(ratios[:, -1] / ratios[:, -2]) / np.log(BLOCKS[-1] / BLOCKS[-2])
+    print(f"{'blocks':>18} {'numbers':>8} {'memory of drift':>16} {'drift':>8} {'chain':>8} least squares")
+    for blocks, size, row in zip(BLOCKS, sizes[1:], ratios.T, strict=True):
+        print(f"{blocks:>18} {size:>8} " + _row(row) + "   × none")
+    print(f"{f'exponent, {BLOCKS[-2]} to {BLOCKS[-1]}':>18} {'':>8} " + _row(growth))
 
 
-def _costs(blocks: ol.Spectrum | None) -> tuple[int, float, float, float, float]:
-    """Numbers in the state; bytes and seconds of 1024 drifts; seconds of 16 chains, of an advance."""
+def _row(values: np.ndarray) -> str:
+    return " ".join(f"{value:>{width}.2f}" for value, width in zip(values, (16, 8, 8, 13), strict=True))
+
+
+def _case(blocks: ol.Spectrum | None) -> tuple[int, float, *tuple[Callable[[], object], ...]]:
+    """Numbers in the state, bytes of 1024 drifts; and what takes time: these, 16 chains, an advance."""
     model = ol.models.committee(2, 2, sigma_n=0.1, spectrum=blocks)
     start = model.state(Q=0.3 * np.eye(2), M=0.05 * np.eye(2))
     settings = model.settings()
@@ -70,9 +68,9 @@ def _costs(blocks: ol.Spectrum | None) -> tuple[int, float, float, float, float]
     return (
         model.layout.size,
         float(used.temp_size_in_bytes + used.argument_size_in_bytes + used.output_size_in_bytes),
-        seconds(lambda: drift(flat).block_until_ready()),
-        seconds(chain),
-        seconds(lambda: advance(x, jnp.asarray(1.0))["excess"].block_until_ready()),
+        lambda: drift(flat).block_until_ready(),
+        chain,
+        lambda: advance(x, jnp.asarray(1.0))["excess"].block_until_ready(),
     )
 
 
