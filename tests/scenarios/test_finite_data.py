@@ -75,10 +75,34 @@ def test_the_test_error_of_long_training_has_its_peak_at_one_sample_a_weight():
 
 
 @pytest.mark.parametrize(
+    ("kappa", "passes", "nodes"),
+    [
+        (1.0, 20.0, 32),
+        (1.0, 100.0, 64),
+        pytest.param(1.0, 1500.0, 256, marks=pytest.mark.slow),
+        pytest.param(0.9, 1000.0, 256, marks=pytest.mark.slow),
+        pytest.param(2.0, 1e4, 64, marks=pytest.mark.slow),
+    ],
+)
+def test_long_training_gets_the_nodes_that_it_needs(kappa, passes, nodes):
+    problem = finite_data(kappa, passes=passes)
+    assert len(problem.model.eigenvalues) == nodes
+    schedule = ol.Schedule.constant(problem.horizon, {"learning_rate": 1.0})
+    finer = ol.models.FiniteData(kappa, nodes=2 * nodes)
+    error, expected = (
+        ol.integrate(model, schedule, start=model.start(), record=2)["test_error"][-1]
+        for model in (problem.model, finer)
+    )
+    assert error == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"kappa": -1.0}, "kappa"),
         ({"passes": 0}, "passes"),
+        ({"passes": 1e9}, "passes must be .*10000, got 1000000000"),
+        ({"passes": 5e3}, "passes must be at most 1[0-9]{3} at kappa = 1 .*, got 5000"),
         ({"noise": -0.1}, "noise"),
         ({"control": "batch"}, "control"),
         ({"weight_decay": 3.0}, "weight_decay"),
