@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
-from optlearn._theory.reduction import marchenko_pastur_nodes_for
 from optlearn.scenarios import _shared as shared
 from optlearn.scenarios._catalogue import Example, scenario
 
@@ -50,6 +49,8 @@ def finite_data(
         control: what is scheduled: "learning_rate", "weight_decay" or "both".
         weight_decay: λ while only the learning rate is scheduled; "free": the best constant.
     """
+    from optlearn._theory.reduction import marchenko_pastur_nodes_for
+
     check = Arguments("finite_data")
     kappa = check.number("kappa", kappa, 0.0, open_below=True)
     check.one_of("control", control, ("learning_rate", "weight_decay", "both"))
