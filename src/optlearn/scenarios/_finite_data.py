@@ -44,8 +44,8 @@ def finite_data(
     Args:
         kappa: κ, samples for each weight.
         noise: σ², variance of the noise in the labels; that of the signal is 1.
-        passes: how often each sample is seen, on average; at most 10,000, or about 1800 near κ = 1, where ever
-            slower modes count.
+        passes: how often each sample is seen, on average; at most 10,000, or about 1800 near κ = 1, where
+            ever slower modes count.
         control: what is scheduled: "learning_rate", "weight_decay" or "both".
         weight_decay: λ while only the learning rate is scheduled; "free": the best constant.
     """
