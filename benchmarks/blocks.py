@@ -15,11 +15,10 @@ STATES = 1024
 
 def seconds(calls: list[Callable[[], object]], least: float = 20.0) -> np.ndarray:
     """Time of each call: the shortest, in turn, since all else is what other programs took."""
-    for call in calls:
-        call()
     shortest, began = np.full(len(calls), np.inf), time.perf_counter()
     while time.perf_counter() - began < least:
         for i, call in enumerate(calls):
+            call()  # compiled, and in the cache, which the one before has filled with its own
             start = time.perf_counter()
             call()
             shortest[i] = min(shortest[i], time.perf_counter() - start)

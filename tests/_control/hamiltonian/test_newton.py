@@ -1,0 +1,68 @@
+"""Many small minimisations at once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from optlearn._control.hamiltonian.newton import lowest_in_box
+
+
+def found_in_box(function, centres, start, precision=1e-9):
+    """Minimisers (P, 2) of function(x, centre) from one start, and how many expansions they took."""
+    expansions = []
+
+    @jax.jit
+    def derivatives(x, centre):
+        return function(x, centre), jax.grad(function)(x, centre), jax.hessian(function)(x, centre)
+
+    def expand(x, which):
+        expansions.append(len(which))
+        with jax.enable_x64(True):
+            parts = [derivatives(jnp.asarray(row), c) for row, c in zip(x, centres[which], strict=True)]
+        return tuple(np.array(part) for part in zip(*parts, strict=True))
+
+    begin = np.tile(start, (len(centres), 1))
+    size = np.full(len(centres), 1.0)
+    return lowest_in_box(expand, begin, reach=0.2, precision=precision, size=size), expansions
+
+
+def bent_valley(x, centre):
+    return 100 * (x[0] ** 2 - x[1]) ** 2 + (x[0] - centre) ** 2
+
+
+def test_a_bent_valley_is_followed_to_its_end():
+    """Where it leaves the box, to the bound; every function stops when it is done."""
+    centres = np.array([0.05, 0.4, 0.7, 1.5])
+    found, expansions = found_in_box(bent_valley, centres, [0.2, 0.9])
+    np.testing.assert_allclose(found[:, 0], np.minimum(centres, 1.0), atol=1e-8)
+    np.testing.assert_allclose(found[:, 1], np.minimum(centres, 1.0) ** 2, atol=1e-8)
+    assert len(expansions) < 50
+    assert expansions[-1] < len(centres)
+
+
+def test_a_rate_and_a_batch_size():
+    """−η g + η²/B + νB: η = gB/2 and B from there, unless the rate reaches its bound of 1 (here x₀)."""
+
+    def hamiltonian(x, price):
+        eta, batch = x[0], 1 + 15 * x[1]
+        return -0.2 * eta + eta**2 / batch + price * batch
+
+    prices = np.array([0.003, 0.03, 0.2])
+    found, expansions = found_in_box(hamiltonian, prices, [0.5, 0.5])
+    grid = np.stack(np.meshgrid(np.linspace(0, 1, 401), np.linspace(0, 1, 401)), axis=-1).reshape(-1, 2)
+    for x, price in zip(found, prices, strict=True):
+        assert hamiltonian(x, price) <= hamiltonian(grid.T, price).min() + 1e-12
+    assert len(expansions) < 20
+
+
+def test_a_saddle_is_left_downhill():
+    found, _ = found_in_box(lambda x, _: x[1] ** 2 - (x[0] - 0.5) ** 2, np.zeros(1), [0.51, 0.3])
+    np.testing.assert_allclose(found[0], [1.0, 0.0], atol=1e-9)
+
+
+@pytest.mark.parametrize("start", [[0.0, 0.0], [1.0, 1.0], [0.3, 0.6]])
+def test_a_flat_function_stays_where_it_is(start):
+    found, expansions = found_in_box(lambda x, _: 0.0 * x[0] * x[1], np.zeros(2), start)
+    np.testing.assert_array_equal(found, [start, start])
+    assert len(expansions) == 1
