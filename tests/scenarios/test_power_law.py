@@ -127,8 +127,10 @@ def test_rate_and_batch_together():
 def test_rate_and_batch_together_by_the_minimum_principle():
     problem = ol.scenarios.power_law(control="both", recursion=False)
     solution = ol.solve(problem, method="indirect", starts=1)
-    assert solution.certificate.hamiltonian_gap < 1e-7
-    assert solution.objective == pytest.approx(0.001142474352, rel=1e-4)  # a gap of 1e-7 is 9e-5 of it
+    assert solution.outcome.ok
+    assert solution.certificate.hamiltonian_gap < 2e-9
+    # What is left lies along the valley, across intervals, where the gap of first order sees little of it.
+    assert solution.objective == pytest.approx(0.001142474352, rel=1e-4)
 
 
 @pytest.mark.slow
