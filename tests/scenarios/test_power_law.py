@@ -126,11 +126,10 @@ def test_rate_and_batch_together():
 @pytest.mark.slow
 def test_rate_and_batch_together_by_the_minimum_principle():
     problem = ol.scenarios.power_law(control="both", recursion=False)
-    solution = ol.solve(problem, method="indirect", starts=1)
-    assert solution.outcome.ok
-    assert solution.certificate.hamiltonian_gap < 2e-9
-    # What is left lies along the valley, across intervals, where the gap of first order sees little of it.
-    assert solution.objective == pytest.approx(0.001142474352, rel=1e-4)
+    # What is left lies along a valley, across intervals, where the gap of first order sees a twentieth of it.
+    solution = ol.solve(problem, method="indirect", starts=1, tolerance=1e-9)
+    assert solution.certificate.converged
+    assert solution.objective == pytest.approx(0.001142474352, rel=1e-6)
 
 
 @pytest.mark.slow
