@@ -121,6 +121,7 @@ class CasadiProgram(Program):
         curvature, _ = casadi.hessian(casadi.dot(mu, slope) + nu * cost, own)
         final, _ = casadi.hessian(self._final(c, x, theta), end)
         return Derivatives(
+            self._rate,
             _function("first", [c, x, w, theta, h], [slope, cost, *jacobians]),
             _function("second", [c, x, w, theta, h, mu, nu], [casadi.densify(curvature)]),
             self._final,
