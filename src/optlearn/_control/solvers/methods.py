@@ -13,7 +13,7 @@ from optlearn._progress import Report, silent
 
 # Where a direct run follows: it ends within a dozen iterations what the indirect method creeps towards.
 MOST_PASSES = 400
-# And it needs no more than to tell which start is best: half of what two starts may differ by and still agree.
+# And they only have to tell which start is best: half of what two starts may differ by and still agree.
 PASSES_TOLERANCE = 5e-7
 # Steps in an interval, and operations of a pass, up to which that is worth its price.
 DIRECT_STEPS, DIRECT_OPERATIONS = 32, 4_000_000
