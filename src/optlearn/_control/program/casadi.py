@@ -12,8 +12,8 @@ from optlearn._control.program.stages import CLASSICAL, Stages, step
 
 # Below this many instructions in an interval, one flat expression is faster than calls of the rate.
 FLAT = 600
-# Up to this many instructions, a search for what occurs twice is worth its time: it saves a tenth of each call,
-# and takes as long as hundreds of calls, thousands of a large one.
+# Up to this many instructions, a search for what occurs twice is worth its time: it saves a tenth of a call,
+# and takes as long as hundreds of calls, as thousands of a large one.
 SHARED = 50_000
 
 
