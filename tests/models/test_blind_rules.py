@@ -47,23 +47,26 @@ def test_node_perturbation_has_its_reference_values():
 
 
 @pytest.mark.slow
-def test_little_shaking_is_the_gradient_with_three_times_its_spread():
-    # For one unit the spread is 2S + S.
-    x = {"Q11": 0.7, "M11": 0.3}
-    plain, shaken = committee(1, 1, eta=1.0), node_perturbation(perturbation=1e-4, eta=1.0)
-    rule = ol.GaussHermite(24)
+@pytest.mark.parametrize(("units", "nodes"), [(1, 10), (2, 6)])
+def test_little_shaking_is_the_gradient_with_more_spread(units, nodes):
+    # 2S + tr S for the spread S of the gradient, hence 3S for one unit. Nodes need not suffice for S itself.
+    x = {"Q": [[0.7, 0.2], [0.2, 0.5]], "M": [[0.3], [0.1]]} if units == 2 else {"Q11": 0.7, "M11": 0.3}
+    plain, shaken = committee(units, 1), node_perturbation(units, perturbation=1e-4)
 
     def drifts(model):
-        one, two = (
-            model.drift(model.state(**x), model.settings({"learning_rate": r}), quadrature=rule)
-            for r in (1, 2)
-        )
-        linear = (4 * one.Q[0, 0] - two.Q[0, 0]) / 2
-        return float(linear), float(one.Q[0, 0] - linear), float(one.M[0, 0])
+        @jax.jit
+        def at(rate):
+            settings = model.settings({"learning_rate": rate})
+            return model.drift(model.state(**x), settings, quadrature=ol.GaussHermite(nodes))
+
+        one, two = at(1.0), at(2.0)
+        pull = (4 * one.Q - two.Q) / 2
+        return np.asarray(pull), np.asarray(one.Q - pull), np.asarray(one.M)
 
     pull, spread, towards = drifts(plain)
-    expected = (pull, 3 * spread, towards)
-    assert drifts(shaken) == pytest.approx(expected, rel=1e-5)
+    expected = pull, 2 * spread + np.trace(spread) * np.eye(units), towards
+    for found, known in zip(drifts(shaken), expected, strict=True):
+        np.testing.assert_allclose(found, known, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(

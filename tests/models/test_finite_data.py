@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._theory.reduction import marchenko_pastur_nodes
 from optlearn.models import FiniteData, LargeBatch
 
@@ -56,7 +56,7 @@ def test_gradient_descent_on_all_samples_has_no_noise_and_memorises():
 
 def test_many_samples_are_online_learning():
     # κ → ∞: all eigenvalues are 1, and the course is that of a linear committee on fresh samples.
-    model = FiniteData(1e12, nodes=2)
+    model = FiniteData(1e12, nodes=4)
     online = ol.models.committee(1, 1, sigma_n=0.5, activation="linear")
     schedule = ol.Schedule.piecewise([0, 2, 5], {"learning_rate": [0.8, 0.3]})
     found = ol.integrate(model, schedule, start=model.start(Q=0.5))
@@ -103,9 +103,22 @@ def test_moments_of_the_spectrum(kappa):
 
 
 def test_nodes_converge_exponentially():
-    errors = [final(FiniteData(1.0, nodes=J), 10, {}, names=("test_error",))[0] for J in (8, 12, 16, 64)]
-    assert abs(errors[0] - errors[3]) > 1e-8
-    assert abs(errors[2] - errors[3]) < 1e-10
+    errors = [final(FiniteData(1.0, nodes=J), 10, {}, names=("test_error",))[0] for J in (14, 16, 18, 64)]
+    off = np.abs(np.array(errors[:3]) - errors[3])
+    assert off[0] > 1e-9
+    assert np.all(off[1:] < off[:-1] / 30)
+
+
+@pytest.mark.parametrize("kappa", [0.9, 1.0, 1.1])
+def test_training_for_longer_than_the_nodes_describe_is_an_error(kappa):
+    def test_error(passes, nodes):
+        model = FiniteData(kappa, nodes=nodes)
+        schedule = ol.Schedule.constant(passes, {"learning_rate": 0.5})
+        return ol.integrate(model, schedule, start=model.start(), record=3)["test_error"][-1]
+
+    assert test_error(50, 32) == pytest.approx(test_error(50, 64), rel=1e-8)
+    with pytest.raises(UnphysicalStateError, match=r"finer than 16 nodes .*; give more nodes"):
+        test_error(50, 16)
 
 
 def test_the_bayes_error_is_that_of_the_best_ridge():

@@ -1,5 +1,7 @@
 """Momentum and averages as rows of memory: reference values, simulators, what they cannot do, bad input."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -73,6 +75,24 @@ def test_closed_forms_are_the_quadrature(base):
     closed, integrated = (model.drift(x, u, quadrature=rule) for rule in (None, ol.GaussHermite(nodes)))
     for part in ("Q", "M"):
         np.testing.assert_allclose(getattr(closed, part), getattr(integrated, part), atol=1e-6)
+
+
+def test_adjoints_are_finite_differences():
+    model = with_memory(linear(batch=2, weight_decay=0.2), 1.5, 2.0, averaging=0.7)
+    names = ("learning_rate", "velocity_rate", "friction", "averaging")
+
+    @jax.jit
+    def drift(numbers):
+        state, given = numbers[: model.layout.size], numbers[model.layout.size :]
+        settings = model.settings(dict(zip(names, given, strict=True)))
+        return model.layout.flatten(model.drift(model.layout.unflatten(state), settings))
+
+    start = model.probes(model.start(Q11=0.5, M11=0.1))[1]
+    at, step = jnp.concatenate([jnp.asarray(start), jnp.array([0.6, 1.5, 2.0, 0.7])]), 1e-6
+    jacobian = jax.jit(jax.jacrev(drift))(at)
+    for i, shift in enumerate(step * jnp.eye(len(at))):
+        difference = (drift(at + shift) - drift(at - shift)) / (2 * step)
+        np.testing.assert_allclose(jacobian[:, i], difference, atol=1e-7)
 
 
 def test_momentum_without_velocity_is_plain_sgd():

@@ -14,7 +14,9 @@ BASELINES = {
     "best constant rate": (0.652285, 0.414022, 0.198665),
     "cosine": (0.655911, 0.418448, 0.198750),
 }
-PAIR = (0.648198, 0.408777, 0.196869)
+# Where they are: the best constant rate, the end of training at rate 0.5, the best pair of rate and decay.
+RATE, STOP = (0.2273, 0.2364, 0.1801), (2.93, 5.93, 9.50)
+PAIR, PAIRS = (0.648198, 0.408777, 0.196869), ((0.379, 0.345), (0.350, 0.157), (0.219, 0.061))
 OPTIMA = {
     "rate": ({}, (0.652083, 0.412900, 0.195347)),
     "rate, constant decay": ({"weight_decay": "free"}, (0.645422, 0.402359, 0.188319)),
@@ -22,16 +24,19 @@ OPTIMA = {
     "both": ({"control": "both"}, (0.644601, 0.401426, 0.187920)),
 }
 KAPPAS = (0.5, 1.0, 2.0)
+# The best constant decay beside a scheduled rate.
+FREE = (0.450, 0.226, 0.117)
 
 
 @pytest.mark.parametrize(("column", "kappa"), [*enumerate(KAPPAS)])
 def test_baselines(column, kappa):
     problem = finite_data(kappa)
-    found = {
-        name: ol.evaluate(problem, s, record=2).objective for name, s in ol.baselines(problem, 100).items()
-    }
+    schedules = ol.baselines(problem, 100)
+    found = {name: ol.evaluate(problem, schedule, record=2).objective for name, schedule in schedules.items()}
     expected = {name: values[column] for name, values in BASELINES.items()}
     assert found == pytest.approx(expected, abs=1e-6)
+    assert schedules["best constant rate"]["learning_rate"][0] == pytest.approx(RATE[column], abs=1e-4)
+    assert schedules["early stopping"].grid[1] == pytest.approx(STOP[column], abs=0.02)  # a grid
     assert min(found.values()) > problem.model.bayes_error
 
 
@@ -40,6 +45,8 @@ def test_best_constant_pair(column, kappa):
     problem = finite_data(kappa, weight_decay="free")
     schedule = problem.baselines["best constant pair"](problem, 100)
     assert ol.evaluate(problem, schedule, record=2).objective == pytest.approx(PAIR[column], abs=1e-6)
+    found = schedule["learning_rate"][0], schedule.parameters["weight_decay"]
+    assert found == pytest.approx(PAIRS[column], abs=6e-4)
 
 
 @pytest.mark.slow
@@ -59,6 +66,8 @@ def test_optima(kind, column, kappa):
     solution = ol.solve(finite_data(kappa, **arguments), method="direct", starts=1)
     assert solution.certificate.converged
     assert solution.objective == pytest.approx(expected[column], abs=1e-6)
+    if arguments == {"weight_decay": "free"}:
+        assert solution.schedule.parameters["weight_decay"] == pytest.approx(FREE[column], abs=6e-4)
 
 
 def test_the_test_error_of_long_training_has_its_peak_at_one_sample_a_weight():
@@ -75,10 +84,34 @@ def test_the_test_error_of_long_training_has_its_peak_at_one_sample_a_weight():
 
 
 @pytest.mark.parametrize(
+    ("kappa", "passes", "nodes"),
+    [
+        (1.0, 20.0, 32),
+        (1.0, 100.0, 64),
+        pytest.param(1.0, 1500.0, 256, marks=pytest.mark.slow),
+        pytest.param(0.9, 1000.0, 256, marks=pytest.mark.slow),
+        pytest.param(2.0, 1e4, 64, marks=pytest.mark.slow),
+    ],
+)
+def test_long_training_gets_the_nodes_that_it_needs(kappa, passes, nodes):
+    problem = finite_data(kappa, passes=passes)
+    assert len(problem.model.eigenvalues) == nodes
+    schedule = ol.Schedule.constant(problem.horizon, {"learning_rate": 1.0})
+    finer = ol.models.FiniteData(kappa, nodes=2 * nodes)
+    error, expected = (
+        ol.integrate(model, schedule, start=model.start(), record=2)["test_error"][-1]
+        for model in (problem.model, finer)
+    )
+    assert error == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"kappa": -1.0}, "kappa"),
         ({"passes": 0}, "passes"),
+        ({"passes": 1e9}, "passes must be .*10000, got 1000000000"),
+        ({"passes": 5e3}, "passes must be at most 1[0-9]{3} at kappa = 1 .*, got 5000"),
         ({"noise": -0.1}, "noise"),
         ({"control": "batch"}, "control"),
         ({"weight_decay": 3.0}, "weight_decay"),

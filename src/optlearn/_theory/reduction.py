@@ -115,10 +115,38 @@ def marchenko_pastur_nodes(ratio: float, nodes: int) -> tuple[np.ndarray, np.nda
         # XXᵀ/N has the law of the inverse ratio; it shares all nonzero eigenvalues.
         values, weights = marchenko_pastur_nodes(1 / ratio, nodes - 1)
         return np.append(0.0, values / ratio), np.append(1 - ratio, ratio * weights)
+    values, vectors = _marchenko_pastur_eigen(ratio, nodes)
+    return np.maximum(values, 0.0), vectors[0] ** 2
+
+
+def _marchenko_pastur_eigen(ratio: float, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     diagonal = np.append(1.0, np.full(nodes - 1, 1 + 1 / ratio))
     off = np.full(nodes - 1, np.sqrt(1 / ratio))
-    values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
-    return np.maximum(values, 0.0), vectors[0] ** 2
+    return np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
+
+
+def marchenko_pastur_tail(ratio: float, nodes: int) -> np.ndarray:
+    """(2, nodes) maps a function's values at the nodes to its last two coefficients in polynomials.
+
+    The polynomials are those that are orthonormal under the law. Where the last coefficients are not small,
+    the function has details between the nodes.
+    """
+    if ratio < 1:
+        inner = marchenko_pastur_tail(1 / ratio, nodes - 1)
+        return np.concatenate([np.zeros((2, 1)), inner], axis=1)
+    vectors = _marchenko_pastur_eigen(ratio, nodes)[1]
+    return np.asarray(vectors[-2:] * vectors[0])
+
+
+def marchenko_pastur_nodes_for(ratio: float, time: float) -> int:
+    """How many nodes describe a relaxation exp(−s·time) at every eigenvalue s to about 1e-8.
+
+    As many as a polynomial needs degrees for it on the law's support; where the support ends above 0, all
+    modes have relaxed after a while, and longer times need no more.
+    """
+    lowest, highest = ((1 + sign / np.sqrt(ratio)) ** 2 for sign in (-1, 1))
+    lasting = min(time, 6 / lowest) if lowest > 0 else time
+    return int(np.ceil(3 * np.sqrt(highest * lasting) + 4))
 
 
 def data_eigenvalues(X: Array, centre: bool) -> np.ndarray:

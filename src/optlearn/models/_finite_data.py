@@ -23,7 +23,7 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import System
 from optlearn._signatures import checked
-from optlearn._theory.reduction import marchenko_pastur_nodes
+from optlearn._theory.reduction import marchenko_pastur_nodes, marchenko_pastur_tail
 
 if TYPE_CHECKING:
     from optlearn.models._own_data import OwnData
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SETTINGS = MappingProxyType(
     {"learning_rate": 0.5, "weight_decay": 0.0, "batch": 1.0, "input_noise": 0.0, "label_noise": 0.0}
 )
+# Errors of the test error are about the square of this, times up to a hundred.
+UNRESOLVED = 1e-4
 
 
 class Modes(System):
@@ -107,10 +109,13 @@ class FiniteData(Modes):
         noise: σ², variance of the noise in the labels of the samples.
         T: squared norm of the teacher over N.
         nodes: how many Gauss nodes of the spectrum; errors fall exponentially, and 4√(s_max ∫η dα) + 4 give
-            1e-11. Or a pair: eigenvalues and their shares.
+            1e-11. Training that goes on for longer than the nodes can describe is an error. Or a pair:
+            eigenvalues and their shares.
     """
 
     shares: np.ndarray
+    # Takes values at the nodes to their last coefficients in polynomials.
+    tail: np.ndarray
     kappa: np.ndarray
     noise: np.ndarray
     T: np.ndarray
@@ -125,10 +130,11 @@ class FiniteData(Modes):
         self.T = np.asarray(check.number("T", T, 0.0, open_below=True))
         if isinstance(nodes, tuple):
             self.eigenvalues, self.shares = _given_nodes(check, nodes)
+            self.tail = np.zeros((0, len(self.shares)))
         else:
-            self.eigenvalues, self.shares = marchenko_pastur_nodes(
-                float(self.kappa), check.count("nodes", nodes, 2)
-            )
+            law = float(self.kappa), check.count("nodes", nodes, 4)
+            self.eigenvalues, self.shares = marchenko_pastur_nodes(*law)
+            self.tail = marchenko_pastur_tail(*law)
 
     @staticmethod
     def from_data(X: Array, y: Array, X_test: Array, y_test: Array, **options: Any) -> "OwnData":
@@ -171,9 +177,17 @@ class FiniteData(Modes):
         return {**super().observables(x, u), "M": self.alignment(x)}
 
     def check(self, x: Array) -> str | None:
-        """Variances are not negative."""
-        lowest = np.min(x["variance"])
-        return f"variance = {lowest:.3g}; a variance cannot be negative" if lowest < -1e-9 else None
+        """Variances are not negative; the response has no details between the nodes of the spectrum."""
+        lowest, response = np.min(x["variance"]), np.asarray(x["response"])
+        if lowest < -1e-9:
+            return f"variance = {lowest:.3g}; a variance cannot be negative"
+        details = np.max(np.abs(self.tail @ response), initial=0.0)
+        if details > UNRESOLVED * np.sqrt(np.sum(self.shares * response**2)):
+            count = len(self.eigenvalues)
+            return f"response is finer than {count} nodes of the spectrum describe; give more nodes"
+        return None
+
+    run_advice = ""
 
 
 def _given_nodes(check: Arguments, nodes: tuple[Array, Array]) -> tuple[np.ndarray, np.ndarray]:

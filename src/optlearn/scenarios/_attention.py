@@ -56,7 +56,7 @@ _KINDS = {
     },
     variants=({"control": "token_mask"}, {"control": "head_mask"}),
     # Its direct runs take minutes; ``test_attention`` compares sweeps with one, and with a general minimiser.
-    example=Example({"temperature": [3.0, 0.8]}, 3, {"alpha_F": 4.0}, methods=("indirect",), slow=True),
+    example=Example({"temperature": [3.0, 0.8]}, 3, {"alpha_F": 4.0}, methods=("indirect",)),
 )
 def attention(
     control: What = "temperature",

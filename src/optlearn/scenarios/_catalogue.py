@@ -32,7 +32,6 @@ class Example:
         arguments: of the scenario.
         wrong: one argument with a value that the scenario must refuse.
         methods: solvers that have to agree on the optimum.
-        slow: solving it takes more than some seconds, even so.
     """
 
     values: Mapping[str, Sequence[float]]
@@ -40,7 +39,6 @@ class Example:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     wrong: Mapping[str, Any] = field(default_factory=lambda: {"alpha_F": 0.0})
     methods: tuple[str, ...] = ("direct", "indirect")
-    slow: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from optlearn._control.problem import Baseline
 
 RATE, DECAY = (0.0, 1.0), (0.0, 2.0)
+# Nodes of the spectrum: enough for any rate within its bounds. Few sizes, since each is compiled anew.
+NODES, MOST_PASSES = (32, 64, 128, 256), 10_000
 # Where solvers start, and the rate of the baseline that stops early.
 USUAL_RATE, GUESS = 0.5, {"learning_rate": 0.3, "weight_decay": 0.2}
 
@@ -42,11 +44,15 @@ def finite_data(
     Args:
         kappa: κ, samples for each weight.
         noise: σ², variance of the noise in the labels; that of the signal is 1.
-        passes: how often each sample is seen, on average.
+        passes: how often each sample is seen, on average; at most 10,000, or about 1800 near κ = 1, where
+            ever slower modes count.
         control: what is scheduled: "learning_rate", "weight_decay" or "both".
         weight_decay: λ while only the learning rate is scheduled; "free": the best constant.
     """
+    from optlearn._theory.reduction import marchenko_pastur_nodes_for
+
     check = Arguments("finite_data")
+    kappa = check.number("kappa", kappa, 0.0, open_below=True)
     check.one_of("control", control, ("learning_rate", "weight_decay", "both"))
     scheduled = ("learning_rate", "weight_decay") if control == "both" else (control,)
     free_decay = weight_decay == "free" and control == "learning_rate"
@@ -57,11 +63,16 @@ def finite_data(
         check.fail("weight_decay", weight_decay, f"is scheduled where control is {control!r}: leave it out")
     constant = {"weight_decay"} if free_decay else {"learning_rate"} if control == "weight_decay" else set()
     bounds = {"learning_rate": RATE, "weight_decay": DECAY}
-    model = ol.models.FiniteData(kappa, noise)
+    horizon = check.number("passes", passes, 0.0, MOST_PASSES, open_below=True) * kappa
+    needed = marchenko_pastur_nodes_for(kappa, RATE[1] * horizon)
+    if needed > NODES[-1]:  # they grow as the root of time
+        most = passes * (NODES[-1] / needed) ** 2
+        check.fail("passes", passes, f"must be at most {most:.0f} at kappa = {kappa:g} ({NODES[-1]} nodes)")
+    model = ol.models.FiniteData(kappa, noise, nodes=next(nodes for nodes in NODES if nodes >= needed))
     return ol.Problem(
         model=model,
         start=model.start(),
-        horizon=check.number("passes", passes, 0.0, open_below=True) * float(model.kappa),
+        horizon=horizon,
         controls={name: ol.Continuous(*bounds[name], guess=GUESS[name]) for name in scheduled},
         free={name: ol.Free(*bounds[name], guess=GUESS[name]) for name in constant},
         parameters={} if "weight_decay" in {*scheduled, *constant} else {"weight_decay": decay},

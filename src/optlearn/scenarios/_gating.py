@@ -34,7 +34,7 @@ Gate = Literal["gain", "threshold", "switch"]
     },
     code_only={"T": "a matrix"},
     variants=({"control": "threshold"}, {"control": "switch"}),
-    example=Example({"gate": [0.5, 2.0]}, 4, {"alpha_F": 5.0}, slow=True),
+    example=Example({"gate": [0.5, 2.0]}, 4, {"alpha_F": 5.0}),
 )
 def gating(
     teacher_gain: float = 2.0,

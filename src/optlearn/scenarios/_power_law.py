@@ -26,9 +26,7 @@ INTERVALS = 40
     },
     main=("exponent", "teacher_exponent", "sigma_n2", "alpha_F", "control"),
     code_only={"recursion": "True, False or None"},
-    example=Example(
-        {"learning_rate": [0.6, 0.2]}, 8, {"N": 63, "alpha_F": 4.0}, wrong={"exponent": -1.0}, slow=True
-    ),
+    example=Example({"learning_rate": [0.6, 0.2]}, 8, {"N": 63, "alpha_F": 4.0}, wrong={"exponent": -1.0}),
     variants=({"control": "batch"}, {"control": "both"}),
 )
 def power_law(

@@ -25,9 +25,7 @@ TOY_SAMPLES, TOY_FEATURES, TOY_INPUTS = 2000, 60, 30
     },
     main=("passes", "control", "max_rate"),
     code_only={"features": "a file", "labels": "a file"},
-    example=Example(
-        {"learning_rate": [0.6, 0.2]}, 8, {"passes": 0.2, "blocks": 6}, wrong={"passes": 0.0}, slow=True
-    ),
+    example=Example({"learning_rate": [0.6, 0.2]}, 8, {"passes": 0.2, "blocks": 6}, wrong={"passes": 0.0}),
     variants=({"control": "batch"}, {"control": "both"}),
 )
 def probe(
