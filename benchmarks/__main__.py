@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import batched, blocks, drifts, growth, integration, simulators, solvers, sweeps, warm
+from benchmarks import batched, blocks, drifts, growth, integration, simulators, solvers, sweeps
 
 ALL: dict[str, Callable[[], None]] = {
     "batched": batched.main,
@@ -15,7 +15,6 @@ ALL: dict[str, Callable[[], None]] = {
     "simulators": simulators.main,
     "solvers": solvers.main,
     "sweeps": sweeps.main,
-    "warm": warm.main,
 }
 
 

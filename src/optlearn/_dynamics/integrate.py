@@ -27,8 +27,8 @@ from optlearn._trajectory import Trajectory
 Backend = Literal["auto", "casadi", "xla"]
 
 # Scalar operations in one drift up to which tracing into CasADi beats an XLA compilation (measured:
-# docs/decisions/005-two-executors.md).
-CASADI_LIMIT = 30_000
+# docs/decisions/005-two-executors.md, 029-growth.md).
+CASADI_LIMIT = 150_000
 
 
 @checked

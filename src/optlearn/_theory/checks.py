@@ -6,13 +6,13 @@ import jax
 import numpy as np
 
 from optlearn._arrays import Array
-from optlearn._casadi.trace import evaluate
+from optlearn._casadi.trace import evaluate, trace
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import is_own, slips_explained
 from optlearn._errors import SpecificationError
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.sample import Fields
+from optlearn._theory.sample import Fields, Latents
 
 
 def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters:
@@ -47,18 +47,17 @@ def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters
 def check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
     """Raise unless probabilities add up to 1 and variances are not negative."""
     name = type(model).__name__
-    for phase, latents_of in (("latents", model.latents), ("test_latents", model.test_latents)):
-        latents = evaluate(lambda u, f=latents_of: f(u), dict(u))
+    drawn, tested = (evaluate(lambda u, f=f: f(u), dict(u)) for f in (model.latents, model.test_latents))
+    for phase, latents in (("latents", drawn), ("test_latents", tested)):
         p = np.asarray(latents.probabilities, dtype=float)
         if not (np.all(p >= -1e-12) and abs(p.sum() - 1) <= 1e-9):  # so that NaN fails
             raise SpecificationError(
                 f"{name}.{phase}: probabilities {p.tolist()} must be at least 0 and add up to 1 "
                 f"(sum {p.sum():.9g})"
             )
-    latents = evaluate(lambda u: model.latents(u), dict(u))
-    for i in range(len(latents.probabilities)):
-        latent = {key: np.asarray(value)[i] for key, value in latents.values.items()}
-        variances = np.asarray(evaluate(lambda c, u: model.variances(c, u), latent, dict(u)), float)
+    variances_of = trace(lambda c, u: model.variances(c, u), _one(drawn, 0), dict(u))
+    for i in range(len(drawn.probabilities)):
+        variances = np.asarray(variances_of.expressions(_one(drawn, i), dict(u)), float)
         if variances.shape != (model.slots,):
             raise SpecificationError(
                 f"{name}.variances has shape {variances.shape}; one for each of the "
@@ -74,8 +73,7 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
     """Raise unless loss and metric of a sample are finite numbers, and its rule is (L, K) of them."""
     name = type(model).__name__
     model, start = model.summed, model.total(start)
-    latents = evaluate(lambda u: model.latents(u), dict(u))
-    latent = {key: np.asarray(value)[0] for key, value in latents.values.items()}
+    latent = _one(evaluate(lambda u: model.latents(u), dict(u)), 0)
     shapes = ((model.slots, model.students), (model.slots, model.teachers))
     # An arbitrary sample, away from any special point.
     student, teacher = (0.3 + 0.1 * np.arange(float(np.prod(s))).reshape(s) for s in shapes)
@@ -89,15 +87,21 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
             # On NumPy's arrays a field that does not exist is an error; JAX takes the nearest one silently.
             with slips_explained(f"{name}.{kind}"), np.errstate(all="ignore"):
                 function(fields, start, latent, dict(u))
-        shape = jax.eval_shape(function, fields, start, latent, dict(u)).shape
+        traced = trace(lambda *a, f=function: f(*a), fields, start, latent, dict(u))
+        shape = traced.outputs.shape
         if shape != needed:
             wanted = f"an array of shape {needed}" if needed else "one number"
             raise SpecificationError(
                 f"{name}.{kind} returns an array of shape {shape}; it must return {wanted}"
             )
-        value = np.asarray(evaluate(lambda *a, f=function: f(*a), fields, start, latent, dict(u)), float)
+        value = np.asarray(traced.expressions(fields, start, latent, dict(u)), float)
         if not np.all(np.isfinite(value)):
             raise SpecificationError(
                 f"{name}.{kind} is {value} for student fields {student.tolist()} and teacher "
                 f"fields {teacher.tolist()}; it must be finite"
             )
+
+
+def _one(latents: Latents, i: int) -> dict[str, np.ndarray]:
+    """The latent variables of one combination."""
+    return {key: np.asarray(value)[i] for key, value in latents.values.items()}

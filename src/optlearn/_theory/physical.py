@@ -41,20 +41,24 @@ def cone_edge(model: LearningModel) -> Callable[[np.ndarray], np.ndarray]:
     T, S, Omega = _constants(model)
     inverse = np.linalg.pinv(np.block([[T, S], [_turned(S), Omega]]))
     layout = model.layout
+    # Places in (0, *flat), 0 being an entry that is not tracked: thousands of steps ask, and making
+    # order parameters of each would take longer than the step.
+    places = layout.unflatten(np.arange(1.0, layout.size + 1))
+    of_Q, of_known = places.Q.astype(int), np.concatenate([places.M, places.R], axis=-1).astype(int)
 
     def settle(flat: np.ndarray) -> np.ndarray:
-        x = layout.unflatten(flat)
-        known = np.concatenate([x.M, x.R], axis=-1)
+        entries = np.append(0.0, flat)
+        Q, known = entries[of_Q], entries[of_known]
         explained = known @ inverse @ _turned(known)
-        values, vectors = np.linalg.eigh(x.Q - explained)
-        size = np.maximum(1.0, np.abs(x.Q).max(axis=(-1, -2)))[..., None]
+        values, vectors = np.linalg.eigh(Q - explained)
+        size = np.maximum(1.0, np.abs(Q).max(axis=(-1, -2)))[..., None]
         tiny = (np.abs(values) < ROUND_OFF * size) & (values != 0)
         if not np.any(tiny):
             return flat
         settled = explained + (vectors * np.where(tiny, 0.0, values)[..., None, :]) @ _turned(vectors)
         # Blocks that are off the edge stay as they are, bit for bit.
-        Q = np.where(np.any(tiny, axis=-1)[..., None, None], settled, x.Q)
-        return np.asarray(layout.flatten(replace(x, Q=Q)))
+        Q = np.where(np.any(tiny, axis=-1)[..., None, None], settled, Q)
+        return np.asarray(layout.flatten(replace(layout.unflatten(flat), Q=Q)))
 
     return settle
 

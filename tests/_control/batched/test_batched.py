@@ -10,8 +10,8 @@ import pytest
 
 import optlearn as ol
 from optlearn._control.batched import compaction
-from optlearn._control.batched.lanes import Lanes
-from optlearn._control.batched.solve import solve_many
+from optlearn._control.batched.lanes import Lanes, stack
+from optlearn._control.batched.solve import _Batch, solve_many
 from optlearn._control.certificate import limits
 
 
@@ -44,6 +44,51 @@ def test_a_continuous_control_is_optimised_as_one_by_one(budgets):
         assert found.certificates[i].converged == alone.certificate.converged
         assert abs(found.objective[i] - alone.objective) <= limits(alone.objective)["hamiltonian_gap"]
         assert found.schedule(i)["learning_rate"] == pytest.approx(alone.schedule["learning_rate"], abs=0.02)
+
+
+class TwoRates(ol.System):
+    """Two errors, learned at two rates that disturb each other."""
+
+    names = ("a", "b")
+    parameters = MappingProxyType({"first": 0.5, "second": 0.5, "noise": 0.25})
+
+    def drift(self, x, u):
+        p, q = u["first"], u["second"]
+        noise = u["noise"] * (p**2 + q**2 + p * q)
+        return {"a": -2 * p * x["a"] + p**2 * x["a"] + noise, "b": -q * x["b"] + noise}
+
+    def error(self, x, u):
+        return x["a"] + 2 * x["b"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "budgets", [(), (ol.Budget("first", mean=0.4), ol.Budget("second", mean=0.3, sense="at most"))]
+)
+def test_several_continuous_controls_are_optimised_as_one_by_one(budgets):
+    problems = [
+        ol.Problem(
+            model=TwoRates(), start={"a": 1.0, "b": 1.0}, horizon=5.0, parameters={"noise": noise},
+            controls={"first": ol.Continuous(0.0, 1.0), "second": ol.Continuous(0.0, 2.0)}, budgets=budgets,
+            intervals=20,
+        )
+        for noise in (0.1, 0.3)
+    ]  # fmt: skip
+    found = solve_many(problems, steps=2)
+    for i, problem in enumerate(problems):
+        alone = ol.solve(problem, steps=2)
+        assert found.certificates[i].converged
+        assert alone.certificate.converged
+        assert abs(found.objective[i] - alone.objective) <= limits(alone.objective)["hamiltonian_gap"]
+        for control in problem.controls:
+            assert found.schedule(i)[control] == pytest.approx(alone.schedule[control], abs=0.02)
+    # The gap sees both controls: it is far from 0 where either of them is its mean all the time.
+    structure, lanes = stack(problems)
+    for control in range(2):
+        v = (found.w - lanes.lower[:, None]) / lanes.width[:, None]
+        v[:, :, control] = v[:, :, control].mean(axis=1, keepdims=True)
+        gap, _ = _Batch(structure, lanes, 1, 0, 1, 1e-7).gaps(v, np.full(2, 2))
+        assert np.all(gap > 1e-3)
 
 
 class Count(NamedTuple):

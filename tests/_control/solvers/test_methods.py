@@ -2,7 +2,9 @@
 
 import pytest
 
-from optlearn._control.solvers.base import Outcome, RunRecord
+import optlearn as ol
+from optlearn._control.solvers.base import Outcome, Run, RunRecord, Start
+from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.methods import METHODS, make_method
 from optlearn._errors import SpecificationError
 
@@ -26,3 +28,21 @@ def test_records_survive_json_types() -> None:
     record = RunRecord("neutral", "direct", Outcome.STALLED, 12, 0.5, 0.1, 2)
     assert record.to_dict()["outcome"] == "stalled"
     assert RunRecord.from_dict(record.to_dict()) == record
+
+
+def test_passes_stop_early_only_if_a_direct_run_ends_what_they_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, options = ol.scenarios.imbalance(), {"intervals": 20, "starts": 1}
+    exact = ol.solve(problem, method="indirect", **options)
+    begun, ended = ol.solve(problem, **options).runs
+    assert (begun.solver, ended.solver) == ("indirect", "direct")
+    assert begun.iterations < exact.runs[0].iterations
+
+    def fails(self: Direct, rollout: object, start: Start) -> Run:
+        record = RunRecord(start.name, "direct", Outcome.FAILED, 0, float("inf"), 0.0, 1)
+        return Run(record, start.w, start.theta)
+
+    monkeypatch.setattr(Direct, "shoot", fails)
+    alone = ol.solve(problem, **options)
+    assert [run.solver for run in alone.runs] == ["indirect", "direct", "indirect"]
+    assert alone.runs[-1].outcome is Outcome.SOLVED
+    assert alone.objective == pytest.approx(exact.objective, rel=1e-7)

@@ -188,11 +188,10 @@ def _direction(
     structure: Structure, lane: Lanes, v: Array, gradient: Array, moves: Array, changes: Array, known: Array
 ) -> Array:
     """From v to the minimum of the model over the controls that a projected gradient step leaves free."""
-    g, a = gradient.ravel(), jnp.broadcast_to(lane.row, v.shape).ravel()
-    if structure.budget == "at most":
-        a = jnp.where(jnp.mean(v @ lane.row) < lane.target - 1e-9, 0.0, a)
-    elif structure.budget is None:
-        a = jnp.zeros_like(a)
+    g, tight = gradient.ravel(), []
+    for sense, row, target in zip(structure.budgets, lane.rows, lane.targets, strict=True):
+        slack = (jnp.mean(v @ row) < target - 1e-9) & (sense == "at most")
+        tight.append(jnp.where(slack, 0.0, jnp.broadcast_to(row, v.shape).ravel()))
     used = jnp.arange(MEMORY) >= MEMORY - known
     S, Y = jnp.where(used[:, None], moves, 0.0), jnp.where(used[:, None], changes, 0.0)
     # Without curvature: a step that changes the controls by a tenth of their range.
@@ -212,10 +211,11 @@ def _direction(
 
     def inside(rows: Array) -> Array:
         """What of rows (…, I·m) changes free controls and no budget."""
-        a_free = jnp.where(free, a, 0.0)
-        along = _dots(rows, a_free) / jnp.maximum(_dots(a_free, a_free), 1e-300)
-        row, mask = (jnp.broadcast_to(part, rows.shape) for part in (a_free, free))
-        return jnp.where(mask, rows - along[..., None] * row, 0.0)
+        for a in tight:
+            a_free = jnp.where(free, a, 0.0)
+            along = _dots(rows, a_free) / jnp.maximum(_dots(a_free, a_free), 1e-300)
+            rows = rows - along[..., None] * jnp.broadcast_to(a_free, rows.shape)
+        return jnp.where(jnp.broadcast_to(free, rows.shape), rows, 0.0)
 
     r, N = inside(slope), inside(N)
     found = _solve(K - _grams(N, N) / sigma, _dots(N, r))

@@ -1,4 +1,4 @@
-"""The set of controls of one lane, v (I, m) in [0, 1], that meet bounds, shares and the budget."""
+"""The set of controls of one lane, v (I, m) in [0, 1], that meet bounds, shares and the budgets."""
 
 from collections.abc import Callable
 
@@ -14,23 +14,26 @@ HALVINGS = 54
 
 def project(structure: Structure, lane: Lanes, y: Array) -> Array:
     """The nearest controls (I, m) to any numbers y (I, m)."""
+    curved = structure.curved
 
-    def shifted(nu: Array) -> Array:
-        moved = y - nu * lane.row[None]
+    def inside(y: Array) -> Array:
         if not structure.sum_limited:
-            return jnp.clip(moved, 0.0, 1.0)
-        curved = structure.curved
-        return jnp.concatenate([jnp.clip(moved[:, :curved], 0.0, 1.0), _shares(moved[:, curved:])], axis=1)
+            return jnp.clip(y, 0.0, 1.0)
+        return jnp.concatenate([jnp.clip(y[:, :curved], 0.0, 1.0), _shares(y[:, curved:])], axis=1)
 
-    if structure.budget is None:
-        return shifted(jnp.zeros(()))
-    # Beyond these every entry is at the end that makes the mean largest, or smallest.
-    largest = jnp.max(jnp.abs(lane.row))
-    reach = (jnp.max(jnp.abs(y)) + 1) * 2 / jnp.min(jnp.where(lane.row == 0, largest, jnp.abs(lane.row)))
-    used = structure.intervals * lane.target
-    low, high = crossing(lambda nu: jnp.sum(shifted(nu) * lane.row[None]) - used, -reach, reach)
-    nu = (low + high) / 2
-    return shifted(nu if structure.budget == "equal" else jnp.maximum(nu, 0.0))
+    # No two budgets are of the same control, so each has its own price, whatever the others are.
+    moved = y
+    for sense, row, target in zip(structure.budgets, lane.rows, lane.targets, strict=True):
+        # Beyond these every entry is at the end that makes the mean largest, or smallest.
+        largest = jnp.max(jnp.abs(row))
+        reach = (jnp.max(jnp.abs(y)) + 1) * 2 / jnp.min(jnp.where(row == 0, largest, jnp.abs(row)))
+
+        def excess(nu: Array, row: Array = row, target: Array = target) -> Array:
+            return jnp.sum(inside(y - nu * row[None]) * row[None]) - structure.intervals * target
+
+        nu = sum(crossing(excess, -reach, reach)) / 2
+        moved = moved - (nu if sense == "equal" else jnp.maximum(nu, 0.0)) * row[None]
+    return inside(moved)
 
 
 def crossing(excess: Callable[[Array], Array], low: Array, high: Array) -> tuple[Array, Array]:

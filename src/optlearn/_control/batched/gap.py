@@ -2,9 +2,11 @@
 
 On an interval, H̄ is the Hamiltonian averaged along states and costates, with the exact slope of the objective
 at the present control. In shares it is linear, so its minimum under a budget is a linear program: the values
-in the order of what they save. A continuous control is minimised at the multiplier of the present controls;
-any multiplier gives a gap that is never too small.
+in the order of what they save. Continuous controls are minimised at the multipliers of the present controls,
+one after the other from the best point of a grid; any multiplier gives a gap that is never too small.
 """
+
+from itertools import product
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +17,10 @@ from optlearn._control.batched.feasible import crossing
 from optlearn._control.batched.lanes import Lanes, Structure
 from optlearn._control.hamiltonian.quadrature import quadrature
 
-_POINTS = 17  # of the coarse search in a continuous control
-_NEWTON_STEPS = 12  # from the best of them; each doubles the digits
+# Points of the coarse search in each continuous control, by how many there are; and for more of them.
+_POINTS, _POINTS_MANY = {1: 17, 2: 9}, 5
+_NEWTON_STEPS = 12  # along one control; each doubles the digits
+_CYCLES = 4  # over several controls
 
 
 def linear_gap(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> tuple[Array, Array]:
@@ -31,30 +35,35 @@ def linear_gap(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> 
     present = jnp.sum(gradient * v, axis=1)
     vertices = jnp.asarray(structure.vertices)
     costs = jnp.sum(gradient[:, None, :] * vertices[None], axis=-1)  # (I, values)
-    used = vertices @ lane.row
+
+    def chosen(prices: Array) -> Array:
+        return vertices[jnp.argmin(costs + prices[None], axis=1)]
+
+    if not structure.budgets:
+        return jnp.sum(present - costs.min(axis=1)), chosen(jnp.zeros(len(vertices)))
+    row, target = lane.rows[0], lane.targets[0]
+    used = vertices @ row
 
     def best(nu: Array) -> Array:
-        return vertices[jnp.argmin(costs + nu * used[None], axis=1)]
+        return chosen(nu * used)
 
-    if structure.budget is None:
-        return jnp.sum(present - costs.min(axis=1)), best(jnp.zeros(()))
     spread = jnp.maximum(jnp.ptp(costs), 1e-300)
     reach = 2 * spread / jnp.maximum(jnp.min(_steps(used)), 1e-300)
 
     def excess(nu: Array) -> Array:
-        return jnp.sum(best(nu) * lane.row[None]) / structure.intervals - lane.target
+        return jnp.sum(best(nu) * row[None]) / structure.intervals - target
 
     low, high = crossing(excess, -reach, reach)
-    if structure.budget == "at most":
+    if structure.budgets == ("at most",):
         slack = excess(jnp.zeros(())) <= 0
         low, high = (jnp.where(slack, 0.0, jnp.maximum(nu, 0.0)) for nu in (low, high))
     over, under = excess(low), excess(high)
     share = jnp.where(over > under, jnp.clip(over / jnp.where(over > under, over - under, 1.0), 0, 1), 0.0)
-    target = best(low) + share * (best(high) - best(low))
+    there = best(low) + share * (best(high) - best(low))
     nu = (low + high) / 2
     intervals = structure.intervals
-    won = jnp.sum(present + nu * (v @ lane.row) - jnp.min(costs + nu * used[None], axis=1))
-    return won + nu * (intervals * lane.target - jnp.sum(v @ lane.row)), target
+    won = jnp.sum(present + nu * (v @ row) - jnp.min(costs + nu * used[None], axis=1))
+    return won + nu * (intervals * target - jnp.sum(v @ row)), there
 
 
 def _steps(used: Array) -> Array:
@@ -66,17 +75,17 @@ def _steps(used: Array) -> Array:
 def curved_gap(
     structure: Structure, lane: Lanes, v: Array, gradient: Array, states: Array, costates: Array
 ) -> Array:
-    """The gap of one continuous control.
+    """The gap of continuous controls.
 
     Args:
         structure: shared by all lanes.
         lane: one of them.
-        v: (I, 1) controls that meet the budget.
-        gradient: (I, 1) of the objective in v.
+        v: (I, m) controls that meet the budget.
+        gradient: (I, m) of the objective in v.
         states: (I·s + 1, n) along training.
         costates: (I·s + 1, n) along training.
     """
-    intervals = structure.intervals
+    intervals, size = structure.intervals, structure.size
     steps = (len(states) - 1) // intervals
     points = np.arange(intervals)[:, None] * steps + np.arange(steps + 1)[None, :]
     x, costate, weights = states[points], costates[points], jnp.asarray(quadrature(steps))
@@ -87,49 +96,67 @@ def curved_gap(
     none = jnp.zeros(0)
 
     def at_point(u: Array, x: Array, costate: Array) -> Array:
-        slope, cost = structure.rate(lane.constants, x, lane.lower + lane.width * u[None], none, length)
+        slope, cost = structure.rate(lane.constants, x, lane.lower + lane.width * u, none, length)
         return costate @ slope + cost
 
     def average(u: Array, x: Array, costate: Array) -> Array:
         return weights @ jax.vmap(at_point, in_axes=(None, 0, 0))(u, x, costate)
 
     total = lane.horizon / intervals
-    now, slope = jax.vmap(jax.value_and_grad(average))(v[:, 0], x, costate)
-    tilt = gradient[:, 0] - total * slope
-    inside = (v[:, 0] > 1e-9) & (v[:, 0] < 1 - 1e-9)
-    nu = jnp.zeros(())
-    if structure.budget is not None:
-        a = lane.row[0]
-        count = jnp.maximum(jnp.sum(inside.astype(float)), 1.0)
-        nu = -jnp.sum(jnp.where(inside, gradient[:, 0], 0.0)) / (a * count)
-        nu = jnp.where(jnp.any(inside), nu, -jnp.median(gradient[:, 0]) / a)
-        nu = nu if structure.budget == "equal" else jnp.maximum(nu, 0.0)
+    now, slope = jax.vmap(jax.value_and_grad(average))(v, x, costate)
+    nu = _multipliers(structure, lane, v, gradient)
+    tilt = gradient - total * slope + (nu @ lane.rows)[None]
 
     def lagrangian(u: Array, i: Array) -> Array:
-        there = total * average(u, x[i], costate[i])
-        return there + (tilt[i] + nu * lane.row[0]) * (u - v[i, 0])
+        return total * average(u, x[i], costate[i]) + jnp.sum(tilt[i] * (u - v[i]))
 
     # Denser towards both bounds, where functions such as 1/B and √Δ bend most.
-    grid = (1 - jnp.cos(jnp.linspace(0.0, jnp.pi, _POINTS))) / 2
-    spacing = jnp.max(jnp.diff(grid))
-    first, second = jax.grad(lagrangian), jax.grad(jax.grad(lagrangian))
+    unit = (1 - np.cos(np.linspace(0.0, np.pi, _POINTS.get(size, _POINTS_MANY)))) / 2
+    spacing = np.diff(unit).max()
+    grid = jnp.asarray(np.array(list(product(unit, repeat=size))))
 
     def lowest(i: Array) -> Array:
         values = jax.vmap(lagrangian, in_axes=(0, None))(grid, i)
         start = grid[jnp.argmin(values)]
-        low, high = jnp.maximum(start - spacing, 0.0), jnp.minimum(start + spacing, 1.0)
 
-        def newton(_: Array, found: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            u, low, high = found
-            slope, bend = first(u, i), second(u, i)
-            low, high = jnp.where(slope < 0, u, low), jnp.where(slope > 0, u, high)
-            trial = u - slope / jnp.where(bend > 0, bend, 1.0)
-            usable = (bend > 0) & (trial >= low) & (trial <= high)
-            return jnp.where(usable, trial, (low + high) / 2), low, high
+        def along_one(k: Array, u: Array) -> Array:
+            one = jnp.eye(size)[k % size]
 
-        u, _, _ = jax.lax.fori_loop(0, _NEWTON_STEPS, newton, (start, low, high))
+            def line(t: Array) -> Array:
+                return lagrangian(jnp.where(one > 0, t, u), i)
+
+            first, second = jax.grad(line), jax.grad(jax.grad(line))
+
+            def newton(_: Array, found: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+                t, low, high = found
+                slope, bend = first(t), second(t)
+                low, high = jnp.where(slope < 0, t, low), jnp.where(slope > 0, t, high)
+                trial = t - slope / jnp.where(bend > 0, bend, 1.0)
+                usable = (bend > 0) & (trial >= low) & (trial <= high)
+                return jnp.where(usable, trial, (low + high) / 2), low, high
+
+            near = start[k % size]
+            bracket = jnp.maximum(near - spacing, 0.0), jnp.minimum(near + spacing, 1.0)
+            t, _, _ = jax.lax.fori_loop(0, _NEWTON_STEPS, newton, (u[k % size], *bracket))
+            return jnp.where(one > 0, t, u)
+
+        u = jax.lax.fori_loop(0, size * _CYCLES if size > 1 else 1, along_one, start)
         return jnp.minimum(jnp.min(values), lagrangian(u, i))
 
     minima = jax.lax.map(lowest, jnp.arange(intervals), batch_size=intervals)
-    slack = nu * (intervals * lane.target - jnp.sum(v @ lane.row))
+    slack = nu @ (intervals * lane.targets - lane.rows @ jnp.sum(v, axis=0))
     return jnp.sum(jnp.maximum(total * now - minima, 0.0)) + slack
+
+
+def _multipliers(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> Array:
+    """(b,) of the budgets, such that controls v (I, m) between their bounds are stationary."""
+    found = []
+    for sense, of_budget in zip(structure.budgets, lane.rows, strict=True):
+        row = jnp.broadcast_to(of_budget, v.shape)
+        inside = (v > 1e-9) & (v < 1 - 1e-9) & (row != 0)
+        weight = jnp.sum(jnp.where(inside, row**2, 0.0))
+        nu = -jnp.sum(jnp.where(inside, gradient * row, 0.0)) / jnp.where(weight > 0, weight, 1.0)
+        each = jnp.where(row == 0, jnp.nan, -gradient / jnp.where(row == 0, 1.0, row))
+        nu = jnp.where(weight > 0, nu, jnp.nanmedian(each))
+        found.append(nu if sense == "equal" else jnp.maximum(nu, 0.0))
+    return jnp.stack(found) if found else jnp.zeros(0)

@@ -24,8 +24,8 @@ class Lanes(NamedTuple):
         start: (n,) state at α = 0.
         horizon: training time.
         lower, width: (m,) lowest value of each column of w, and its range.
-        row: (m,) a of the budget: the mean over training of a·v, v in [0, 1], is the target, or at most.
-        target: of the budget.
+        rows: (b, m) a of each budget: the mean over training of a·v, v in [0, 1], is the target, or at most.
+        targets: (b,) of the budgets.
         neutral: (m,) controls, in [0, 1], that prefer nothing.
     """
 
@@ -34,8 +34,8 @@ class Lanes(NamedTuple):
     horizon: Array
     lower: Array
     width: Array
-    row: Array
-    target: Array
+    rows: Array
+    targets: Array
     neutral: Array
 
 
@@ -50,7 +50,7 @@ class Structure:
         stages: of a step.
         intervals: of equal length.
         curved: how many columns of w, the first ones, are no shares.
-        budget: whether there is one: "equal", "at most" or none.
+        budgets: "equal" or "at most" for each; no two of them are of the same control.
         discrete: the discrete control, if there is one.
     """
 
@@ -61,7 +61,7 @@ class Structure:
     intervals: int
     size: int
     curved: int
-    budget: str | None
+    budgets: tuple[str, ...]
     discrete: Control | None
 
     def __eq__(self, other: object) -> bool:
@@ -129,23 +129,24 @@ def _check_kind(problem: Problem) -> None:
     """Raise for what only the one-by-one solvers know how to do."""
     limited = [name for name, control in problem.discrete.items() if control.limited]
     whole = [name for name, control in problem.controls.items() if control.whole_numbers]
+    rows = Functions.of(problem).relaxation.budget_rows.rows
     refusals = {
         "a horizon to be found (reach)": problem.reach is not None,
         "several costs (a worst case, rivals or limits)": problem.weighing is not None,
         f"free parameters ({', '.join(problem.free)})": bool(problem.free),
         "several discrete controls": len(problem.discrete) > 1,
         "a discrete and a continuous control together": bool(problem.discrete and problem.continuous),
-        "several continuous controls": len(problem.continuous) > 1,
         f"max_switches or min_dwell of {limited}": bool(limited),
         f"whole numbers of {whole}": bool(whole),
-        "several budgets": len(Functions.of(problem).relaxation.budget_rows.targets) > 1,
+        "several budgets of one control": bool(np.any(np.count_nonzero(rows, axis=0) > 1)),
         "expectations by quadrature": problem.model.current().refined() is not None,
     }
     for what, refused in refusals.items():
         if refused:
             raise SpecificationError(
-                "problems that are solved in a batch must have one control, at most one budget and one cost, "
-                f"got {what} in {_called(problem)}; solve them one by one (executor='serial' or 'processes')"
+                "problems that are solved in a batch must have continuous controls or one discrete control, "
+                f"at most one budget of each, and one cost, got {what} in {_called(problem)}; solve them one "
+                "by one (executor='serial' or 'processes')"
             )
 
 
@@ -172,7 +173,7 @@ def _structure(functions: Functions, intervals: int, traits: dict[str, Hashable]
         intervals=intervals,
         size=functions.relaxation.size,
         curved=functions.relaxation.curved,
-        budget=next(iter(_senses(functions)), None),
+        budgets=_senses(functions),
         discrete=next(iter(functions.problem.discrete.values()), None),
     )
 
@@ -181,15 +182,14 @@ def _lane(functions: Functions) -> Lanes:
     problem, relaxation = functions.problem, functions.relaxation
     low, high = relaxation.bounds
     rows, targets, _ = relaxation.budget_rows
-    row, target = (rows[0], targets[0]) if len(targets) else (np.zeros(len(low)), 0.0)
     return Lanes(
         constants=pack(functions.constants),
         start=problem.flat_start,
         horizon=np.asarray(problem.horizon),
         lower=low,
         width=high - low,
-        row=row * (high - low),
-        target=np.asarray(target - row @ low),
+        rows=rows * (high - low),
+        targets=targets - rows @ low,
         neutral=(relaxation.neutral - low) / (high - low),
     )
 

@@ -106,11 +106,11 @@ def exchange(
 
 
 def _kept(structure: Structure, lanes: Lanes, v: Array) -> Array:
-    """(B, _AT_ONCE) flags of the controls v (B, _AT_ONCE, I, m) that keep the budget."""
-    excess = jnp.einsum("btim,bm->bt", v, lanes.row) / structure.intervals - lanes.target[:, None]
-    if structure.budget is None:
-        return jnp.ones_like(excess, dtype=bool)
-    return (jnp.abs(excess) if structure.budget == "equal" else excess) <= 1e-9
+    """(B, _AT_ONCE) flags of the controls v (B, _AT_ONCE, I, m) that keep the budgets."""
+    means = jnp.einsum("btim,bqm->btq", v, lanes.rows) / structure.intervals
+    excess = means - lanes.targets[:, None, :]
+    equal = jnp.broadcast_to(jnp.array([sense == "equal" for sense in structure.budgets], bool), excess.shape)
+    return jnp.all(jnp.where(equal, jnp.abs(excess), excess) <= 1e-9, axis=-1)
 
 
 def _trials(structure: Structure, state: Levels, gradient: Array) -> tuple[Array, Array]:

@@ -85,7 +85,7 @@ def solve_many(
     """The optimal schedules of problems that differ in numbers only, by the indirect method.
 
     Args:
-        problems: with one control, and at most one budget.
+        problems: with continuous controls or one discrete control, and at most one budget of each.
         intervals: of equal length (default: the problems').
         starts: first guesses: a neutral one, then random ones.
         seed: of these.

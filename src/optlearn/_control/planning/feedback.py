@@ -115,7 +115,8 @@ def _gains(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray, steps: i
     free[:, compiled.relaxation.curved :] = False
     gains = np.zeros((intervals, m, n))
     for i in reversed(range(intervals)):
-        slope = np.array(functions.slope(c, states[i], w[i], theta, h))[:, : n + m]
+        _, slope = functions.slope(c, states[i], w[i], theta, h)
+        slope = np.array(slope)[:, : n + m]
         curvature = functions.curvature(c, states[i], w[i], theta, h, costates[i + 1], 1.0)
         Q = np.array(curvature)[: n + m, : n + m] + slope.T @ S @ slope
         chosen = n + np.flatnonzero(free[i])

@@ -38,6 +38,7 @@ class Derivatives(NamedTuple):
     """What CasADi expressions can be made of, q = n + m + k; whoever builds them must keep this alive.
 
     Attributes:
+        rate: (c, x, w, θ, h) → dx/dα (n), running cost; what follows these is not read.
         first: (c, x, w, θ, h) → dx/dα (n), running cost, and their Jacobians (n, q), (1, q) in (x, w, θ).
         second: (c, x, w, θ, h, μ, ν) → Hessian (q, q) of μ·dx/dα + ν·cost.
         final: (c, x, θ) → final cost.
@@ -45,6 +46,7 @@ class Derivatives(NamedTuple):
         final_hessian: (c, x, θ) → Hessian (n + k, n + k) of the final cost.
     """
 
+    rate: Any
     first: Any
     second: Any
     final: Any
@@ -157,7 +159,7 @@ class Program(ABC):
     @cached_property
     def step_expansion(self) -> StepExpansion:
         """One step and its derivatives as expressions."""
-        return RungeKuttaExpansion(self.stages, self.derivatives.first, self.derivatives.second)
+        return RungeKuttaExpansion(self.stages, *self.derivatives[:3])
 
     @abstractmethod
     def better_flat(self, steps: int) -> bool:

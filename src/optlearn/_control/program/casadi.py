@@ -12,6 +12,9 @@ from optlearn._control.program.stages import CLASSICAL, Stages, step
 
 # Below this many instructions in an interval, one flat expression is faster than calls of the rate.
 FLAT = 600
+# Up to this many instructions, a search for what occurs twice is worth its time: it saves a tenth of a call,
+# and takes as long as hundreds of calls, as thousands of a large one.
+SHARED = 50_000
 
 
 class CasadiProgram(Program):
@@ -123,6 +126,7 @@ class CasadiProgram(Program):
         curvature, _ = casadi.hessian(casadi.dot(mu, slope) + nu * cost, own)
         final, _ = casadi.hessian(self._final(c, x, theta), end)
         return Derivatives(
+            self._rate,
             _function("first", [c, x, w, theta, h], [slope, cost, *jacobians]),
             _function("second", [c, x, w, theta, h, mu, nu], [casadi.densify(curvature)]),
             self._final,
@@ -142,7 +146,8 @@ class CasadiProgram(Program):
 
 
 def _function(name: str, inputs: list[Any], outputs: list[Any]) -> Any:
-    return casadi.Function(name, inputs, casadi.cse(outputs))
+    plain = casadi.Function(name, inputs, outputs)
+    return plain if plain.n_instructions() > SHARED else casadi.Function(name, inputs, casadi.cse(outputs))
 
 
 def _in_a_row(name: str, inputs: list[Any], shared: list[Any], outputs: Any, total: int) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import casadi
 
-from optlearn._control.program.stages import Stages
+from optlearn._control.program.stages import Stages, step
 
 if TYPE_CHECKING:
     from optlearn._control.program.base import Program
@@ -40,6 +40,10 @@ class StepExpansion(ABC):
     """One step of length h with first and second derivatives, in CasADi expressions."""
 
     @abstractmethod
+    def plain(self, c: Any, x: Any, w: Any, theta: Any, h: Any) -> tuple[Any, Any]:
+        """State and cost after the step from x, without derivatives."""
+
+    @abstractmethod
     def forward(self, c: Any, x: Any, w: Any, theta: Any, h: Any, slope: Any, below: Any) -> Expanded:
         """The step from x, where slope (n, p) = ∂x/∂y and below (m + k, p) = ∂(w, θ)/∂y."""
 
@@ -54,13 +58,19 @@ class RungeKuttaExpansion(StepExpansion):
 
     Attributes:
         stages: of the step.
+        rate: (c, x, w, θ, h) → slope, cost.
         first: (c, x, w, θ, h) → slope, cost and their Jacobians in (x, w, θ).
         second: (c, x, w, θ, h, μ, ν) → Hessian of μ·slope + ν·cost.
     """
 
     stages: Stages
+    rate: Any
     first: Any
     second: Any
+
+    def plain(self, c: Any, x: Any, w: Any, theta: Any, h: Any) -> tuple[Any, Any]:
+        """Through the stages."""
+        return step(self.stages, lambda state: self.rate(c, state, w, theta, h)[:2], x, h)
 
     def forward(self, c: Any, x: Any, w: Any, theta: Any, h: Any, slope: Any, below: Any) -> Expanded:
         """Through the stages, with their sensitivities."""
@@ -107,7 +117,7 @@ class IntervalFunctions:
 
     Attributes:
         value: (c, x, w, θ, h) → state at the end, cost.
-        slope: (c, x, w, θ, h) → Jacobian (n, q) of the state at the end in y.
+        slope: (c, x, w, θ, h) → state at the end and its Jacobian (n, q) in y.
         cost_slope: (c, x, w, θ, h) → gradient (q) of the cost in y.
         curvature: (c, x, w, θ, h, λ, ν) → Hessian (q, q) of λ·end + ν·cost in y.
     """
@@ -127,23 +137,27 @@ def interval_functions(program: "Program", steps: int) -> IntervalFunctions:
     costate = casadi.MX.sym("costate", n)
     below = casadi.horzcat(casadi.DM(rest, n), casadi.DM.eye(rest))
     slope = casadi.MX(casadi.horzcat(casadi.DM.eye(n), casadi.DM(n, rest)))
-    end, cost, cost_slope = x, casadi.MX(0), casadi.MX(casadi.DM(1, n + rest))
+    plain, cost = x, casadi.MX(0)
+    for _ in range(steps):
+        plain, own_cost = program.step_expansion.plain(c, plain, w, theta, h)
+        cost = cost + own_cost
+    end, cost_slope = x, casadi.MX(casadi.DM(1, n + rest))
     passed = []
     for _ in range(steps):
-        end, own_cost, slope, own_slope, kept = program.step_expansion.forward(
-            c, end, w, theta, h, slope, below
-        )
-        cost, cost_slope = cost + own_cost, cost_slope + own_slope
+        end, _, slope, own_slope, kept = program.step_expansion.forward(c, end, w, theta, h, slope, below)
+        cost_slope = cost_slope + own_slope
         passed.append(kept)
     hessian, adjoint = 0, costate
     for kept in reversed(passed):
         own, adjoint = program.step_expansion.backward(kept, adjoint, weight)
         hessian = hessian + own
+    # As one flat expression, what is below the diagonal is then not computed a second time.
+    symmetric = casadi.triu2symm(casadi.triu(hessian))
     inputs = [c, x, w, theta, h]
     made = (
-        casadi.Function("value", inputs, [end, cost]),
-        casadi.Function("slope", inputs, [slope]),
+        casadi.Function("value", inputs, [plain, cost]),
+        casadi.Function("slope", inputs, [end, slope]),
         casadi.Function("cost_slope", inputs, [casadi.densify(cost_slope.T)]),
-        casadi.Function("curvature", [*inputs, costate, weight], [hessian]),
+        casadi.Function("curvature", [*inputs, costate, weight], [symmetric]),
     )
     return IntervalFunctions(*(f.expand() for f in made) if program.better_flat(steps) else made)

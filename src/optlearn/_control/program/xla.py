@@ -207,8 +207,10 @@ class XlaProgram(Program):
         everything, end = [c, n, m, k], [c, n, k]
         jacobians = [(n, 1), (1, 1), (n, q), (1, q)]
         gradients = [(1, 1), (n, 1), (k, 1)]
+        first = Callback("first", [*everything, 1], jacobians, self.rate_jacobian)
         return Derivatives(
-            Callback("first", [*everything, 1], jacobians, self.rate_jacobian),
+            first,  # a program without the Jacobians would have to be compiled as well
+            first,
             Callback("second", [*everything, 1, n, 1], [(q, q)], self.rate_hessian),
             Callback("final", end, [(1, 1)], self.final),
             Callback("final_gradient", end, gradients, self.final_gradient),

@@ -13,6 +13,8 @@ from optlearn._progress import Report, silent
 
 # Where a direct run follows: it ends within a dozen iterations what the indirect method creeps towards.
 MOST_PASSES = 400
+# And they only have to tell which start is best: half of what two starts may differ by and still agree.
+PASSES_TOLERANCE = 5e-7
 # Steps in an interval, and operations of a pass, up to which that is worth its price.
 DIRECT_STEPS, DIRECT_OPERATIONS = 32, 4_000_000
 # Beyond it a start may take so many operations in all (ten seconds), but always a few passes.
@@ -41,15 +43,20 @@ class Auto(Method):
             runs = Direct(self.max_iterations, self.tolerance, near=near).run_all(rollout, starts, tell)
             if runs[-1].interrupted or any(run.outcome.ok for run in runs):
                 return runs
-        runs = Indirect(self.max_iterations or _passes(rollout)).run_all(rollout, starts, tell)
+        most = self.max_iterations or _passes(rollout)
+        polished = not (costly or long)
+        runs = Indirect(most, PASSES_TOLERANCE if polished else None).run_all(rollout, starts, tell)
         if runs[-1].interrupted or (costly and any(run.outcome.ok for run in runs)) or (long and not costly):
             return runs
         # Where the objective hardly depends on a control, as on singular arcs, the indirect method leaves
         # that ragged.
         best = min(runs, key=lambda run: run.objective)
         direct = Direct(self.max_iterations, self.tolerance, near=best.outcome.ok)
-        ahead = direct.run(rollout, Start("the best of them", best.w, best.theta), tell)
-        runs.append(replace(ahead, continues=True))
+        start = Start("the best of them", best.w, best.theta)
+        runs.append(replace(direct.run(rollout, start, tell), continues=True))
+        if polished and best.outcome.ok and not (runs[-1].outcome.ok or runs[-1].interrupted):
+            # What was left to a direct run that failed.
+            runs.append(replace(Indirect(most).run(rollout, start, tell), continues=True))
         if not any(run.outcome.ok for run in runs):
             runs += Direct(self.max_iterations, self.tolerance).run_all(rollout, starts, tell)
         return runs

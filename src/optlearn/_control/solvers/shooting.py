@@ -48,24 +48,28 @@ def shooting_program(compiled: CompiledProblem, intervals: int, steps: int) -> N
     )  # fmt: skip
     blocks = _Blocks(compiled, steps, intervals)
     ends, running = blocks.interval(*arguments)
-    # Signs such that the multipliers are the costates: L = objective + λ·(step − next state).
-    g = casadi.vertcat(
-        casadi.vec(ends - X),
+    beyond_steps = (
         casadi.mtimes(rows.T, casadi.sum2(W)) / intervals,
         casadi.vec(casadi.mtimes(casadi.DM(sums), W)),
         costs.limited(blocks.derivatives.final, constants, X[:, -1], theta, above),
     )
+
+    def constraints(ends: Any) -> Any:
+        # Signs such that the multipliers are the costates: L = objective + λ·(step − next state).
+        return casadi.vertcat(casadi.vec(ends - X), *beyond_steps)
+
+    g = constraints(ends)
     f = casadi.dot(prices, above)
     if not costs.extra:
         f = blocks.derivatives.final(costs.weighted(constants, costs.minimised), X[:, -1], theta)
     if compiled.problem.objective.has_running:
         f = f + casadi.sum2(running)
-    jacobian = blocks.jacobian(arguments, rows, sums, costs, X[:, -1])
+    ends_too, jacobian = blocks.jacobian(arguments, rows, sums, costs, X[:, -1])
     lam_f, lam_g = casadi.MX.sym("lam_f"), casadi.MX.sym("lam_g", g.shape[0])
     hessian = blocks.hessian(arguments, X[:, -1], lam_f, lam_g, costs)
     gradient = blocks.gradient(arguments, X[:, -1], costs, prices)
     derivatives = {
-        "jac_g": casadi.Function("jac_g", [z, p], [g, jacobian]),
+        "jac_g": casadi.Function("jac_g", [z, p], [constraints(ends_too), jacobian]),
         "hess_lag": casadi.Function("hess_lag", [z, p, lam_f, lam_g], [hessian]),
         "grad_f": casadi.Function("grad_f", [z, p], [f, gradient]),
     }
@@ -181,15 +185,16 @@ class _Blocks:
 
     def jacobian(
         self, arguments: tuple[Any, ...], rows: Any, sums: np.ndarray, costs: "FinalCosts", last: Any
-    ) -> Any:
-        """Jacobian of all constraints."""
+    ) -> tuple[Any, Any]:
+        """States at the ends of the intervals, which come with it, and the Jacobian of all constraints."""
         n, m, k = self.sizes
         I = self.intervals  # noqa: E741
         steps = np.arange(n * I).reshape(I, n)
         # Entry (r, c) of block i stands at i·n·q + c·n + r of the mapped output (column-major).
         row = [np.repeat(steps[:, None, :], self.own.shape[1], axis=1).ravel(), steps.ravel()]
         column = [np.repeat(self.own[:, :, None], n, axis=2).ravel(), steps.ravel()]
-        values = [casadi.vec(self._slope(*arguments)), -casadi.MX(casadi.DM.ones(n * I, 1))]
+        ends, slopes = self._slope(*arguments)
+        values = [casadi.vec(slopes), -casadi.MX(casadi.DM.ones(n * I, 1))]
         controls = n * I + np.arange(m * I).reshape(I, m)
         budgets = rows.shape[1]
         for b in range(budgets):
@@ -201,16 +206,16 @@ class _Blocks:
             column.append(controls.ravel())
             values.append(casadi.MX(casadi.DM(np.tile(sum_row, I))))
         total = n * I + budgets + len(sums) * I
-        ends = np.concatenate([(I - 1) * n + np.arange(n), (n + m) * I + np.arange(k)])
+        of_final = np.concatenate([(I - 1) * n + np.arange(n), (n + m) * I + np.arange(k)])
         for j, unit in enumerate(costs.constrained):
             constants = costs.weighted(arguments[0], unit)
             _, by_x, by_theta = self.derivatives.final_gradient(constants, last, arguments[3])
             above = [0, 1 + j] if costs.extra and j < costs.extra - 1 else []
-            row.append(np.full(len(ends) + len(above), total + j))
-            column.append(np.concatenate([ends, (n + m) * I + k + np.array(above, dtype=int)]))
+            row.append(np.full(len(of_final) + len(above), total + j))
+            column.append(np.concatenate([of_final, (n + m) * I + k + np.array(above, dtype=int)]))
             values += [by_x, by_theta, -casadi.MX(casadi.DM.ones(len(above), 1))]
         shape = (total + len(costs.constrained), (n + m) * I + k + costs.extra)
-        return _sparse(shape, np.concatenate(row), np.concatenate(column), values)
+        return ends, _sparse(shape, np.concatenate(row), np.concatenate(column), values)
 
     def hessian(
         self, arguments: tuple[Any, ...], last: Any, lam_f: Any, lam_g: Any, costs: "FinalCosts"
