@@ -12,7 +12,8 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-c
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .DEFAULT_GOAL := help
-PYTEST = $(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
+# One thread of linear algebra for each worker: two would wait for each other's cores.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
 # Programs of tests that are not slow run for milliseconds: without these emitters XLA compiles them in two thirds
 # of the time. A flag of the pinned JAX; XLA refuses flags that it does not know.
 COMPILED_QUICKLY = XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
@@ -43,7 +44,7 @@ test-browser: .venv/.test  ## the explorer's tests, in a Chromium from Debian's 
 test-oldest:  ## the tests, with the oldest supported versions of JAX, CasADi, NumPy and SciPy
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints-oldest.txt -e ".[test,optax]"
-	.venv-oldest/bin/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
 
 wheel: .venv/bin/python  ## build the wheel and the source archive into dist/, and check them
 	$(PIP) build twine
