@@ -107,7 +107,14 @@ def theory(name, N, problem, schedule):
     return THEORIES[name, N]
 
 
-@every_scenario
+# Attention, which one method alone can solve, takes twenty seconds.
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param(entry, id=name, marks=[pytest.mark.slow] * (name == "attention"))
+        for name, entry in catalogue().items()
+    ],
+)
 @pytest.mark.filterwarnings("ignore::optlearn.NotConvergedWarning")  # a coarse grid leaves a relaxation gap
 def test_methods_agree_on_an_optimum_that_meets_its_budgets_and_beats_every_baseline(entry):
     example, problem = entry.example, entry.function(**entry.example.arguments)
