@@ -58,3 +58,13 @@ def test_a_worker_that_cannot_start_is_explained(tiny, monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", broken)
     with pytest.raises(WorkerStartError, match='put the call under `if __name__ == "__main__":`'):
         run(tiny.echo, [1])
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "1"), ("3", "3")])
+def test_workers_do_linear_algebra_in_one_thread_unless_told_otherwise(tiny, monkeypatch, given, expected):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    heard, _ = run(tiny.threads, [1])
+    assert heard == [(1, expected)]
+    assert os.environ.get("OMP_NUM_THREADS") == given

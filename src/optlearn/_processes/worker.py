@@ -38,7 +38,8 @@ class WorkerProcess:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(work, theirs), daemon=True)
-        self.process.start()
+        with _one_thread():
+            self.process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
 
     @property
@@ -65,6 +66,23 @@ class WorkerProcess:
     def _send(self, message: tuple[str, int, Any]) -> None:
         with suppress(OSError):  # it is dead, which ``receive`` will say
             self.pipe.send(message)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Processes started here do linear algebra in one thread, unless the user has said otherwise.
+
+    Matrices are small; threads of several workers would only wait for each other's cores.
+    """
+    name = "OMP_NUM_THREADS"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 class _Interruption:
