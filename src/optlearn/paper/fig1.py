@@ -179,13 +179,13 @@ def joint_solution(
 def _joint(bars: Sequence[float], intervals: int | None, starts: int, tell: Steps) -> xarray.Dataset:
     """Panels e and f: order and learning rate together.
 
-    From the solution of the λ̄ before and from a neutral start: one alone may end in a local optimum.
+    From the solution of the λ̄ before as well: a neutral start may end in a local optimum.
     """
     solutions: list[Solution] = []
     for bar in bars:
         tell(f"order and learning rate at λ = {bar:g}/3")
         warm = solutions[-1] if solutions else None
-        solutions.append(joint_solution(bar / ETA, intervals, starts if warm is None else 2, warm))
+        solutions.append(joint_solution(bar / ETA, intervals, starts, warm))
     hard = max(solutions[0].problem.discrete["difficulty"].values)
     dims = ("lambda_bar", "joint_interval")
     return xarray.Dataset(

@@ -13,8 +13,9 @@ from optlearn._progress import Report, silent
 
 # Where a direct run follows: it ends within a dozen iterations what the indirect method creeps towards.
 MOST_PASSES = 400
-# And they only have to tell which start is best: half of what two starts may differ by and still agree.
-PASSES_TOLERANCE = 5e-7
+# And they only have to tell which start is best: a fifth of what two starts may differ by and still agree,
+# since an end may lie a few times its gap above the optimum.
+PASSES_TOLERANCE = 2e-7
 # Steps in an interval, and operations of a pass, up to which that is worth its price.
 DIRECT_STEPS, DIRECT_OPERATIONS = 32, 4_000_000
 # Beyond it a start may take so many operations in all (ten seconds), but always a few passes.
