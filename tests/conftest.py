@@ -22,7 +22,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """JAX, PyTorch and all tests stay: looking through them for cycles, again and again, is a tenth of the time."""
+    """JAX, PyTorch and all tests stay; to search them for cycles, again and again, is a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
