@@ -131,8 +131,8 @@ def row(name: str, new: dict[str, float], old: dict[str, float] | None, theirs: 
 def main(revision: str = EARLIER, *names: str) -> None:
     """Print the table."""
     reference = json.loads((Path(__file__).parent / "reference.json").read_text())
-    print(f"CPU seconds, one thread, best of {ROUNDS}; then how many times as long {revision} takes, and, of")
-    print("cold alone, the reference implementation as it is and with RK4 in place of CVODES (reference.json).")
+    print(f"CPU seconds, one thread, best of {ROUNDS}; then how many times as long {revision} takes, and,")
+    print("of cold alone, the reference as it is and with RK4 in place of CVODES (reference.json).")
     print(
         f"{'scenario':>15} {'cold':>7} {'second':>7} {'warm':>7} {'/cold':>6} {'cold ×':>7} {'sec. ×':>7} "
         f"{'warm ×':>7} {'ref. ×':>7} {'RK4 ×':>7} {'objective':>9}"
