@@ -6,7 +6,7 @@ import pytest
 
 import optlearn as ol
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._theory.reduction import marchenko_pastur_nodes
+from optlearn._theory.reduction import marchenko_pastur_nodes, marchenko_pastur_nodes_for
 from optlearn.models import FiniteData, LargeBatch
 
 NAMES = ("Q", "M", "train_error", "test_error")
@@ -107,6 +107,23 @@ def test_nodes_converge_exponentially():
     off = np.abs(np.array(errors[:3]) - errors[3])
     assert off[0] > 1e-9
     assert np.all(off[1:] < off[:-1] / 30)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "time"),
+    [
+        (1.0, 100.0),
+        pytest.param(1.0, 1500.0, marks=pytest.mark.slow),
+        pytest.param(0.9, 900.0, marks=pytest.mark.slow),
+        pytest.param(2.0, 2e4, marks=pytest.mark.slow),
+    ],
+)
+def test_as_many_nodes_as_a_time_needs(kappa, time):
+    nodes = marchenko_pastur_nodes_for(kappa, time)
+    schedule = ol.Schedule.constant(time, {"learning_rate": 1.0})
+    models = [FiniteData(kappa, nodes=count) for count in (nodes, 2 * nodes)]
+    found = [ol.integrate(model, schedule, start=model.start(), record=2) for model in models]
+    assert found[0]["test_error"][-1] == pytest.approx(found[1]["test_error"][-1], rel=1e-7)
 
 
 @pytest.mark.parametrize("kappa", [0.9, 1.0, 1.1])

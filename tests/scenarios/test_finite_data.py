@@ -83,26 +83,17 @@ def test_the_test_error_of_long_training_has_its_peak_at_one_sample_a_weight():
     assert decayed[0] > decayed[1] > decayed[2]  # with decay more data never hurt
 
 
-@pytest.mark.parametrize(
-    ("kappa", "passes", "nodes"),
-    [
-        (1.0, 20.0, 32),
-        (1.0, 100.0, 64),
-        pytest.param(1.0, 1500.0, 256, marks=pytest.mark.slow),
-        pytest.param(0.9, 1000.0, 256, marks=pytest.mark.slow),
-        pytest.param(2.0, 1e4, 64, marks=pytest.mark.slow),
-    ],
-)
-def test_long_training_gets_the_nodes_that_it_needs(kappa, passes, nodes):
-    problem = finite_data(kappa, passes=passes)
-    assert len(problem.model.eigenvalues) == nodes
-    schedule = ol.Schedule.constant(problem.horizon, {"learning_rate": 1.0})
-    finer = ol.models.FiniteData(kappa, nodes=2 * nodes)
-    error, expected = (
-        ol.integrate(model, schedule, start=model.start(), record=2)["test_error"][-1]
-        for model in (problem.model, finer)
-    )
-    assert error == pytest.approx(expected, rel=1e-7)
+@pytest.mark.parametrize(("passes", "nodes"), [(20.0, 32), (100.0, 64)])
+def test_long_training_has_more_nodes(passes, nodes):
+    assert len(finite_data(passes=passes).model.eigenvalues) == nodes
+
+
+@pytest.mark.slow
+def test_a_hundred_passes_converge():
+    solution = ol.solve(finite_data(passes=100.0), starts=1)
+    assert solution.certificate.converged
+    assert solution.objective == pytest.approx(0.4011481395, abs=1e-8)
+    assert solution.objective > solution.problem.model.bayes_error
 
 
 @pytest.mark.parametrize(
@@ -110,8 +101,8 @@ def test_long_training_gets_the_nodes_that_it_needs(kappa, passes, nodes):
     [
         ({"kappa": -1.0}, "kappa"),
         ({"passes": 0}, "passes"),
-        ({"passes": 1e9}, "passes must be .*10000, got 1000000000"),
-        ({"passes": 5e3}, "passes must be at most 1[0-9]{3} at kappa = 1 .*, got 5000"),
+        ({"passes": 1e9}, "passes must be above 0 and at most 100, got 1000000000"),
+        ({"passes": 100, "kappa": 1.05}, "passes must be at most 9[0-9] at kappa = 1.05 .*, got 100"),
         ({"noise": -0.1}, "noise"),
         ({"control": "batch"}, "control"),
         ({"weight_decay": 3.0}, "weight_decay"),
