@@ -130,6 +130,9 @@ def row(name: str, new: dict[str, float], old: dict[str, float] | None, theirs: 
 
 def main(revision: str = EARLIER, *names: str) -> None:
     """Print the table."""
+    unknown = [name for name in names if name not in CASES]
+    if unknown:
+        sys.exit(f"unknown scenario {unknown[0]!r}; there are {', '.join(CASES)}")
     reference = json.loads((Path(__file__).parent / "reference.json").read_text())
     print(f"CPU seconds, one thread, best of {ROUNDS}; then how many times as long {revision} takes, and,")
     print("of cold alone, the reference as it is and with RK4 in place of CVODES (reference.json).")

@@ -83,9 +83,14 @@ def test_the_test_error_of_long_training_has_its_peak_at_one_sample_a_weight():
     assert decayed[0] > decayed[1] > decayed[2]  # with decay more data never hurt
 
 
-@pytest.mark.parametrize(("passes", "nodes"), [(20.0, 32), (100.0, 64)])
+@pytest.mark.parametrize(("passes", "nodes"), [(20.0, 32), (100.0, 80)])
 def test_long_training_has_more_nodes(passes, nodes):
     assert len(finite_data(passes=passes).model.eigenvalues) == nodes
+
+
+def test_the_nodes_suffice_at_any_share_of_samples():
+    for kappa in np.geomspace(1e-3, 1e3, 121):
+        assert len(finite_data(float(kappa), passes=100.0).model.eigenvalues) in (32, 80)
 
 
 @pytest.mark.slow
@@ -102,7 +107,6 @@ def test_a_hundred_passes_converge():
         ({"kappa": -1.0}, "kappa"),
         ({"passes": 0}, "passes"),
         ({"passes": 1e9}, "passes must be above 0 and at most 100, got 1000000000"),
-        ({"passes": 100, "kappa": 1.05}, "passes must be at most 9[0-9] at kappa = 1.05 .*, got 100"),
         ({"noise": -0.1}, "noise"),
         ({"control": "batch"}, "control"),
         ({"weight_decay": 3.0}, "weight_decay"),
