@@ -33,7 +33,7 @@ from optlearn._progress import Progress, Report, silent
 MAX_ITERATIONS = 2000
 TOLERANCE = 1e-7
 
-_DAMPED = 10  # at most so many damped steps in a row
+_DAMPED = 4  # at most so many damped steps in a row
 _LITTLE = 0.1  # a damped step that wins less than this part of the gap is a zigzag
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
