@@ -20,7 +20,6 @@ from optlearn._errors import how_to_install
 NEEDED = (
     "jax",
     "jaxlib",
-    "equinox",
     "diffrax",
     "casadi",
     "numpy",
