@@ -5,8 +5,6 @@ of the direct method, which belong to the *mean* of a·w over training, are the 
 """
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import linprog, minimize
 
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
@@ -104,6 +102,8 @@ def free_gap(
     """
     if len(theta) == 0:
         return 0.0, theta
+    from scipy.optimize import minimize
+
     program = compiled.program
     along = IntervalHamiltonian.along(compiled, rolled, w, theta, steps)
     # Parameters that only the final cost reads need no integral.
@@ -204,6 +204,9 @@ def _mixture(
 
     None if the linear solver gives up, as it may when columns are nearly the same.
     """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
     I, count = len(columns[0]), len(columns)  # noqa: E741
     stacked = np.array(columns)  # (count, I, m)
     used = (stacked @ rows.T).reshape(count * I, -1).T
