@@ -42,6 +42,8 @@ __all__ = ["METHODS", "continuation", "solve"]
 STARTS = 3
 # Rounds of further starts, while one start alone has reached the best.
 MORE_STARTS = 3
+# Share of the objective by which a run that went on from another may end above it and still be better.
+CLOSE = 1e-8
 # How many times more steps follow, where too coarse ones have hidden that the dynamics run away.
 FAR_FINER = 8
 
@@ -166,7 +168,11 @@ def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
 
 
 def _best(rollout: Rollout, runs: list[Run]) -> Run:
-    """The lowest objective, among the runs that keep all limits if any does."""
+    """The lowest objective, among the runs that keep all limits if any does.
+
+    A direct run that went on from it may end a little above, since it stays inside bounds, and is the better
+    schedule: passes leave ragged what the objective hardly depends on.
+    """
     weighing = rollout.compiled.problem.weighing
 
     def rank(run: Run) -> tuple[bool, float]:
@@ -178,7 +184,15 @@ def _best(rollout: Rollout, runs: list[Run]) -> Run:
         prices = np.zeros(len(over)) if run.weights is None else run.weights[weighing.members :]
         return weighing.excess(costs) > LIMITS_MET, run.objective + float(prices @ over)
 
-    return min(runs, key=rank)
+    lowest = min(runs, key=rank)
+    polished = [run for run in runs if run.continues and run.outcome.ok]
+    close = [
+        run
+        for run in polished
+        if rank(run)[0] == rank(lowest)[0]
+        and run.objective <= lowest.objective + CLOSE * abs(lowest.objective)
+    ]
+    return close[-1] if close else lowest
 
 
 def _ends(runs: list[Run]) -> list[float]:

@@ -62,21 +62,20 @@ def extrapolated(course: Course, step_of: Callable[[int], Step]) -> Piece:
         nonlocal proposed
         step = step_of(i)
         found = np.full((len(times), len(state)), np.nan)
-        alpha, taken, steps = left, 0, 0
+        alpha, steps = left, 0
         for k, goal in enumerate([*times, right]):
             while alpha < goal:
                 h = min(proposed, goal - alpha)
                 new, error = step(state, h)
-                taken += 1
-                steps += h == proposed  # and not short only to end at a time wanted
+                steps += 1
                 worst = float(np.max(np.abs(error) / (atol + rtol * np.maximum(np.abs(state), np.abs(new)))))
                 accepted = worst <= 1.0  # NaN is not
                 ideal = h * min(max(_SAFETY * max(worst, 1e-30) ** (-1 / (_ORDER + 1)), _LEAST), _MOST)
                 if accepted:
                     alpha = goal if h == goal - alpha else alpha + h
-                    settled = guard if alpha == right or taken % _SETTLED == 0 else None
+                    settled = guard if alpha == right or steps % _SETTLED == 0 else None
                     state = new if settled is None else settled(new)
-                    # One that was short only for that says nothing against longer ones.
+                    # A step that was short only to end at a time wanted says nothing against longer ones.
                     proposed = max(ideal, proposed) if h < proposed else ideal
                 else:
                     proposed = ideal if np.isfinite(ideal) else _LEAST * h

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from optlearn._control.effort import guessing
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
@@ -29,6 +30,8 @@ FINER = 4
 SCAN = {1: 17, 2: 6}
 # Accuracy of the first number at a kink of the second, in units of that spacing: enough to compare kinks.
 ROUGH = 2e-3
+# Accuracy of a first guess: of parameters, in units of that spacing, and of the objective.
+GUESSED = 0.02
 # Shift of a family's parameter: schedules are smooth in theirs, so this is exact to about 1e-10.
 DIFFERENCE = 1e-5
 
@@ -51,12 +54,13 @@ def best_of(
     axes = [np.linspace(low, high, SCAN[len(bounds)]) for low, high in bounds]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(bounds))
     first, steps = _scan(_Trial(compiled, family, lower, upper, COARSE), points)
-    cost = _Trial(compiled, family, lower, upper, FINER * steps)
+    cost = _Trial(compiled, family, lower, upper, steps if guessing() else FINER * steps)
     spacing = (upper - lower) / (SCAN[len(bounds)] - 1)
     if len(bounds) == 1:
         found = _refine_line(cost, first, spacing)
     else:
         found = _refine_plane(cost, first, spacing, lower, upper)
+    if len(bounds) == 2 and not guessing():
         found = _beyond_kinks(cost, found, spacing, np.asarray(kinks, dtype=float))
     # A bound itself is among the points of the scan but is not always reached by a refinement.
     return family(*map(float, found if cost(found) < cost(first) else first))
@@ -131,7 +135,8 @@ class _Trial:
 def _refine_line(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.ndarray:
     low, high = cost.lower[0], cost.upper[0]
     around = (max(low, first[0] - spacing[0]), min(high, first[0] + spacing[0]))
-    return np.array([least_between(lambda x: cost(np.array([x])), *around, accuracy=1e-8)])
+    accuracy = GUESSED * spacing[0] if guessing() else 1e-8
+    return np.array([least_between(lambda x: cost(np.array([x])), *around, accuracy=accuracy)])
 
 
 def _refine_plane(
@@ -154,7 +159,7 @@ def _refine_plane(
         jac=True,
         method="L-BFGS-B",
         # Nearer to round-off, line searches fail, and try twenty times each.
-        options={"ftol": 1e-13, "gtol": 1e-9},
+        options={"ftol": GUESSED, "gtol": GUESSED} if guessing() else {"ftol": 1e-13, "gtol": 1e-9},
     )
     return np.asarray(np.clip(found.x * spacing, lower, upper))
 
@@ -205,7 +210,8 @@ def best_of_linear(problem: Problem, control: str, grid: np.ndarray, basis: np.n
     start = np.full(basis.shape[1], limits.start)
     scale = 1 / abs(rollout.objective((basis @ start)[:, None], np.zeros(0)))
     bounds = [(limits.lower, limits.upper)] * len(start)
-    found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-9})
+    accuracy = {"ftol": GUESSED if guessing() else 1e-9}
+    found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options=accuracy)
     return Schedule.piecewise(grid, {control: basis @ found.x})
 
 
