@@ -38,6 +38,8 @@ BLOCK = 512  # nodes at a time, so that memory stays small
 
 # Each resolution is so many times the one before.
 FINER = 1.5
+# States so many times as large as under a typical schedule are those of training that diverges.
+DIVERGED = 100.0
 SCANNED = 7  # values of each free parameter, before a search near the best
 
 
@@ -92,8 +94,8 @@ class Sweep:
         self.charts = reachable.charts(states)
         if self.charts.dimension > dimensions:
             raise SpecificationError(
-                f"bound: {problem.name!r} moves in {self.charts.dimension} dimensions, budgets included; a "
-                f"grid has at most {dimensions}; raise dimensions=, or use kind='sos'"
+                f"bound: {problem.name!r} must move in at most {dimensions} dimensions for kind='hjb', "
+                f"budgets included, and moves in {self.charts.dimension}; raise dimensions="
             )
 
     def step(self, x: Array, w: Array, theta: Array) -> tuple[Array, Array]:
@@ -131,7 +133,10 @@ class Sweep:
             return jax.lax.scan(one, jnp.asarray(self.start), w)[1]
 
         found = np.asarray(jax.jit(jax.vmap(course))(w, theta))
-        finite = np.all(np.isfinite(found), axis=(1, 2))
+        # Schedules under which training diverges are far from the optimum, and their boxes would hold all.
+        sizes = np.abs(found).max(axis=(1, 2))
+        finite = np.isfinite(sizes)
+        finite &= sizes < DIVERGED * np.median(sizes[finite])
         start = np.broadcast_to(self.start, (1, int(finite.sum()), len(self.start)))
         return np.concatenate([start, found[finite].transpose(1, 0, 2)]), theta[finite]
 
@@ -149,6 +154,25 @@ class Sweep:
         costs = np.asarray(jax.vmap(lambda x, t: self.program.cost(constants, x[:n], t))(last, theta))
         missing = objective - costs - y @ self.nu
         return max(4 * float(np.max(missing[far] / np.sum(y**2, axis=1)[far])), 1e-6)
+
+    @float64
+    def check_nodes(self) -> None:
+        """Refuse a grid with states that the drift does not know, before it takes minutes.
+
+        A box around overlaps of vectors has corners that are overlaps of none.
+        """
+        grid = jnp.asarray(nodes(self.resolution.count, self.charts.dimension))
+        neutral = jnp.asarray(self.compiled.relaxation.neutral)
+        free = self.problem.free.values()
+        theta = jnp.array([(f.lower + f.upper) / 2 for f in free])
+        known = jax.jit(lambda x: jnp.all(jnp.isfinite(self.step(x, neutral, theta)[0])))
+        for centre, axes in zip(self.charts.centres, self.charts.axes, strict=True):
+            states = jnp.asarray(centre)[None] + grid @ jnp.asarray(axes).T
+            if not bool(jnp.all(jax.lax.map(known, states, batch_size=BLOCK))):
+                raise SpecificationError(
+                    f"bound: kind='hjb' must know the drift all over boxes around what training reaches, and "
+                    f"{self.problem.name!r} does not: their corners are no possible overlaps"
+                )
 
     @cached_property
     def pattern(self) -> np.ndarray:
@@ -289,8 +313,11 @@ def solve_hjb(problem: Problem, resolutions: Sequence[Resolution], dimensions: i
     on them to second order only.
     """
     sweeps = [Sweep(problem, resolution, dimensions, near) for resolution in resolutions]
+    sweeps[0].check_nodes()
     theta = _best_free(sweeps[0], near.free)
     values = [sweep.value(theta) for sweep in sweeps]
+    if not np.all(np.isfinite(values)):
+        raise SpecificationError(f"bound: the grid of {problem.name!r} must hold finite values, got {values}")
     return Estimate(*extrapolate(values), tuple(values), sweeps[-1].policy(theta))
 
 
