@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from time import perf_counter
 from typing import NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ from optlearn._control.solvers.starts import enough_steps, neutral
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
+from optlearn._warn import warn
 
 # Controls that are tried at every node: so many along each, in rounds that close in on the best.
 TRIED = 5
@@ -38,8 +40,7 @@ BLOCK = 512  # nodes at a time, so that memory stays small
 
 # Each resolution is so many times the one before.
 FINER = 1.5
-# States so many times as large as under a typical schedule are those of training that diverges.
-DIVERGED = 100.0
+LONG = 180.0  # seconds from which on a user is told
 SCANNED = 7  # values of each free parameter, before a search near the best
 
 
@@ -133,10 +134,7 @@ class Sweep:
             return jax.lax.scan(one, jnp.asarray(self.start), w)[1]
 
         found = np.asarray(jax.jit(jax.vmap(course))(w, theta))
-        # Schedules under which training diverges are far from the optimum, and their boxes would hold all.
-        sizes = np.abs(found).max(axis=(1, 2))
-        finite = np.isfinite(sizes)
-        finite &= sizes < DIVERGED * np.median(sizes[finite])
+        finite = reachable.kept(found.transpose(1, 2, 0))
         start = np.broadcast_to(self.start, (1, int(finite.sum()), len(self.start)))
         return np.concatenate([start, found[finite].transpose(1, 0, 2)]), theta[finite]
 
@@ -315,10 +313,25 @@ def solve_hjb(problem: Problem, resolutions: Sequence[Resolution], dimensions: i
     sweeps = [Sweep(problem, resolution, dimensions, near) for resolution in resolutions]
     sweeps[0].check_nodes()
     theta = _best_free(sweeps[0], near.free)
-    values = [sweep.value(theta) for sweep in sweeps]
+    sweeps[0].value(theta)  # compiled, if it was not for a free parameter
+    begun = perf_counter()
+    values = [sweeps[0].value(theta)]
+    _announce(problem, perf_counter() - begun, sweeps)
+    values += [sweep.value(theta) for sweep in sweeps[1:]]
     if not np.all(np.isfinite(values)):
         raise SpecificationError(f"bound: the grid of {problem.name!r} must hold finite values, got {values}")
     return Estimate(*extrapolate(values), tuple(values), sweeps[-1].policy(theta))
+
+
+def _announce(problem: Problem, seconds: float, sweeps: Sequence[Sweep]) -> None:
+    """Say so if the finer grids will take long, from the seconds that the coarsest took."""
+    sizes = [s.resolution.times * s.resolution.count**s.charts.dimension for s in sweeps]
+    rest = seconds * sum(sizes[1:]) / sizes[0]
+    if rest > LONG:
+        warn(
+            f"bound: the grids of {problem.name!r} will take about {rest / 60:.0f} minutes; smaller nodes= "
+            "or times= take less"
+        )
 
 
 def _best_free(sweep: Sweep, theta: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from optlearn._casadi.trace import UnsupportedPrimitive, trace
 from optlearn._control.bound import polynomials as poly
 from optlearn._control.bound.expressions import Reader
 from optlearn._control.bound.polynomials import Polynomial
-from optlearn._control.bound.reachable import random_controls
+from optlearn._control.bound.reachable import kept, random_controls
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import EXPRESSION_LIMIT
 from optlearn._control.program.functions import Functions
@@ -158,8 +158,8 @@ def _reached(functions: Functions, slope: Any, step: float) -> np.ndarray:
             fourth = np.array(rate(x + length * third, w))
             x = x + length / 6 * (first + 2 * second + 2 * third + fourth)
         found.append(x)
-    states = np.concatenate(found, axis=1).T
-    return states[np.all(np.isfinite(states), axis=1)]
+    states = np.array(found)
+    return np.concatenate(states[:, :, kept(states)], axis=1).T
 
 
 def _moving(problem: PolynomialProblem) -> PolynomialProblem:

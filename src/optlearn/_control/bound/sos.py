@@ -31,6 +31,8 @@ from optlearn._errors import SpecificationError
 
 DEGREE, PIECES = 4, 8
 TIME = 3  # degree of V in time
+# Pieces are shorter towards the end, where V changes fastest: the time left at their edges is a power.
+SHORTER = 2.0
 
 
 class Proof(NamedTuple):
@@ -47,8 +49,9 @@ def lower_bound(problem: Problem, degree: int, pieces: int) -> Proof:
         SpecificationError: drift or costs are no polynomials, or there are too many variables.
     """
     polynomials = polynomial_problem(problem)
+    squares = _squares(polynomials, degree)
     box = invariant_box(polynomials)
-    value = _Value(polynomials, box, degree, pieces).largest()
+    value = _Value(polynomials, box, degree, pieces).largest(squares)
     assumed = []
     if not box.proven:
         ranges = ", ".join(
@@ -61,6 +64,26 @@ def lower_bound(problem: Problem, degree: int, pieces: int) -> Proof:
         if abs(steps - round(steps)) > 1e-6:
             assumed.append("that schedules change between whole steps of SGD")
     return Proof(value, ", and ".join(assumed))
+
+
+def _squares(problem: PolynomialProblem, degree: int) -> Squares:
+    """As large as the inequality along training asks for."""
+    n, m = problem.sizes
+    costs = [problem.running, *problem.excess]
+    # V after a step has the drift as often as the state, its derivative has it once.
+    often = degree if problem.step else 1
+
+    def highest(polynomials: Sequence[Polynomial], variables: slice) -> int:
+        return max(poly.degree(p, variables) for p in polynomials)
+
+    drift = highest(problem.drift, slice(0, n))
+    moved = degree * max(1, drift) if problem.step else degree - 1 + drift
+    in_controls = []
+    for one in (slice(n + i, n + i + 1) for i in range(m)):
+        lowest = min((e[one][0] for p in [*problem.drift, *costs] for e in p), default=0)
+        cleared = often * max(0, -lowest)
+        in_controls.append(max(often * highest(problem.drift, one), highest(costs, one)) + cleared)
+    return Squares(n, max(degree, moved, highest(costs, slice(0, n))), in_controls)
 
 
 class _Value:
@@ -88,7 +111,7 @@ class _Value:
             poly.combined([(1 / h, scaled(poly.times(self.factor, f)))])
             for h, f in zip(half, problem.drift, strict=True)
         ]
-        # V after a step has the inverse as often as the state.
+        # As in ``_squares``.
         often = degree if problem.step else 1
         weight = poly.power(self.factor, often, n + m)
         self.running = scaled(poly.times(weight, problem.running))
@@ -102,18 +125,15 @@ class _Value:
             )
         self.powers: list[Exponents] = [(*e, *(0,) * m) for e in poly.monomials(n, degree)]
 
-    def largest(self) -> float:
+    def largest(self, squares: Squares) -> float:
         """V(0, start) at most, less what the solver's numbers leave open."""
-        n, m = self.problem.sizes
+        n = len(self.drift)
         size = len(self.powers)
         moved, kept = (
             [self._moved(e) for e in self.powers],
             [poly.times(self.weight, {e: 1.0}) for e in self.powers],
         )
-        places: dict[Exponents, int] = {}
-        for polynomial in [*moved, *kept, *self.excess, self.running]:
-            for exponents in polynomial:
-                places.setdefault(exponents, len(places))
+        places = squares.places
         moved_matrix, kept_matrix = _matrix(moved, places), _matrix(kept, places)
         budgets, running = _matrix(self.excess, places), _matrix([self.running], places)
         final = np.array([self.final.get(e, 0.0) for e in self.powers])
@@ -132,7 +152,7 @@ class _Value:
         aim = np.zeros(inequalities[0][0].shape[1])
         aim[:size] = [np.prod(self.start ** np.array(e[:n])) for e in self.powers]
         at_most = len(aim) - len(self.problem.equal) + np.flatnonzero(~self.problem.equal)
-        found, missing = largest(aim, inequalities, Squares(places, n, m), at_most)
+        found, missing = largest(aim, inequalities, squares, at_most)
         # Bernstein's polynomials are between 0 and 1: no more is missing than all of a piece together.
         return float(aim @ found) - float(np.dot(lengths, missing)) / self.least_weight
 
@@ -153,10 +173,10 @@ class _Value:
     def _pieces(self) -> "list[_Piece]":
         """The pieces of time; for SGD in steps, with whole ones in each."""
         step, horizon = self.problem.step, self.problem.horizon
+        parts = 1 - np.linspace(1, 0, self.count + 1) ** SHORTER
         if not step:
-            return [_flow(horizon / self.count)] * self.count
-        steps = round(horizon / step)
-        edges = np.unique(np.round(np.linspace(0, steps, self.count + 1)).astype(int))
+            return [_flow(length) for length in horizon * np.diff(parts)]
+        edges = np.unique(np.round(horizon / step * parts).astype(int))
         return [_chain(int(count), step) for count in np.diff(edges)]
 
 

@@ -1,6 +1,6 @@
 """Polynomials that are not negative on a box, as sums of squares: a semidefinite program, by Clarabel."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -28,14 +28,10 @@ class _Block:
 
 
 class Squares:
-    """s₀ + Σ (1 − y²) s_y, with monomials enough for some exponents of n states and m controls.
+    """s₀ + Σ (1 − y²) s_y, enough for polynomials of some degree in n states, and in each of m controls."""
 
-    Squares have as high a degree in the state, and in each control, as the exponents ask for.
-    """
-
-    def __init__(self, exponents: Collection[Exponents], n: int, m: int) -> None:
-        states = -(-max(sum(e[:n]) for e in exponents) // 2)
-        controls = [-(-max(e[n + i] for e in exponents) // 2) for i in range(m)]
+    def __init__(self, n: int, in_states: int, in_controls: Sequence[int]) -> None:
+        m, states, controls = len(in_controls), -(-in_states // 2), [-(-d // 2) for d in in_controls]
         zero = (0,) * (n + m)
 
         def basis(of_states: int, of_controls: Sequence[int]) -> list[Exponents]:
@@ -54,7 +50,7 @@ class Squares:
                 f"bound: kind='sos' has matrices of at most {LARGEST} rows, and {n} states of this degree "
                 f"need {len(self.blocks[0].basis)}; lower degree="
             )
-        self.places = {e: i for i, e in enumerate(exponents)}
+        self.places: dict[Exponents, int] = {}
         self.matrix = self._matrix()
 
     @property
@@ -63,9 +59,9 @@ class Squares:
         return sum(block.entries for block in self.blocks)
 
     def _matrix(self) -> Any:
-        """From Gram matrices, upper triangles column by column, off the diagonal times √2, to coefficients.
+        """From Gram matrices to coefficients.
 
-        Exponents that squares add to those given come last.
+        A Gram matrix is its upper triangle, column by column, off the diagonal times √2.
         """
         rows, columns, values, place = [], [], [], 0
         for block in self.blocks:
@@ -110,14 +106,8 @@ def largest(
     """
     clarabel = _clarabel()
     count, unknowns, entries = len(inequalities), len(aim), squares.entries
-    rows = squares.matrix.shape[0]
-
-    def padded(matrix: Any) -> Any:
-        """With rows of zeros for the monomials that only squares have."""
-        return sparse.vstack([matrix, sparse.csc_matrix((rows - matrix.shape[0], matrix.shape[1]))])
-
-    lefts = [padded(matrix) for matrix, _ in inequalities]
-    constants = [padded(constant[:, None]).toarray()[:, 0] for _, constant in inequalities]
+    lefts, constants = zip(*inequalities, strict=True)
+    rows = len(squares.places)
     total = unknowns + count * entries
     identities = sparse.hstack([-sparse.vstack(lefts), sparse.block_diag([squares.matrix] * count)])
     sign = sparse.csc_matrix(
