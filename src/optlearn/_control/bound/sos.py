@@ -32,7 +32,7 @@ from optlearn._errors import SpecificationError
 DEGREE, PIECES = 4, 8
 TIME = 3  # degree of V in time
 # Pieces are shorter towards the end, where V changes fastest: the time left at their edges is a power.
-SHORTER = 2.0
+SHORTER = 1.5
 
 
 class Proof(NamedTuple):
