@@ -27,7 +27,7 @@ from optlearn._dynamics.flat import pack
 from optlearn._errors import SpecificationError
 
 # Directions that the costs see less than this, beside those that they see most, are round-off.
-SEEN = 1e-9
+SEEN = 1e-12
 # Random schedules that boxes are made around, so many intervals each.
 SCHEDULES, INTERVALS, STEPS = 100, 24, 8
 
