@@ -4,7 +4,7 @@
     python -m benchmarks.batched --side 100 --compare 100 --out diagram.npz
     python -m benchmarks.batched --compare-with diagram.npz --compare 100
 
-The batch needs JAX, NumPy, SciPy, equinox (with jaxtyping and wadler_lindig), lazy_loader and filelock alone:
+The batch needs JAX, NumPy, SciPy, lazy_loader and filelock alone:
 on a machine without CasADi nothing is solved one by one, and ``--compare-with`` does that later, elsewhere.
 """
 

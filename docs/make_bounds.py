@@ -27,7 +27,7 @@ def modes(N: int, **arguments: object) -> ol.Problem:
 # Row → its problem, degree and pieces.
 PROOFS = {
     "students-1": (lambda: linear_students(1, 1.0), 6, 16),
-    "students-2": (lambda: linear_students(2, 0.5), 6, 16),
+    "students-2": (lambda: linear_students(2, 0.5), 8, 16),
     "modes-2": (lambda: modes(3, recursion=False), 4, 8),
     "modes-3": (lambda: modes(7, recursion=False), 4, 8),
     "modes-4": (lambda: modes(15, recursion=False), 4, 5),

@@ -10,12 +10,12 @@ Run: python examples/loss_curves_published_law.py [--curves DIR] [--splits]  (DI
 """
 
 import argparse
+import dataclasses
 import itertools
 import time
 import warnings
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,7 +67,7 @@ class PublishedLaw(ol.System):
     """The rate of every interval is part of the state; the control is by how much its logarithm falls."""
 
     law: jax.Array
-    intervals: int = eqx.field(static=True)
+    intervals: int = dataclasses.field(metadata={"static": True})  # part of the structure, not traced
     parameters = {"fall": 0.0}  # noqa: RUF012
 
     @property

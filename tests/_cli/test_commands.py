@@ -57,6 +57,21 @@ def test_quick_commands_load_nothing_heavy(arguments):
     assert done.stdout.strip()
 
 
+def test_a_solve_loads_no_more_than_it_needs():
+    code = (
+        "import sys\n"
+        "sys.argv = ['optlearn', 'solve', 'curriculum', '--json', '--quiet']\n"
+        "from optlearn._cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "needless = ('equinox', 'diffrax', 'scipy', 'xarray', 'matplotlib', 'rich.console')\n"
+        "print([n for n in needless if n in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ast.literal_eval(done.stderr.strip()) == []
+    assert json.loads(done.stdout)["certificate"]["converged"]
+
+
 def help_of(*words):
     """Help at 80 columns, without colours."""
     plain = {"COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1", "TERM": "dumb"}

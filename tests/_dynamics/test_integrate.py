@@ -310,7 +310,7 @@ def test_absurd_learning_rate():
 
 
 def test_dynamics_too_fast_to_follow_are_given_up(monkeypatch):
-    monkeypatch.setattr("optlearn._dynamics.executor.MAX_STEPS", 200)
+    monkeypatch.setattr("optlearn._dynamics.executor.MAX_STEPS", 100)
     with pytest.raises(UnphysicalStateError, match=r"at α = \S+: Q11 = nan"):
         run(Schedule.constant(5.0, {"learning_rate": 1e6}))
 

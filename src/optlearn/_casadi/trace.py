@@ -28,11 +28,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Literal
 
 from optlearn._casadi.lazy import casadi
 from optlearn._casadi.operations import elementwise, indexing, linalg, loops, moving, reductions
@@ -50,6 +49,9 @@ from optlearn._casadi.operations.values import (
     to_value,
     unsupported,
 )
+
+if TYPE_CHECKING:
+    from jax.extend.core import ClosedJaxpr
 
 __all__ = [
     "TracedFunction",
@@ -93,28 +95,41 @@ def _evaluate(eqn: Any, values: list[Value], run: loops.Run) -> list[Value]:
     raise unsupported(eqn, "it has no form here")
 
 
+# Their classes are in jax.extend, which brings Pallas along: 30 ms at every start.
+
+
+def _is_literal(var: Any) -> bool:
+    """Whether what an equation reads is a number rather than a variable."""
+    return hasattr(var, "val")
+
+
+def _is_closed(jaxpr: Any) -> bool:
+    """Whether a jaxpr comes with its constants."""
+    return hasattr(jaxpr, "jaxpr") and hasattr(jaxpr, "consts")
+
+
 def _live_equations(jaxpr: Any) -> list[Any]:
     """Equations that the outputs need: jax.grad leaves the unused forward result in the jaxpr."""
-    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
+    needed = {var for var in jaxpr.outvars if not _is_literal(var)}
     live = []
     for eqn in reversed(jaxpr.eqns):
         if not needed.isdisjoint(eqn.outvars):
             live.append(eqn)
-            needed.update(var for var in eqn.invars if not isinstance(var, Literal))
+            needed.update(var for var in eqn.invars if not _is_literal(var))
     return live[::-1]
 
 
 def _run(jaxpr: Any, values: Sequence[Value], fallback: _Fallback = None) -> list[Value]:
     """Interpret a (closed) jaxpr on flat values."""
     consts: Sequence[Any] = ()
-    if isinstance(jaxpr, ClosedJaxpr):
+    if _is_closed(jaxpr):
         jaxpr, consts = jaxpr.jaxpr, [plain(const) for const in jaxpr.consts]
     known: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
     known.update(zip(jaxpr.invars, values, strict=True))
 
     def read(var: Any) -> Value:
         dtype = var.aval.dtype
-        return np.asarray(var.val, dtype) if isinstance(var, Literal) else known[var]
+        return np.asarray(var.val, dtype) if _is_literal(var) else known[var]
 
     for eqn in _live_equations(jaxpr):
         inputs = [read(var) for var in eqn.invars]
@@ -131,7 +146,7 @@ def _run(jaxpr: Any, values: Sequence[Value], fallback: _Fallback = None) -> lis
 def _inner_jaxprs(params: dict[str, Any]) -> Iterator[Any]:
     for value in params.values():
         for item in value if isinstance(value, tuple) else (value,):
-            inner = item.jaxpr if isinstance(item, ClosedJaxpr) else item
+            inner = item.jaxpr if _is_closed(item) else item
             if hasattr(inner, "eqns"):
                 yield inner
 

@@ -8,7 +8,6 @@ A verb's file has a function ``command``, whose docstring is its help. JAX and C
 so that help and errors in names come at once.
 """
 
-import gc
 import sys
 from importlib import import_module
 from typing import Annotated
@@ -38,9 +37,6 @@ VERBS = (
     "doctor",
     "help",
 )
-
-# Objects made before Python looks for cycles among them (its own choice is 700).
-YOUNG_OBJECTS = 100_000
 
 app = typer.Typer(
     cls=Group,
@@ -73,14 +69,12 @@ def _root(
 
 
 def main() -> None:
-    """Entry point of the ``optlearn`` command."""
+    """The command, which ends by ``SystemExit``."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal without Greek letters gets question marks, not a traceback.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     keep_compiled_programs()
-    # JAX makes a million objects that stay: looking for cycles among them takes a tenth of a short command.
-    gc.set_threshold(YOUNG_OBJECTS)
     try:
         app(prog_name="optlearn")
     except KeyboardInterrupt:

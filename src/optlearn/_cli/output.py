@@ -3,11 +3,13 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -145,7 +147,7 @@ def reporting(quiet: bool) -> Iterator[Report]:
 
     Yields a function to be called at every stage; the first call says that libraries are loaded.
     """
-    screen, interrupt = console(stderr=True), _Interrupt()
+    interrupt, screen = _Interrupt(), cache(lambda: console(stderr=True))  # made when it is needed
 
     def show_warning(
         message: Warning | str,
@@ -155,7 +157,7 @@ def reporting(quiet: bool) -> Iterator[Report]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        screen.print(f"Warning: {message}", style="yellow", markup=False)
+        screen().print(f"Warning: {message}", style="yellow", markup=False)
 
     try:
         with interrupt.installed(), warnings.catch_warnings(), _progress(screen, quiet) as show:
@@ -170,17 +172,17 @@ def reporting(quiet: bool) -> Iterator[Report]:
     except (DataFileError, SpecificationError, UnphysicalStateError) as error:
         bad_input(str(error), *getattr(error, "__notes__", ()))
     except KeyboardInterrupt:
-        screen.print("stopped", style="yellow")
+        screen().print("stopped", style="yellow")
         raise typer.Exit(STOPPED) from None
 
 
 @contextmanager
-def _progress(screen: Any, quiet: bool) -> Iterator[Report]:
+def _progress(screen: Callable[[], Any], quiet: bool) -> Iterator[Report]:
     """A spinner with numbers in a terminal, one line for each stage in a log file, or nothing."""
     if quiet:
         yield silent
-    elif screen.is_terminal:
-        with screen.status("loading") as status:
+    elif sys.stderr.isatty():
+        with screen().status("loading") as status:
             began = time.monotonic()
             yield lambda progress: status.update(f"{progress} ({time.monotonic() - began:.0f} s)")
     else:
@@ -190,7 +192,7 @@ def _progress(screen: Any, quiet: bool) -> Iterator[Report]:
             nonlocal last
             if progress.text != last:
                 last = progress.text
-                screen.print(f"optlearn: {last}", markup=False)
+                typer.echo(f"optlearn: {last}", err=True)
 
         show(Progress("loading"))
         yield show

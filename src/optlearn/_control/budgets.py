@@ -170,10 +170,10 @@ def budget_rows(
 
 def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> None:
     """Raise if no schedule of ``control`` meets all its ``budgets``, each feasible by itself."""
-    from scipy.optimize import linprog
-
     if len(budgets) < 2:
         return
+    from scipy.optimize import linprog
+
     rows, targets, equal = budget_rows(budgets, {name: control}, {name: slice(0, control.size)})
     if control.sum_limited:
         rows, targets = np.vstack([rows, np.ones(control.size)]), np.append(targets, 1.0)

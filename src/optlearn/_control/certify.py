@@ -24,6 +24,7 @@ def certify(
     steps: int = STEPS,
     quadrature_error: float | None = None,
     weights: np.ndarray | None = None,
+    multipliers: np.ndarray | None = None,
 ) -> tuple[Certificate, RolloutResult]:
     """Certificate of relaxed controls w (I, m), and the fine rollout that it is based on.
 
@@ -44,6 +45,7 @@ def certify(
         quadrature_error: change of the objective under a finer quadrature, if there is one.
         weights: (K,) of several costs, if there are. The gap is then that of their weighted sum, plus what
             the sum leaves out of the objective.
+        multipliers: (b,) of the budgets, in units of the Hamiltonian, near which to look for them.
     """
     weighing = compiled.problem.weighing
     slack = excess = 0.0
@@ -53,9 +55,11 @@ def certify(
         slack, excess = max(0.0, weighing.slack(costs, weights)), weighing.excess(costs)
         compiled = compiled.weighted(Fixed(weights))
     steps = steps if compiled.program.exact else max(STEPS, steps)
-    gap, rolled = _gap(compiled, w, theta, steps)
+    gap, rolled = _gap(compiled, w, theta, steps, multipliers)
     gap += slack
-    mixed = None if relaxed_controls is None else _gap(compiled, *relaxed_controls, steps)[0] + slack
+    mixed = None
+    if relaxed_controls is not None:
+        mixed = _gap(compiled, *relaxed_controls, steps, multipliers)[0] + slack
     certificate = judged(
         compiled.problem,
         objective=objective,
@@ -74,9 +78,9 @@ def certify(
 
 
 def _gap(
-    compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray, steps: int
+    compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray, steps: int, multipliers: np.ndarray | None
 ) -> tuple[float, RolloutResult]:
     """What the minimum principle says is to be won by controls and free parameters; and the rollout."""
     rolled = Rollout(compiled, len(w), steps).run(w, theta)
-    gap, _, _ = hamiltonian_gap(compiled, rolled, w, theta, steps)
+    gap, _, _ = hamiltonian_gap(compiled, rolled, w, theta, steps, multipliers)
     return max(float(gap), 0.0) + free_gap(compiled, rolled, w, theta, steps)[0], rolled

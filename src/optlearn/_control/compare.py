@@ -17,6 +17,7 @@ from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._improvement import improvement, reduction
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
+from optlearn._trajectory import Trajectory
 from optlearn._warn import warn
 
 if TYPE_CHECKING:
@@ -176,15 +177,18 @@ def compare(
         check_same(problem, description(solution.problem), "solution")
     count = solution.schedule.intervals if intervals is None else intervals
     everything = {OPTIMUM: solution.schedule, **baselines(problem, count), **own}
-    rows = [_row(problem, name, s, solution.objective) for name, s in everything.items()]
+    known = {OPTIMUM: solution.trajectory}
+    rows = [_row(problem, name, s, solution.objective, known.get(name)) for name, s in everything.items()]
     rows.sort(key=lambda row: np.inf if row.objective is None else row.objective)
     return Comparison(problem.name, tuple(rows), everything, solution)
 
 
-def _row(problem: Problem, name: str, schedule: Schedule, best: float) -> Row:
+def _row(
+    problem: Problem, name: str, schedule: Schedule, best: float, known: Trajectory | None = None
+) -> Row:
     notes = broken_limits(problem, schedule)
     try:
-        trajectory = evaluate_anyway(problem, schedule, record=2)
+        trajectory = evaluate_anyway(problem, schedule, record=2) if known is None else known
     except (UnphysicalStateError, SpecificationError) as error:
         return Row(name, None, None, None, None, not notes, "; ".join([*notes, str(error)]))
     objective = trajectory.objective

@@ -124,12 +124,12 @@ def check_controls(problem: Problem, schedule: Schedule) -> None:
 
 def best_free(compiled: CompiledProblem, schedule: Schedule, given: Mapping[str, float]) -> dict[str, float]:
     """All free parameters in the problem's order: the ``given`` ones, the best of the others."""
-    from scipy.optimize import minimize
-
     free = compiled.problem.free
     missing = [i for i, name in enumerate(free) if name not in given]
     theta = np.array([float(given.get(name, f.start)) for name, f in free.items()])
     if missing:
+        from scipy.optimize import minimize
+
         w, rollout = _on_fine_grid(compiled, schedule)
 
         def cost(values: np.ndarray) -> tuple[float, np.ndarray]:

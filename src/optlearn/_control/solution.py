@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optlearn._control.certificate import Certificate
 from optlearn._control.problem import Problem
-from optlearn._control.solvers.base import Outcome, RunRecord
+from optlearn._control.solvers.base import Curvature, Outcome, RunRecord
 from optlearn._control.summary import summary
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
@@ -57,6 +57,8 @@ class Solution:
             are the worst; then those of limits. Empty if one cost is minimised.
         past: of a training that was planned again, the schedule until then; times of everything else count
             from there on.
+        curvature: of the objective, as passes have learned it: a solve that starts from here begins with it.
+            It is not saved.
     """
 
     problem: Problem
@@ -77,6 +79,7 @@ class Solution:
     provenance: Mapping[str, str] = field(default_factory=dict)
     weights: tuple[float, ...] = ()
     past: Schedule | None = None
+    curvature: Curvature | None = field(default=None, repr=False, compare=False)
 
     @property
     def full_schedule(self) -> Schedule:

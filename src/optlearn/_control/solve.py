@@ -120,7 +120,8 @@ def solve(
     guesses = candidates.first + candidates.baselines
     rollout = Rollout(compiled, count, steps or enough_steps(compiled, count, guesses))
     guesses = choose_starts(rollout, wanted, seed, candidates, notes) if chosen.optimises else guesses[-1:]
-    guesses = [replace(guess, near=near) for guess in guesses]
+    curvature = warm_start.curvature if near and isinstance(warm_start, Solution) else None
+    guesses = [replace(guess, near=near, curvature=curvature) for guess in guesses]
     runs = chosen.run_all(rollout, guesses, tell)
     if near and chosen.optimises and not alone and not any(run.outcome.ok or run.interrupted for run in runs):
         candidates = Candidates.of(compiled, count, starts, None, notes)
@@ -232,6 +233,7 @@ def _finish(
         steps=rollout.steps,
         quadrature_error=_quadrature_error(compiled, schedule, trajectory.objective),
         weights=best.weights,
+        multipliers=best.multipliers(problem.horizon),
     )
     if not certificate.converged and method.optimises:
         warn(
@@ -255,6 +257,7 @@ def _finish(
         notes=tuple(notes),
         options=options,
         weights=_weights(compiled, rolled, final.theta, best.weights),
+        curvature=best.curvature,
     )
 
 

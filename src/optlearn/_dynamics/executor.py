@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.integrate import DOP853
 
 from optlearn._arrays import Array
 from optlearn._dynamics.flat import FlatSystem, control_tables
@@ -87,11 +86,21 @@ class PieceByPiece(Executor):
         """How to get through an interval, under control vectors (I, m, c) with shares (I, m)."""
 
 
+def hopeless(course: Course) -> Callable[[int, np.ndarray], bool]:
+    """Whether to give up, after so many steps in an interval and in a state (n,)."""
+    far = EXPLODED * max(1.0, float(np.abs(course.start).max()))
+    return lambda steps, state: (
+        steps > MAX_STEPS or (steps > EXPLODED_STEPS and float(np.abs(state).max()) > far)
+    )
+
+
 def adaptive(course: Course, right_hand_side: Callable[[int], RightHandSide]) -> Piece:
     """Pieces by SciPy's DOP853, under the right-hand side of each interval."""
+    from scipy.integrate import DOP853
+
     guard = course.flat.system.round_off_guard()
     rtol, atol = course.tolerances
-    far = EXPLODED * max(1.0, float(np.abs(course.start).max()))
+    given_up = hopeless(course)
     proposed: float | None = None
 
     def piece(
@@ -109,8 +118,7 @@ def adaptive(course: Course, right_hand_side: Callable[[int], RightHandSide]) ->
         while solver.status == "running":
             solver.step()
             steps += 1
-            stuck = solver.status == "failed" or steps > MAX_STEPS
-            stuck = stuck or (steps > EXPLODED_STEPS and float(np.abs(solver.y).max()) > far)
+            stuck = solver.status == "failed" or given_up(steps, solver.y)
             if stuck or not np.all(np.isfinite(solver.y)):
                 return found, None
             count = int(np.searchsorted(times, solver.t, side="right"))

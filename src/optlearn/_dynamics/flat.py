@@ -4,9 +4,11 @@ Everything that may change between two calls (states, controls, parameters, a sy
 argument, so a compiled or traced function is made once for each structure and serves all values.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -38,8 +40,7 @@ class FlatSystem:
 
     def drift(self, system: System, settings: Mapping[str, Array], flat: Array, u: Array) -> Array:
         """(n,) dx/dα at the flat state (n,) under the control vector ``u`` (c,)."""
-        x = system.layout.unflatten(flat)
-        return system.layout.flatten(system.drift(x, self.merge(settings, u)))
+        return _traced_once("drift", self.controls, system, dict(settings), flat, u)
 
     def mixed_drift(
         self, system: System, settings: Mapping[str, Array], flat: Array, u: Array, shares: Array
@@ -53,8 +54,7 @@ class FlatSystem:
         self, system: System, settings: Mapping[str, Array], flat: Array, u: Array, length: Array
     ) -> Array:
         """(n,) flat state after ``length`` under the control vector ``u`` (c,)."""
-        x = system.layout.unflatten(flat)
-        return system.layout.flatten(system.advance(x, self.merge(settings, u), length))
+        return _traced_once("advance", self.controls, system, dict(settings), flat, u, length)
 
     def mixed_advance(
         self,
@@ -77,12 +77,31 @@ class FlatSystem:
         self, system: System, settings: Mapping[str, Array], flat: Array, u: Array
     ) -> dict[str, Array]:
         """``error`` and the system's observables, scalars."""
-        x, merged = system.layout.unflatten(flat), self.merge(settings, u)
-        return system.outputs(x, merged)
+        return dict(_traced_once("outputs", self.controls, system, dict(settings), flat, u))
 
     def merge(self, settings: Mapping[str, Array], u: Array) -> dict[str, Array]:
         """The settings with the controls' values from the vector ``u`` (c,)."""
-        return {**settings, **{name: u[i] for i, name in enumerate(self.controls)}}
+        return _merged(self.controls, settings, u)
+
+
+def _merged(controls: tuple[str, ...], settings: Mapping[str, Array], u: Array) -> dict[str, Array]:
+    return {**settings, **{name: u[i] for i, name in enumerate(controls)}}
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _traced_once(
+    method: Literal["drift", "advance", "outputs"],
+    controls: tuple[str, ...],
+    system: System,
+    settings: dict[str, Array],
+    flat: Array,
+    u: Array,
+    *length: Array,
+) -> Any:
+    """A method of a system on flat vectors; programs of one structure share what JAX has traced of it."""
+    found = getattr(system, method)(system.layout.unflatten(flat), _merged(controls, settings, u), *length)
+    # JAX sorts the names of a plain dictionary.
+    return OrderedDict(found) if method == "outputs" else system.layout.flatten(found)
 
 
 def control_tables(

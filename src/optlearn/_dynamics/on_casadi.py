@@ -1,15 +1,24 @@
-"""Run a flat system as CasADi functions under SciPy's DOP853: no XLA compilation."""
+"""Run a flat system as CasADi functions, which need no XLA compilation.
+
+Steps of small drifts are functions by themselves; large ones are worth SciPy's DOP853, which asks for fewer.
+"""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from optlearn._arrays import Array
 from optlearn._casadi.buffered import Buffered
 from optlearn._casadi.trace import TracedFunction, trace
-from optlearn._dynamics.executor import Course, Piece, PieceByPiece, RightHandSide, adaptive
+from optlearn._dynamics.executor import Course, Piece, PieceByPiece, adaptive
+from optlearn._dynamics.extrapolation import extrapolated, step_function
 from optlearn._dynamics.flat import FlatSystem, pack
+
+# Scalar operations of a drift up to which a step is one function, and times up to which steps end at each.
+SMALL, FEW = 3_000, 5_000
+
+_Either = TypeVar("_Either")
 
 # Traced functions by structure: a changed number reuses them.
 _CACHE: dict[Any, Any] = {}
@@ -21,21 +30,31 @@ class OnCasadi(PieceByPiece):
     def piece(self, course: Course, vectors: np.ndarray, shares: np.ndarray) -> Piece:
         """Adaptive steps on the traced drift."""
         flat, settings = course.flat, course.settings
-        function = _function("drift", flat.mixed_drift, flat, settings, course.start, vectors[0], shares[0])
-        on = Buffered(function)
-        constants, state, controls, parts = (argument.reshape(-1) for argument in on.inputs)
+        one = course.start, vectors[0], shares[0]
+        function = _function("drift", flat.mixed_drift, flat, settings, *one)
+        size = _traced("drift", flat.mixed_drift, flat, settings, *one).size
+        small = size <= SMALL and len(course.times) <= FEW
+        on = Buffered(_step(function, flat, one) if small else function)
+        constants, state, controls, parts, *length = (argument.reshape(-1) for argument in on.inputs)
         constants[:] = pack((flat.system, dict(settings)))
+
+        def step(x: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray]:
+            state[:], length[0][:] = x, h
+            on.evaluate()
+            return on.outputs[0][0].copy(), on.outputs[1][0]
 
         def drift(_alpha: float, x: np.ndarray) -> np.ndarray:
             state[:] = x
             on.evaluate()
             return on.outputs[0][0].copy()
 
-        def right_hand_side(i: int) -> RightHandSide:
+        def under(i: int, what: _Either) -> _Either:
             controls[:], parts[:] = vectors[i].ravel(), shares[i]
-            return drift
+            return what
 
-        return adaptive(course, right_hand_side)
+        if small:
+            return extrapolated(course, lambda i: under(i, step))
+        return adaptive(course, lambda i: under(i, drift))
 
     def outputs(
         self, flat: FlatSystem, settings: Mapping[str, Array], states: np.ndarray, u: np.ndarray
@@ -101,4 +120,12 @@ def _function(
     key = (kind, "function", flat.key, tuple(v.shape for v in vectors))
     if key not in _CACHE:
         _CACHE[key] = _traced(kind, method, flat, settings, *vectors).function(kind)
+    return _CACHE[key]
+
+
+def _step(drift: Any, flat: FlatSystem, vectors: tuple[np.ndarray, ...]) -> Any:
+    """CasADi function of a step, from that of the drift on such vectors."""
+    key = ("step", flat.key, tuple(v.shape for v in vectors))
+    if key not in _CACHE:
+        _CACHE[key] = step_function(drift)
     return _CACHE[key]

@@ -18,7 +18,7 @@ import numpy as np
 from optlearn._errors import SpecificationError
 
 # Packages of classes and functions that do not change while a program runs.
-_FIXED = {"optlearn", "equinox", "builtins", "collections", "abc", "typing"}
+_FIXED = {"optlearn", "builtins", "collections", "abc", "typing"}
 # A function's place in memory says nothing about what it computes.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 

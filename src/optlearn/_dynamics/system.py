@@ -8,7 +8,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -18,9 +17,11 @@ from optlearn._dynamics.layout import Layout, NamedLayout
 from optlearn._dynamics.own_code import Known, Part, digest, is_own
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
+from optlearn._pytrees import Pytree
+from optlearn._pytrees import field as pytree_field
 
 
-class System(eqx.Module):
+class System(Pytree):
     """Dynamics under settings that may change in time. Subclass it and write ``drift`` and ``error``.
 
     Everything is written in ``jax.numpy``; gradients follow. A subclass names its state and gives default
@@ -104,7 +105,7 @@ class System(eqx.Module):
     # --- what follows -----------------------------------------------------------------------------
 
     # What a user's methods computed when they were last asked; part of the structure of programs.
-    own_code: str = eqx.field(static=True, kw_only=True, default="", repr=False)
+    own_code: str = pytree_field(static=True, kw_only=True, default="", repr=False)
 
     def __check_init__(self) -> None:
         if not (self.has_drift or self.advances):

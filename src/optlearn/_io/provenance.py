@@ -2,11 +2,9 @@
 
 import platform
 import subprocess
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,16 @@ _PACKAGE = Path(__file__).parent.parent
 def provenance() -> dict[str, str]:
     """Time, versions and, in a checkout, the git revision."""
     return {"created": datetime.now(UTC).isoformat(timespec="seconds"), **_versions()}
+
+
+def version_of(package: str) -> str | None:
+    """The version of an installed package; None: it is not installed."""
+    from importlib.metadata import PackageNotFoundError, version  # which few commands need
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 @cache
@@ -34,8 +42,8 @@ def code_digest() -> str:
 def _versions() -> dict[str, str]:
     found = {"optlearn_version": __version__, "python_version": platform.python_version()}
     for name in ("jax", "casadi", "numpy"):
-        with suppress(PackageNotFoundError):
-            found[f"{name}_version"] = version(name)
+        if (version := version_of(name)) is not None:
+            found[f"{name}_version"] = version
     revision = _revision()
     return found if revision is None else {**found, "git_revision": revision}
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
+from optlearn._pytrees import Pytree
 from optlearn._schedule import Schedule
 
 
-class Controls(eqx.Module):
+class Controls(Pytree):
     """Controls by SGD step.
 
     Attributes:

@@ -11,12 +11,12 @@ directions than vectors is spanned by r = N_b eigenvectors of its Gram matrix.
 
 from functools import partial
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
+from optlearn._pytrees import Pytree
 from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, chi_square, symmetric_uniforms
 from optlearn._simulate.plan import Plan
@@ -29,7 +29,7 @@ from optlearn._theory.order import OrderParameters
 BLOCK = 32
 
 
-class Draws(eqx.Module):
+class Draws(Pytree):
     """Random numbers of steps of one seed.
 
     Attributes:
@@ -153,7 +153,7 @@ def _factors(plan: Plan, G: Array) -> Array:
     return jnp.where(small[:, None, None], vectors * widths[:, None, :], factors)
 
 
-class Span(eqx.Module):
+class Span(Pytree):
     """Inputs of a step as one block sees them.
 
     Attributes:

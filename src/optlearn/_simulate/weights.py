@@ -5,13 +5,13 @@ Seeds are the outer loop: the vectors of one seed stay in the processor's cache 
 
 from functools import partial
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._errors import SpecificationError
+from optlearn._pytrees import Pytree
 from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, input_noise, symmetric_uniforms
 from optlearn._simulate.plan import Plan
@@ -29,7 +29,7 @@ WIDE_VECTORS = {"xla_cpu_prefer_vector_width": 512}
 Vectors = tuple[Array, ...]
 
 
-class WeightState(eqx.Module):
+class WeightState(Pytree):
     """Learners with a leading axis of seeds.
 
     Attributes:

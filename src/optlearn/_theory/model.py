@@ -7,7 +7,6 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +17,7 @@ from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
+from optlearn._pytrees import field
 from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn._theory.sample import Fields, Latents
@@ -118,23 +118,23 @@ class LearningModel(System):
     # Whether closed forms and observables take order parameters with their axis of blocks under a spectrum.
     reads_blocks = False
 
-    students: int = eqx.field(static=True, kw_only=True)
-    overlaps: Overlaps = eqx.field(kw_only=True)
-    parameters: dict[str, Array] = eqx.field(kw_only=True, converter=as_floats)
-    slots: int = eqx.field(static=True, kw_only=True, default=1)
-    clusters: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
-    heads: int = eqx.field(static=True, kw_only=True, default=0)
-    extras: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
-    running: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
-    untracked: frozenset[str] = eqx.field(static=True, kw_only=True, default=frozenset(), converter=frozenset)
-    normals: int = eqx.field(static=True, kw_only=True, default=0)
-    redrawn: tuple[int, ...] = eqx.field(static=True, kw_only=True, default=())
-    breaks: tuple[Break, ...] = eqx.field(static=True, kw_only=True, default=())
-    even: bool = eqx.field(static=True, kw_only=True, default=False)
-    finite_size: bool = eqx.field(static=True, kw_only=True, default=False)
-    spectrum: Spectrum | None = eqx.field(kw_only=True, default=None)
-    drift_quadrature: AbstractQuadrature | None = eqx.field(static=True, kw_only=True, default=None)
-    error_quadrature: AbstractQuadrature | None = eqx.field(static=True, kw_only=True, default=None)
+    students: int = field(static=True, kw_only=True)
+    overlaps: Overlaps = field(kw_only=True)
+    parameters: dict[str, Array] = field(kw_only=True, converter=as_floats)
+    slots: int = field(static=True, kw_only=True, default=1)
+    clusters: tuple[int, ...] = field(static=True, kw_only=True, default=())
+    heads: int = field(static=True, kw_only=True, default=0)
+    extras: tuple[str, ...] = field(static=True, kw_only=True, default=())
+    running: tuple[str, ...] = field(static=True, kw_only=True, default=())
+    untracked: frozenset[str] = field(static=True, kw_only=True, default=frozenset(), converter=frozenset)
+    normals: int = field(static=True, kw_only=True, default=0)
+    redrawn: tuple[int, ...] = field(static=True, kw_only=True, default=())
+    breaks: tuple[Break, ...] = field(static=True, kw_only=True, default=())
+    even: bool = field(static=True, kw_only=True, default=False)
+    finite_size: bool = field(static=True, kw_only=True, default=False)
+    spectrum: Spectrum | None = field(kw_only=True, default=None)
+    drift_quadrature: AbstractQuadrature | None = field(static=True, kw_only=True, default=None)
+    error_quadrature: AbstractQuadrature | None = field(static=True, kw_only=True, default=None)
 
     def __check_init__(self) -> None:
         _check_sizes(self)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +12,11 @@ import numpy as np
 from optlearn._arguments import as_numbers
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
+from optlearn._pytrees import Pytree
 from optlearn._signatures import checked
 
 
-class OrderParameters(eqx.Module):
+class OrderParameters(Pytree):
     """The state of a learner in high dimension.
 
     Attributes:
@@ -61,7 +61,7 @@ class OrderParameters(eqx.Module):
         return matrix[..., row, column]
 
 
-class Overlaps(eqx.Module):
+class Overlaps(Pytree):
     """The constants of a problem: teachers' and centroids' mutual overlaps.
 
     Attributes:

@@ -3,14 +3,14 @@
 import itertools
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array
+from optlearn._pytrees import Pytree, field
 
 
-class Fields(eqx.Module):
+class Fields(Pytree):
     """Pre-activations of one sample.
 
     Attributes:
@@ -23,10 +23,10 @@ class Fields(eqx.Module):
     student: Array
     teacher: Array
     noise: Array
-    normals: Array = eqx.field(default_factory=lambda: np.zeros(0))
+    normals: Array = field(default_factory=lambda: np.zeros(0))
 
 
-class Latents(eqx.Module):
+class Latents(Pytree):
     """Every value that the latent variables can take, with its probability.
 
     Attributes:

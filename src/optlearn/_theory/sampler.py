@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
+from jax.lax.linalg import triangular_solve
 
 from optlearn._arrays import Array, Settings
 from optlearn._theory.blocks import block_grams, seen
@@ -179,7 +179,9 @@ class Sampler:
                 found = found + slots.sigmas[slot] * slots.factors[slot] @ cross
             elif pivots:
                 entries = np.array(pivots)
-                pull = solve_triangular(slots.factors[slot][entries], cross, trans=1, lower=True)
+                pull = triangular_solve(
+                    slots.factors[slot][entries], cross, left_side=True, lower=True, transpose_a=True
+                )
                 shares = slots.sigmas[slot] * slots.variances[slot]
                 found = found + jnp.einsum("b,bnr,rk->bnk", shares, self.blocks[:, :, entries], pull)
         return found

@@ -8,13 +8,13 @@ of the weights in block b. Given many directions of different variances, ``reduc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn._errors import AccuracyWarning, SpecificationError
+from optlearn._pytrees import Pytree, field
 from optlearn._signatures import checked
 from optlearn._warn import warn
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ALMOST_ALL, FEW = 0.9, 0.01
 
 
-class Spectrum(eqx.Module):
+class Spectrum(Pytree):
     """Variances of the inputs in blocks of directions.
 
     In block b, which holds a share ρ_b of all directions, the entries of an input have the variance c_b
@@ -47,8 +47,8 @@ class Spectrum(eqx.Module):
 
     variance: Array
     share: Array
-    largest: float | None = eqx.field(static=True)
-    reduction_error: float | None = eqx.field(static=True)
+    largest: float | None = field(static=True)
+    reduction_error: float | None = field(static=True)
 
     @checked
     def __init__(

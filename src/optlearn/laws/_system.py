@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.ensemble import Ensemble
 from optlearn._dynamics.system import System
+from optlearn._pytrees import field
 from optlearn.laws._law import NAMES, NODES, relaxation_rates
 
 
@@ -30,8 +30,8 @@ class LossLaw(System):
     numbers: Array
     rates: Array
     shares: Array
-    by_tokens: bool = eqx.field(static=True, default=False)
-    falling: bool = eqx.field(static=True, default=False)
+    by_tokens: bool = field(static=True, default=False)
+    falling: bool = field(static=True, default=False)
 
     @classmethod
     def of(cls, numbers: np.ndarray, by_tokens: bool = False, falling: bool = False) -> "LossLaw":

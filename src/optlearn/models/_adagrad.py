@@ -1,6 +1,7 @@
 """AdaGrad with one scale for all weights: steps shrink with the gradients that have been seen."""
 
-import equinox as eqx
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -40,7 +41,8 @@ class AdaGradNorm(Around):
     def start(self, squares: float = 1.0, **values: Array) -> OrderParameters:
         """A state from entries of ``base``, and b, which must be above 0."""
         b = Arguments("start").number(SQUARES, squares, 0.0, open_below=True)
-        return eqx.tree_at(lambda x: x.extras[SQUARES], super().start(**values), np.asarray(b))
+        x = super().start(**values)
+        return replace(x, extras={**x.extras, SQUARES: np.asarray(b)})
 
     def around(self, x: OrderParameters) -> OrderParameters:
         """With b = 1."""

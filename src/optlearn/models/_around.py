@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._errors import SpecificationError
+from optlearn._pytrees import field
 from optlearn._theory.drift import rows_drift
 from optlearn._theory.gaussian import gram_matrix
 from optlearn._theory.model import ClosedMoments, Latent, LearningModel
@@ -24,7 +24,7 @@ class Around(LearningModel):
     The first rows of all overlaps are those of ``base``, whose data, loss and metric are kept.
     """
 
-    base: LearningModel = eqx.field(kw_only=True)
+    base: LearningModel = field(kw_only=True)
 
     def inner(self, x: OrderParameters, first: int = 0) -> OrderParameters:
         """The state as ``base`` knows it, with its rows from ``first`` on."""

@@ -22,13 +22,13 @@ the queries of student and teacher, of closed forms in the keys (``_two_tokens``
 import dataclasses
 from typing import Literal, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
@@ -64,10 +64,10 @@ class Attention(LearningModel):
         fineness: of the integrals for two tokens and one head.
     """
 
-    branches: int = eqx.field(static=True, kw_only=True, default=1)
-    tied: bool = eqx.field(static=True, kw_only=True, default=False)
-    masked: Masked = eqx.field(static=True, kw_only=True, default="nothing")
-    fineness: Fineness = eqx.field(static=True, kw_only=True, default=FINENESS)
+    branches: int = field(static=True, kw_only=True, default=1)
+    tied: bool = field(static=True, kw_only=True, default=False)
+    masked: Masked = field(static=True, kw_only=True, default="nothing")
+    fineness: Fineness = field(static=True, kw_only=True, default=FINENESS)
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ σ² Σ_{ll'} (A − A*)²_{ll'}."""

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
@@ -65,7 +65,7 @@ class Autoencoder(LearningModel):
 
     reads_blocks = True
 
-    activation: Activation = eqx.field(static=True, kw_only=True)
+    activation: Activation = field(static=True, kw_only=True)
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The part of ½‖x₁ − output‖² of order 1."""

@@ -5,12 +5,12 @@ or trained (one head for each task). In training r_k ∈ {0, 1} are dropout mask
 at test time all nodes are on and the output is multiplied by p_f.
 """
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.blocks import seen
 from optlearn._theory.model import Break, ClosedMoments, Latent, LearningModel
@@ -37,10 +37,10 @@ class Committee(LearningModel):
 
     reads_blocks = True
 
-    activation: Activation = eqx.field(static=True, kw_only=True)
-    teacher_activation: Activation = eqx.field(static=True, kw_only=True)
-    dropout: bool = eqx.field(static=True, kw_only=True, default=False)
-    teacher_readout: Array = eqx.field(kw_only=True)
+    activation: Activation = field(static=True, kw_only=True)
+    teacher_activation: Activation = field(static=True, kw_only=True)
+    dropout: bool = field(static=True, kw_only=True, default=False)
+    teacher_readout: Array = field(kw_only=True)
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ (label − output)² of the task, with masks and label noise."""

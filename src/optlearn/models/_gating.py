@@ -9,13 +9,13 @@ The teacher is a network of the same kind, with a gain and a threshold of its ow
 import dataclasses
 from typing import NamedTuple, Self
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.gaussian import partial_cholesky
 from optlearn._theory.model import Latent, LearningModel
@@ -48,9 +48,9 @@ class Gating(LearningModel):
         fineness: by how much more nodes there are for the teacher's gates than by default.
     """
 
-    control: str = eqx.field(static=True, kw_only=True)
-    nodes: int = eqx.field(static=True, kw_only=True)
-    fineness: int = eqx.field(static=True, kw_only=True, default=1)
+    control: str = field(static=True, kw_only=True)
+    nodes: int = field(static=True, kw_only=True)
+    fineness: int = field(static=True, kw_only=True, default=1)
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ (label − output)² with label noise."""

@@ -7,7 +7,6 @@ linear, the loss is a square, and the error counts wrong signs, group by group.
 
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._errors import SpecificationError
+from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
@@ -49,7 +49,7 @@ class Imbalance(LearningModel):
 
     reads_blocks = True
 
-    criterion: str = eqx.field(static=True, kw_only=True, default="mean")
+    criterion: str = field(static=True, kw_only=True, default="mean")
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The group's weight times half the squared distance of the output from the label ±1."""

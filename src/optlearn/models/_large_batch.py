@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import System
+from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn.models._finite_data import FiniteData
 
@@ -27,7 +27,7 @@ class LargeBatch(System):
     """
 
     data: FiniteData
-    distinct: bool = eqx.field(static=True, default=False)
+    distinct: bool = field(static=True, default=False)
 
     @property
     def names(self) -> dict[str, int]:

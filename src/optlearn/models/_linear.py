@@ -10,7 +10,6 @@ For power laws the limit is wrong at any N, since λ₁/tr does not vanish: its 
 Both are affine in s, so any stretch under constant settings is one power, or exponential, of a small matrix.
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +18,7 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import System, as_floats
 from optlearn._errors import SpecificationError
+from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.blocks import NARROW
 from optlearn._theory.spectrum import Spectrum
@@ -53,9 +53,9 @@ class Linear(System):
     noise_shape: np.ndarray
     N: np.ndarray
     clock: np.ndarray
-    parameters: dict[str, Array] = eqx.field(converter=as_floats)
-    recursion: bool = eqx.field(static=True)
-    halvings: int = eqx.field(static=True)
+    parameters: dict[str, Array] = field(converter=as_floats)
+    recursion: bool = field(static=True)
+    halvings: int = field(static=True)
 
     @property
     def names(self) -> dict[str, int]:

@@ -10,7 +10,6 @@ from functools import cache
 from math import factorial
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
 
 # A fine grid of ω, in its logarithm: beyond these ends the laws of order 2, 4 and 6 have no mass.
 GRID = np.linspace(np.log(0.02), np.log(12.0), 4001)
@@ -51,5 +50,5 @@ def _gauss(x: np.ndarray, density: np.ndarray, count: int) -> tuple[np.ndarray, 
         step = (x - diagonal[i]) * now - (beside[i - 1] if i else 0.0) * before
         beside[i] = np.sqrt(density @ step**2)
         before, now = now, step / beside[i]
-    nodes, vectors = eigh_tridiagonal(diagonal, beside[:-1])
+    nodes, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(beside[:-1], -1))
     return vectors[0] ** 2, nodes

@@ -10,12 +10,12 @@ forgets within a few, and is plain SGD with the rate η/(1 − β).
 from dataclasses import replace
 from types import MappingProxyType
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel, Recurrence
 from optlearn._theory.order import OrderParameters
@@ -43,8 +43,8 @@ class Memory(Around):
         }
     )
 
-    momentum: bool = eqx.field(static=True, kw_only=True)
-    average: bool = eqx.field(static=True, kw_only=True)
+    momentum: bool = field(static=True, kw_only=True)
+    average: bool = field(static=True, kw_only=True)
 
     def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence:
         """Velocities take gradients; weights follow velocities, and averages follow weights."""

@@ -11,13 +11,13 @@ from functools import cache
 from math import factorial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Settings
+from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn.models._finite_data import Modes
 
@@ -63,9 +63,9 @@ class OwnData(Modes):
     train: Quadratic
     test: Quadratic
     squared_norm: Quadratic
-    input_power: float = eqx.field(static=True)
-    N: int = eqx.field(static=True)
-    n: int = eqx.field(static=True)
+    input_power: float = field(static=True)
+    N: int = field(static=True)
+    n: int = field(static=True)
 
     def train_error(self, x: Array) -> Array:
         """Mean squared error on the samples."""

@@ -7,10 +7,9 @@
 import json
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from filelock import FileLock, Timeout
 from optlearn import __version__
 from optlearn._errors import SpecificationError
 from optlearn._io import read_file, read_json, remove_half_written, write_file
-from optlearn._io.provenance import code_digest
+from optlearn._io.provenance import code_digest, version_of
 from optlearn._json import parse
 from optlearn._warn import warn
 from optlearn.sweeps.spec import Index, Spec, digest
@@ -187,8 +186,8 @@ def versions() -> dict[str, str]:
     """Versions of what decides numbers."""
     found = {"optlearn": __version__, "python": platform.python_version()}
     for name in _PACKAGES:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
+        if (version := version_of(name)) is not None:
+            found[name] = version
     return found
 
 

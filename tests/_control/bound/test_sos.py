@@ -54,7 +54,7 @@ def test_a_proof_lies_just_below_the_optimum(problem, degree, pieces, share):
 @pytest.mark.parametrize(
     ("problem", "degree", "pieces", "share"),
     [
-        (linear_students, 6, 16, 0.998),
+        (linear_students, 8, 16, 0.999),
         (lambda: modes(3, recursion=False), 4, 8, 0.999),
         (lambda: modes(7, recursion=False), 4, 8, 0.995),
         (copies, 3, 8, 0.9999),

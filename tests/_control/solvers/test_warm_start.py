@@ -1,5 +1,7 @@
 """First guesses from neighbouring problems."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -60,15 +62,26 @@ def test_a_solution_of_a_shorter_training_starts_a_longer_one() -> None:
 
 
 def test_from_a_solution_one_start_is_enough() -> None:
-    """The evidence of several starts is that of the neighbour; a direct run ends it at once."""
+    """The evidence of several starts is that of the neighbour; passes that know its curvature end it."""
     first = ol.solve(ol.scenarios.dropout(), 20)
     changed = ol.scenarios.dropout(eta=1.1)
     near = ol.solve(changed, 20, warm_start=first)
     afresh = ol.solve(changed, 20)
-    assert [(run.start, run.solver) for run in near.runs] == [("warm start", "direct")]
+    assert [(run.start, run.solver) for run in near.runs] == [("warm start", "indirect")]
     assert near.certificate.starts.tried == near.options["starts"] == 1
     assert near.certificate.converged
     assert near.objective == pytest.approx(afresh.objective, rel=1e-6)
+
+
+def test_the_curvature_of_a_neighbour_saves_passes() -> None:
+    first = ol.solve(ol.scenarios.denoising(), 60)
+    changed = ol.scenarios.denoising(eta=5.1)
+    passes = []
+    for neighbour in (first, replace(first, curvature=None)):
+        near = ol.solve(changed, 60, "indirect", warm_start=neighbour)
+        assert near.certificate.converged
+        passes.append(near.runs[0].iterations)
+    assert passes[0] < passes[1]
 
 
 def test_a_schedule_is_one_start_of_several() -> None:

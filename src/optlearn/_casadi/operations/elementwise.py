@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-import scipy.special
 
 from optlearn._casadi.lazy import casadi, later
 from optlearn._casadi.operations.values import (
@@ -26,6 +26,15 @@ def _numpy_divide(x: Array, y: Array) -> Array:
         safe = np.where(y == 0, 1, y)
         return np.asarray((x - np.fmod(x, safe)) // safe)
     return np.asarray(x / y)
+
+
+def _from_scipy(name: str) -> Callable[[Array], Array]:
+    def numbers(x: Array) -> Array:
+        import scipy.special  # a tenth of a second, for what is rarely asked of plain numbers
+
+        return np.asarray(getattr(scipy.special, name)(x))
+
+    return numbers
 
 
 def _truncate(x: Any) -> Any:
@@ -63,10 +72,10 @@ ELEMENTWISE: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "expm1": (np.expm1, later("expm1")),
     "log": (np.log, later("log")),
     "log1p": (np.log1p, later("log1p")),
-    "logistic": (scipy.special.expit, lambda x: 1.0 / (1.0 + casadi.exp(-x))),
-    "erf": (scipy.special.erf, later("erf")),
-    "erfc": (scipy.special.erfc, lambda x: 1.0 - casadi.erf(x)),
-    "erf_inv": (scipy.special.erfinv, later("erfinv")),
+    "logistic": (_from_scipy("expit"), lambda x: 1.0 / (1.0 + casadi.exp(-x))),
+    "erf": (np.vectorize(math.erf, otypes=[float]), later("erf")),
+    "erfc": (np.vectorize(math.erfc, otypes=[float]), lambda x: 1.0 - casadi.erf(x)),
+    "erf_inv": (_from_scipy("erfinv"), later("erfinv")),
     "sin": (np.sin, later("sin")),
     "cos": (np.cos, later("cos")),
     "tan": (np.tan, later("tan")),

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 import typer
@@ -16,11 +15,11 @@ from optlearn import __version__
 from optlearn._cli import options
 from optlearn._cli.output import console, deliver
 from optlearn._errors import how_to_install
+from optlearn._io.provenance import version_of
 
 NEEDED = (
     "jax",
     "jaxlib",
-    "equinox",
     "diffrax",
     "casadi",
     "numpy",
@@ -101,10 +100,11 @@ def _python() -> list[Finding]:
 def _packages() -> list[Finding]:
     missing, present = [], []
     for name in NEEDED:
-        try:
-            present.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
+        version = version_of(name)
+        if version is None:
             missing.append(name)
+        else:
+            present.append(f"{name} {version}")
     findings = [Finding("packages", "ok", ", ".join(present))]
     if missing:
         findings.append(Finding("packages", "wrong", f"missing: {', '.join(missing)}", _install(missing)))
@@ -118,7 +118,7 @@ def _install(names: list[str]) -> str:
 def _jax_numbers() -> list[Finding]:
     from optlearn._theory.jax_fault import wrong_rows
 
-    have, batches = version("jax"), (16385, 20000, 32769)
+    have, batches = version_of("jax"), (16385, 20000, 32769)
     wrong = {batch: count for batch in batches if (count := wrong_rows(batch))}
     if wrong:
         worst = ", ".join(f"{count} of {batch} rows" for batch, count in wrong.items())
@@ -159,7 +159,7 @@ def _devices() -> list[Finding]:
 def _ipopt() -> list[Finding]:
     import casadi
 
-    have = f"CasADi {version('casadi')}"
+    have = f"CasADi {version_of('casadi')}"
     if casadi.has_nlpsol("ipopt"):
         return [Finding("IPOPT", "ok", f"in {have}")]
     advice = "Take CasADi's wheel: pip install --force-reinstall casadi. Until then use method='indirect'."

@@ -5,8 +5,6 @@ of the direct method, which belong to the *mean* of a·w over training, are the 
 """
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import linprog, minimize
 
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
@@ -14,12 +12,15 @@ from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import RolloutResult
 
+# Budgets that are met so well, relative to what they can be, give the gap to the square of it: a multiplier
+# is where the gap is least. What is left is blended away.
+_MET = 1e-8
 _COLUMN_ROUNDS = 40
 _COLUMN_ACCURACY = 0.01  # of the gap
 
 
 def minimise_hamiltonian(
-    hamiltonian: IntervalHamiltonian, w: np.ndarray, start: np.ndarray | None = None
+    hamiltonian: IntervalHamiltonian, w: np.ndarray, start: np.ndarray | None = None, *, quick: bool = False
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Minimise H̄ over all controls that meet the budgets.
 
@@ -31,6 +32,7 @@ def minimise_hamiltonian(
         hamiltonian: H̄ on I intervals.
         w: (I, m) present controls.
         start: (b,) multipliers to look near.
+        quick: look for valleys of H in the middle of an interval only.
 
     Returns:
         gap: horizon · mean over intervals of what H̄ could fall by.
@@ -38,7 +40,7 @@ def minimise_hamiltonian(
             several controls equally good may have a mixture.
         nu: (b,) multipliers ν, in units of H.
     """
-    minimiser = PointwiseMinimiser(hamiltonian, w)
+    minimiser = PointwiseMinimiser(hamiltonian, w, quick)
     rows, targets, equal = hamiltonian.compiled.relaxation.budget_rows
     start = np.zeros(len(targets)) if start is None else start
     if len(targets) == 0:
@@ -100,6 +102,8 @@ def free_gap(
     """
     if len(theta) == 0:
         return 0.0, theta
+    from scipy.optimize import minimize
+
     program = compiled.program
     along = IntervalHamiltonian.along(compiled, rolled, w, theta, steps)
     # Parameters that only the final cost reads need no integral.
@@ -133,15 +137,20 @@ def _one_budget(
         w, _ = minimiser(nu * row)
         return float((w @ row).mean() - target), w
 
-    # A multiplier that is known from before is not far off.
-    step = minimiser.scale(row) / 8
-    step = min(step, abs(start) / 32) if start else step
+    def step(excess: float) -> float:
+        # A little further than Newton's step, so as to end on the other side.
+        if (fall := minimiser.fall(row)) > 0:
+            return 1.1 * abs(excess) / fall
+        # A multiplier that is known from before is not far off.
+        usual = minimiser.scale(row) / 8
+        return min(usual, abs(start) / 32) if start else usual
+
     reach = np.ptp(minimiser.corners @ row)
     low, high = bracket_multiplier(
         attempt,
         start=start,
         step=step,
-        tolerance=1e-12 * reach,
+        tolerance=_MET * reach,
         narrow=1e-12,
         at_most=not equal,
     )
@@ -195,6 +204,9 @@ def _mixture(
 
     None if the linear solver gives up, as it may when columns are nearly the same.
     """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
     I, count = len(columns[0]), len(columns)  # noqa: E741
     stacked = np.array(columns)  # (count, I, m)
     used = (stacked @ rows.T).reshape(count * I, -1).T

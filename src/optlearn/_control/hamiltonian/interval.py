@@ -76,6 +76,13 @@ class IntervalHamiltonian:
         """I."""
         return len(self.states)
 
+    def half_way(self) -> "IntervalHamiltonian":
+        """H at one point in the middle of each interval, in place of the mean over it."""
+        middle = [len(self.weights) // 2]
+        return replace(
+            self, states=self.states[:, middle], costates=self.costates[:, middle], weights=np.ones(1)
+        )
+
     def value(self, w: np.ndarray, of: np.ndarray) -> np.ndarray:
         """(P,) values of H̄ at controls w (P, m) on the intervals ``of`` (P,)."""
         value = self.compiled.program.hamiltonians.value

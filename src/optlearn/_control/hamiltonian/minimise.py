@@ -12,7 +12,7 @@ from optlearn._control.relaxation import Relaxation
 _GRID_POINTS = {0: 1, 1: 17, 2: 9}
 _GRID_POINTS_MANY = 5
 _GRID_POINTS_COSTLY = 9
-_PRECISE = 1e-9  # of a control, relative to its range; Newton's last step is far better than that
+_PRECISE = 1e-7  # of a control, relative to its range; Newton's last step squares that
 
 
 class PointwiseMinimiser:
@@ -25,9 +25,10 @@ class PointwiseMinimiser:
     Args:
         hamiltonian: what to minimise.
         w: (I, m) controls that are also tried, and kept where nothing is better.
+        quick: look for valleys in the middle of an interval only, where H is nearly its mean.
     """
 
-    def __init__(self, hamiltonian: IntervalHamiltonian, w: np.ndarray) -> None:
+    def __init__(self, hamiltonian: IntervalHamiltonian, w: np.ndarray, quick: bool = False) -> None:
         self.hamiltonian, self.w = hamiltonian, w
         relaxation = hamiltonian.compiled.relaxation
         self.vertices = share_vertices(relaxation)
@@ -44,15 +45,18 @@ class PointwiseMinimiser:
         ).reshape(count**self.continuous, self.continuous)
         self._candidates = np.array([np.concatenate([g, v]) for v in self.vertices for g in grid])  # (V·G, m)
         self._every = np.arange(hamiltonian.intervals)
-        self._table = self._tabulate()
+        self._table = self._tabulate(hamiltonian.half_way() if quick and self.continuous else hamiltonian)
         self._present = hamiltonian.value(w, self._every)
-        # Where the last refinement ended, (V·I, m): the next one, for a slope nearby, starts there.
-        self._last: np.ndarray | None = None
+        # Where the last refinement ended, (V·I, m): the next one, for a slope nearby, starts there. The first
+        # starts at the present controls, which are not far off when there is little left to win.
+        self._last = np.tile(w, (len(self.vertices), 1))
+        self._last[:, self.continuous :] = np.repeat(self.vertices, len(w), axis=0)
+        self._yields = np.zeros(len(self._last))  # how the last minimisers move per unit of an added slope
 
-    def _tabulate(self) -> np.ndarray:
-        """(V, G, I) values of H̄ at all candidates."""
-        count, I = len(self._candidates), self.hamiltonian.intervals  # noqa: E741
-        values = self.hamiltonian.value(np.repeat(self._candidates, I, axis=0), np.tile(self._every, count))
+    def _tabulate(self, hamiltonian: IntervalHamiltonian) -> np.ndarray:
+        """(V, G, I) values at all candidates."""
+        count, I = len(self._candidates), hamiltonian.intervals  # noqa: E741
+        values = hamiltonian.value(np.repeat(self._candidates, I, axis=0), np.tile(self._every, count))
         return values.reshape(len(self.vertices), -1, I)
 
     @property
@@ -67,6 +71,14 @@ class PointwiseMinimiser:
         reach = np.ptp(self._candidates @ row)
         return float(spread / reach) if reach > 0 and spread > 0 else 1.0
 
+    def fall(self, row: np.ndarray) -> float:
+        """How much the mean of row·w over the last minimisers falls by, per unit of its multiplier.
+
+        That of a single continuous control, with one combination of discrete values; else 0.
+        """
+        alone = self.continuous == 1 and len(self.vertices) == 1
+        return float(-self._yields.mean() * row[0] ** 2) if alone else 0.0
+
     def __call__(self, slope: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Minimisers (I, m) of H̄(w) + slope·w, slope (m,), and the minima (I,)."""
         I, V = self.hamiltonian.intervals, len(self.vertices)  # noqa: E741
@@ -77,8 +89,11 @@ class PointwiseMinimiser:
         values = np.take_along_axis(total, best[:, None], axis=1)[:, 0]
         if self.continuous:
             every = np.tile(self._every, V)
-            refined = self._last = self._refine(w.reshape(V * I, -1), every, slope)
-            at = (self.hamiltonian.value(refined, every) + refined @ slope).reshape(V, I)
+            coarse = w.reshape(V * I, -1)
+            refined = self._last = self._refine(coarse, every, slope)
+            values, at = (
+                (self.hamiltonian.value(w, every) + w @ slope).reshape(V, I) for w in (coarse, refined)
+            )
             better = at < values
             w = np.where(better[:, :, None], refined.reshape(V, I, -1), w)
             values = np.where(better, at, values)
@@ -102,16 +117,23 @@ class PointwiseMinimiser:
         return found
 
     def _refine_one(self, w: np.ndarray, of: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        def derivatives(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            _, first, second = self.hamiltonian.expand(np.column_stack([x, w[:, 1:]]), of)
+        def derivatives(x: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            _, first, second = self.hamiltonian.expand(np.column_stack([x, w[rows, 1:]]), of[rows])
             return first[:, 0] + slope[0], second[:, 0, 0]
 
-        x = w[:, 0]
-        low = np.maximum(x - self._spacing[0], self.lower[0])
-        high = np.minimum(x + self._spacing[0], self.upper[0])
-        if self._last is not None:
-            x = np.clip(self._last[:, 0], low, high)
-        return stationary(derivatives, x, low, high, _PRECISE * float(self.upper[0] - self.lower[0]))
+        low, high, spacing = self.lower[0], self.upper[0], self._spacing[0]
+        found, last = w[:, 0], self._last[:, 0]
+        found = np.where(np.abs(last - found) <= spacing, last, found)
+        rows = np.arange(len(found))
+        while len(rows):
+            left, right = np.maximum(found - spacing, low), np.minimum(found + spacing, high)
+            found[rows], self._yields[rows] = stationary(
+                derivatives, found, left, right, _PRECISE * float(high - low), rows
+            )
+            # A valley goes on beyond its bracket where the grid, half-way, did not see its bottom.
+            ended = (found == left) & (left > low) | (found == right) & (right < high)
+            rows = rows[ended[rows]]
+        return found
 
     def _refine_all(self, w: np.ndarray, of: np.ndarray, slope: np.ndarray) -> np.ndarray:
         c, width = self.continuous, self.upper - self.lower
@@ -128,10 +150,8 @@ class PointwiseMinimiser:
                 second * width[:, None] * width[None, :],
             )
 
-        start = w
-        if self._last is not None:
-            now, last = (self.hamiltonian.value(at, of) + at @ slope for at in (w, self._last))
-            start = np.where((last < now)[:, None], self._last, w)
+        now, last = (self.hamiltonian.value(at, of) + at @ slope for at in (w, self._last))
+        start = np.where((last < now)[:, None], self._last, w)
         size = np.ptp(self._table, axis=1).ravel() + np.abs(self._table).max(axis=1).ravel()
         found = lowest_in_box(
             expand,

@@ -25,7 +25,7 @@ def bracket_multiplier(
     attempt: Callable[[float], tuple[float, Payload]],
     *,
     start: float = 0.0,
-    step: float = 1.0,
+    step: float | Callable[[float], float] = 1.0,
     tolerance: float = 1e-13,
     narrow: float = 1e-14,
     at_most: bool = False,
@@ -38,7 +38,7 @@ def bracket_multiplier(
     Args:
         attempt: ν → excess (not rising with ν), and anything to be kept.
         start: where to look first.
-        step: how far to go from there.
+        step: how far to go from there, or a function of the excess there that tells it.
         tolerance: size of an excess that counts as zero.
         narrow: width of the bracket, relative to ν, at which to stop.
         at_most: an excess below zero is allowed, with ν = 0.
@@ -53,6 +53,7 @@ def bracket_multiplier(
 
     lowest = 0.0 if at_most else -np.inf
     low = high = tried(max(start, lowest))
+    step = step(low.excess) if callable(step) else step
     while low.excess < -tolerance and evaluations > 0:
         if low.multiplier == lowest:
             return low, low

@@ -14,42 +14,51 @@ _QUIET = 2  # steps that win no more than round-off, after which there is nothin
 
 
 def stationary(
-    derivatives: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    derivatives: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
     x: np.ndarray,
     low: np.ndarray,
     high: np.ndarray,
     precision: float,
-) -> np.ndarray:
+    wanted: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     """Where functions of one variable stop falling inside brackets.
 
     Args:
-        derivatives: x (P,) → first and second derivatives (P,).
+        derivatives: x (p,), which functions (p,) → first and second derivatives (p,).
         x: (P,) first trial.
         low: (P,) lower ends of brackets.
         high: (P,) upper ends.
-        precision: of x.
+        precision: a step of Newton's method that is shorter than this is the last.
+        wanted: (p,) which functions.
 
     Returns:
-        (P,) stationary points, or ends of brackets towards which the functions fall.
+        (p,) stationary points, or ends of brackets towards which the functions fall; and (p,) by how much
+        they move when a slope is added, per unit of it.
     """
-    tested_low, tested_high, done = (np.zeros(len(x), bool) for _ in range(3))
+    x, low, high, pending = x.copy(), low.copy(), high.copy(), wanted
+    tested_low, tested_high = np.zeros(len(x), bool), np.zeros(len(x), bool)
+    yields = np.zeros(len(x))
     for _ in range(_STEPS):
-        first, second = derivatives(x)
-        rising, falling = first > 0, first < 0
-        high, tested_high = np.where(rising, x, high), tested_high | rising
-        low, tested_low = np.where(falling, x, low), tested_low | falling
+        at = x[pending]
+        first, second = derivatives(at, pending)
+        rising, falling = pending[first > 0], pending[first < 0]
+        high[rising], tested_high[rising] = x[rising], True
+        low[falling], tested_low[falling] = x[falling], True
         with np.errstate(divide="ignore", invalid="ignore"):
-            newton = np.where(second > 0, x - first / second, np.where(rising, -np.inf, np.inf))
-        newton = np.where(first == 0, x, newton)
-        trial = np.clip(newton, low, high)
+            newton = np.where(second > 0, at - first / second, np.where(first > 0, -np.inf, np.inf))
+        newton = np.where(first == 0, at, newton)
+        least, most = low[pending], high[pending]
+        trial = np.clip(newton, least, most)
         # An end that was tried already, and lies uphill, is no place to go again.
-        again = ((trial <= low) & tested_low) | ((trial >= high) & tested_high)
-        near = np.abs(newton - x) <= precision
-        trial = np.where(again & ~near, (low + high) / 2, trial)
-        x, done = np.where(done, x, trial), done | near | (high - low <= precision)
-        if np.all(done):
+        again = ((trial <= least) & tested_low[pending]) | ((trial >= most) & tested_high[pending])
+        near = np.abs(newton - at) <= precision
+        inside = near & (second > 0) & (trial == newton)
+        yields[pending] = np.where(inside, -1 / np.where(inside, second, 1.0), 0.0)
+        x[pending] = np.where(again & ~near, (least + most) / 2, trial)
+        pending = pending[~(near | (most - least <= precision))]
+        if len(pending) == 0:
             break
-    return x
+    return x[wanted], yields[wanted]
 
 
 def lowest_in_box(

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,6 +13,7 @@ from optlearn._control.problem import Baseline, Objective, Problem
 from optlearn._dynamics.layout import JoinedLayout, NamedLayout
 from optlearn._dynamics.system import Resolved, System
 from optlearn._errors import SpecificationError
+from optlearn._pytrees import field
 from optlearn._schedule import Schedule
 
 
@@ -28,7 +28,7 @@ class Accounted(System):
     """
 
     inner: System
-    costs: tuple[Objective, ...] = eqx.field(static=True)
+    costs: tuple[Objective, ...] = field(static=True)
 
     @cached_property
     def layout(self) -> JoinedLayout:

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optlearn._control.hamiltonian.interval import IntervalHamiltonian
+
 if TYPE_CHECKING:
     from optlearn._control.program.rollout import Rollout
 
 Admissible = Callable[[np.ndarray], bool]
+# What it promises to change, and by how much which intervals.
+_Move = tuple[float, list[tuple[int, float]]]
 
 # Exchanges tried before a search gives up, the least gain that counts, and improvements at most.
-TRIES = 48
+TRIES = 12
 GAIN = 1e-13
 ROUNDS = 400
 # Intervals of each value that are looked at for exchanges.
@@ -115,21 +119,24 @@ def shift(
     keep_sum: bool,
     rounds: int = ROUNDS,
 ) -> tuple[np.ndarray, float]:
-    """Improve whole numbers in one column of w (I, m) by steps of one, in pairs to keep the sum."""
+    """Improve whole numbers in one column of w (I, m) by steps of one, in pairs to keep the sum.
+
+    A step of one may be long: what it changes on an interval is told by the Hamiltonian there, not its slope.
+    """
     best = rollout.objective(w, theta)
     for _ in range(rounds):
-        slope = rollout.run(w, theta).gradient[:, column]
-        ups = _lowest(np.where(w[:, column] < bounds[1], slope, np.inf), 8)
-        downs = _lowest(np.where(w[:, column] > bounds[0], -slope, np.inf), 8)
-        moves: list[tuple[float, list[tuple[int, float]]]] = [
-            (slope[i] - slope[j], [(i, 1.0), (j, -1.0)]) for i in ups for j in downs if i != j
-        ]
+        rolled = rollout.run(w, theta)
+        along = IntervalHamiltonian.along(rollout.compiled, rolled, w, theta, rollout.steps)
+        up, down = (_changes(along, w, column, amount, bounds) for amount in (1.0, -1.0))
+        ups, downs = _lowest(up, WIDTH), _lowest(down, WIDTH)
+        moves: list[_Move] = [(up[i] + down[j], [(i, 1.0), (j, -1.0)]) for i in ups for j in downs if i != j]
         if not keep_sum:
-            moves += [(slope[i], [(i, 1.0)]) for i in ups]
-            moves += [(-slope[j], [(j, -1.0)]) for j in downs]
-        for _, changes in sorted(moves, key=lambda move: move[0])[:TRIES]:
+            moves += [(up[i], [(i, 1.0)]) for i in ups]
+            moves += [(down[j], [(j, -1.0)]) for j in downs]
+        moves = sorted(moves, key=lambda move: move[0])
+        for chosen in [*_together(moves), *([move] for move in moves[:TRIES])]:
             trial = w.copy()
-            for place, amount in changes:
+            for place, amount in (change for _, changes in chosen for change in changes):
                 trial[place, column] += amount
             value = rollout.objective(trial, theta)
             if value < best - GAIN:
@@ -138,3 +145,24 @@ def shift(
         else:
             break
     return w, best
+
+
+def _together(moves: list[_Move]) -> list[list[_Move]]:
+    """Promising moves of different intervals at once: all of them, the better half, and so on."""
+    taken: list[_Move] = []
+    for promise, changes in moves:
+        used = {place for _, others in taken for place, _ in others}
+        if promise < 0 and not used & {place for place, _ in changes}:
+            taken.append((promise, changes))
+    sizes = [len(taken) >> k for k in range(len(taken).bit_length())]
+    return [taken[:size] for size in sizes if size > 1]
+
+
+def _changes(
+    along: IntervalHamiltonian, w: np.ndarray, column: int, amount: float, bounds: tuple[float, float]
+) -> np.ndarray:
+    """(I,) what the Hamiltonian changes by if w (I, m) does in a column; infinite beyond bounds."""
+    changed, every = w.copy(), np.arange(len(w))
+    changed[:, column] = np.clip(w[:, column] + amount, *bounds)
+    by = along.value(changed, every) - along.value(w, every)
+    return np.where(changed[:, column] == w[:, column], np.inf, by)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -73,18 +73,32 @@ def from_ipopt(status: str) -> Outcome:
     return _IPOPT.get(status, Outcome.FAILED)
 
 
+class Curvature(NamedTuple):
+    """What passes have learned of an objective's second derivatives: a problem like it has nearly the same.
+
+    Attributes:
+        moves: directions (n,) of length 1 in the scaled controls (``FeasibleSet``).
+        changes: of the objective's gradient (n,) along each, per unit of length.
+    """
+
+    moves: list[np.ndarray]
+    changes: list[np.ndarray]
+
+
 @dataclass(frozen=True)
 class Start:
     """A first guess: relaxed controls (I, m), free parameters (k,), and where it came from.
 
     Attributes:
         near: it is the optimum of a problem like this one.
+        curvature: of that problem's objective, if it is known.
     """
 
     name: str
     w: np.ndarray
     theta: np.ndarray
     near: bool = False
+    curvature: Curvature | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +146,7 @@ class Run:
         gap: what may be left to win, to first order, if the solver knows.
         continues: it went on from where another run ended.
         weights: (K,) of several costs, if there are; see ``weighing``.
+        curvature: of the objective, if the solver has learned it.
     """
 
     record: RunRecord
@@ -142,6 +157,7 @@ class Run:
     gap: float | None = None
     continues: bool = False
     weights: np.ndarray | None = None
+    curvature: Curvature | None = None
 
     @property
     def objective(self) -> float:
@@ -162,6 +178,11 @@ class Run:
     def interrupted(self) -> bool:
         """Did the user stop it?"""
         return self.outcome is Outcome.INTERRUPTED
+
+    def multipliers(self, horizon: float) -> np.ndarray | None:
+        """(b,) multipliers of the budgets in units of the Hamiltonian, if the solver has them."""
+        found = self.budget_multipliers
+        return None if found is None or not np.all(np.isfinite(found)) else found / horizon
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,7 @@
 """The set of controls and free parameters that meet bounds, shares and budgets."""
 
+from functools import cached_property
+
 import numpy as np
 
 from optlearn._control.budgets import BudgetRows
@@ -25,7 +27,7 @@ class FeasibleSet:
         self.scale = np.concatenate(
             [np.tile(high - low, intervals), [(f.upper - f.lower) / intervals**0.5 for f in free]]
         )
-        self._top = np.concatenate([np.ones(self._size), np.full(len(free), intervals**0.5)])
+        self.top = np.concatenate([np.ones(self._size), np.full(len(free), intervals**0.5)])
         rows, targets, self._equal = relaxation.budget_rows
         self._rows = rows * (high - low)
         self._targets = targets - rows @ low
@@ -41,6 +43,18 @@ class FeasibleSet:
         # Budgets on controls that have nothing but bounds.
         self._on_box = ~(rows[:, mixed] != 0).any(axis=1)
         self._last = np.zeros(len(targets))
+
+    @property
+    def only_box(self) -> bool:
+        """Are there bounds and budgets only, no shares that add up to 1?"""
+        return not self._blocks
+
+    @cached_property
+    def budgets(self) -> BudgetRows:
+        """The budgets on v, rows (b, n)."""
+        means = np.tile(self._rows / self.shape[0], self.shape[0])
+        rows = np.hstack([means, np.zeros((len(means), len(self.top) - self._size))])
+        return self._scaled._replace(rows=rows)
 
     def join(self, w: np.ndarray, theta: np.ndarray) -> np.ndarray:
         """The vector v of controls (I, m) and free parameters (k,)."""
@@ -106,7 +120,7 @@ class FeasibleSet:
         """Nearest point to v − shift on each interval by itself, shift (m,)."""
         moved = v.copy()
         moved[: self._size].reshape(self.shape)[...] -= shift
-        found: np.ndarray = np.clip(moved, 0.0, self._top)
+        found: np.ndarray = np.clip(moved, 0.0, self.top)
         for block in self._blocks:
             shares = moved[: self._size].reshape(self.shape)[:, block]
             found[: self._size].reshape(self.shape)[:, block] = _project_shares(shares)

@@ -23,7 +23,7 @@ import numpy as np
 from optlearn._control.hamiltonian.gap import free_gap, minimise_hamiltonian
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.program.rollout import Rollout, RolloutResult
-from optlearn._control.solvers.base import Outcome, Run, Solver, Start
+from optlearn._control.solvers.base import Curvature, Outcome, Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.quasi_newton import ARMIJO, QuasiNewton
 from optlearn._control.weighing import Proximal
@@ -33,7 +33,7 @@ from optlearn._progress import Progress, Report, silent
 MAX_ITERATIONS = 2000
 TOLERANCE = 1e-7
 
-_DAMPED = 10  # at most so many damped steps in a row
+_DAMPED = 4  # at most so many damped steps in a row
 _LITTLE = 0.1  # a damped step that wins less than this part of the gap is a zigzag
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
@@ -41,15 +41,22 @@ _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a 
 _SMALLEST_STEP = 1e-10
 _ROUND_OFF = 1e-14  # of an objective
 _MET = 1e-8  # a limit that is broken by this share of itself counts as met
+_CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
 _ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
 
 
+@dataclass(frozen=True, eq=False)
 class Indirect(Solver):
     """Descent by forward and backward passes until the minimum principle holds.
 
     Iterations are forward-backward passes; the tolerance is the Hamiltonian gap at which the minimum
     principle counts as met, relative to the objective where that is above 1.
+
+    Attributes:
+        brief: leave singular arcs, along which passes creep, to another solver.
     """
+
+    brief: bool = False
 
     name = "indirect"
     description = "Pontryagin's minimum principle by forward and backward passes with exact adjoints"
@@ -72,7 +79,7 @@ class Indirect(Solver):
 
         weights = None
         if rollout.compiled.problem.weighing is None:
-            descent = _Descent(rollout, start, most, tolerance, told)
+            descent = _Descent(rollout, start, most, tolerance, told, self.brief)
             outcome, done = descent.descend(), descent.iterations
         else:
             descent, outcome, done, weights = _by_weights(rollout, start, most, tolerance, told)
@@ -87,6 +94,7 @@ class Indirect(Solver):
             budget_multipliers=descent.nu * rollout.compiled.problem.horizon,
             gap=descent.gap,
             weights=weights,
+            curvature=Curvature(descent.model.moves, descent.model.changes),
         )
 
 
@@ -153,12 +161,15 @@ class _Descent:
         max_iterations: int,
         tolerance: float,
         tell: Callable[[int, float, float], None],
+        brief: bool = False,
     ) -> None:
         self.rollout, self.compiled, self.steps = rollout, rollout.compiled, rollout.steps
         self.max_iterations, self.relative_tolerance, self.tell = max_iterations, tolerance, tell
         w, theta = start.w, start.theta
         self.feasible = FeasibleSet(self.compiled, len(w))
         self.model = QuasiNewton(self.feasible)
+        self.model.recall(start.curvature)
+        self.near, self.brief = start.near, brief
         self.iterations = 0
         self.gap = np.inf
         self.gains = np.zeros(len(w))
@@ -188,7 +199,8 @@ class _Descent:
     def _alternate(self) -> Outcome:
         while True:
             before = self.point.objective
-            for phase in (self._damped_steps, self._quasi_newton):
+            # From near an optimum, long steps only lead away.
+            for phase in (self._quasi_newton, self._damped_steps)[:: 1 if self.near else -1]:
                 outcome = phase()
                 if outcome is not None:
                     return outcome
@@ -243,7 +255,9 @@ class _Descent:
         w, theta = self.feasible.split(self.point.v)
         rolled = self.point.rolled
         hamiltonian = IntervalHamiltonian.along(self.compiled, rolled, w, theta, self.steps)
-        gap, w_star, self.nu = minimise_hamiltonian(hamiltonian, w, self.nu)
+        if self.model.multipliers is not None:
+            self.nu = self.model.multipliers / self.compiled.problem.horizon
+        gap, w_star, self.nu = minimise_hamiltonian(hamiltonian, w, self.nu, quick=True)
         every = np.arange(len(w))
         slope = self.nu @ self.compiled.relaxation.budget_rows[0]
         self.gains = hamiltonian.value(w, every) - hamiltonian.value(w_star, every) + (w - w_star) @ slope
@@ -258,6 +272,7 @@ class _Descent:
         """Quasi-Newton steps while the model promises more; an outcome if they end the descent."""
         fresh, checked = False, self.iterations
         wait, longest = _CHECK_AFTER
+        wait = 1 if self.near else wait
         for _ in range(_DESCENTS):
             gradient = self.feasible.gradient(self.point.rolled)
             negligible = _NEGLIGIBLE * self.tolerance
@@ -272,6 +287,8 @@ class _Descent:
                     return Outcome.SOLVED
                 if limit:
                     return Outcome.ITERATIONS
+                if self.brief and self.gap > _CREEPING * self.tolerance:
+                    return Outcome.STALLED
             if promise <= negligible or self._search(direction, 1.0) == 0.0:
                 if fresh:
                     break

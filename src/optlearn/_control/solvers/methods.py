@@ -16,6 +16,9 @@ MOST_PASSES = 400
 # And they only have to tell which start is best: a fifth of what two starts may differ by and still agree,
 # since an end may lie a few times its gap above the optimum.
 PASSES_TOLERANCE = 2e-7
+# From the optimum of a problem like it, passes that are worth trying before a direct run, which costs three
+# times as much. They know the curvature, so that a sharper end takes one or two more.
+NEAR_PASSES, NEAR_TOLERANCE = 12, 3e-8
 # Steps in an interval, and operations of a pass, up to which that is worth its price.
 DIRECT_STEPS, DIRECT_OPERATIONS = 32, 4_000_000
 # Beyond it a start may take so many operations in all (ten seconds), but always a few passes.
@@ -38,12 +41,15 @@ class Auto(Method):
         # Exact steps have a single stage, so second derivatives cost less than a dozen passes; and several
         # continuous controls of these trade off (η²/B), along which passes creep by the hundred.
         valley = rollout.compiled.program.exact and rollout.compiled.relaxation.curved > 1
-        if ((near or weighed) and not (costly or long)) or (valley and not long):
+        runs: list[Run] = []
+        if near and not (costly or long or weighed or valley):
+            runs = self._from_nearby(rollout, starts[0], tell)
+        elif ((near or weighed) and not (costly or long)) or (valley and not long):
             # From nearby, Newton's method converges at once. Limits and worst cases take a dozen iterations
             # as constraints, hundreds of passes as weights.
             runs = Direct(self.max_iterations, self.tolerance, near=near).run_all(rollout, starts, tell)
-            if runs[-1].interrupted or any(run.outcome.ok for run in runs):
-                return runs
+        if any(run.outcome.ok or run.interrupted for run in runs):
+            return runs
         most = self.max_iterations or _passes(rollout)
         polished = not (costly or long)
         runs = Indirect(most, PASSES_TOLERANCE if polished else None).run_all(rollout, starts, tell)
@@ -54,13 +60,23 @@ class Auto(Method):
         best = min(runs, key=lambda run: run.objective)
         direct = Direct(self.max_iterations, self.tolerance, near=best.outcome.ok)
         start = Start("the best of them", best.w, best.theta)
-        runs.append(replace(direct.run(rollout, start, tell), continues=True))
+        runs.append(replace(direct.run(rollout, start, tell), continues=True, curvature=best.curvature))
         if polished and best.outcome.ok and not (runs[-1].outcome.ok or runs[-1].interrupted):
             # What was left to a direct run that failed.
             runs.append(replace(Indirect(most).run(rollout, start, tell), continues=True))
         if not any(run.outcome.ok for run in runs):
             runs += Direct(self.max_iterations, self.tolerance).run_all(rollout, starts, tell)
         return runs
+
+    def _from_nearby(self, rollout: Rollout, start: Start, tell: Report) -> list[Run]:
+        """A few passes from the optimum of a problem like this one; a direct run, if they do not suffice."""
+        most = min(NEAR_PASSES, self.max_iterations or NEAR_PASSES)
+        first = Indirect(most, self.tolerance or NEAR_TOLERANCE, brief=True).run(rollout, start, tell)
+        if first.outcome.ok or first.interrupted:
+            return [first]
+        there = replace(start, w=first.w, theta=first.theta)
+        second = Direct(self.max_iterations, self.tolerance, near=True).run(rollout, there, tell)
+        return [replace(second, curvature=first.curvature)]
 
 
 def _passes(rollout: Rollout) -> int | None:

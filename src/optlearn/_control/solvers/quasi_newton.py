@@ -5,6 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
+from optlearn._control.solvers.active_set import LowRank, minimise_on_box
+from optlearn._control.solvers.base import Curvature
 from optlearn._control.solvers.feasible import FeasibleSet
 
 ARMIJO = 1e-4
@@ -15,39 +17,45 @@ _MODEL_STEPS = 60  # of the projected gradient method that minimises the quadrat
 
 @dataclass
 class QuasiNewton:
-    """Limited-memory BFGS matrix of the objective, and its minimum over a feasible set."""
+    """Limited-memory BFGS matrix of the objective, and its minimum over a feasible set.
+
+    Attributes:
+        multipliers: (b,) of the budgets on the scaled controls, at the last minimum, if they are known.
+    """
 
     feasible: FeasibleSet
     moves: list[np.ndarray] = field(default_factory=list)
     changes: list[np.ndarray] = field(default_factory=list)
+    multipliers: np.ndarray | None = None
+
+    def recall(self, known: Curvature | None) -> None:
+        """Begin with what is known of a problem like this one, on the same grid."""
+        if known is not None and all(len(move) == len(self.feasible.top) for move in known.moves):
+            self.moves, self.changes = list(known.moves), list(known.changes)
 
     def learn(self, move: np.ndarray, change: np.ndarray) -> None:
         """Take in a step and the change of the gradient over it, if they show positive curvature."""
-        if move @ change > 1e-10 * np.linalg.norm(move) * np.linalg.norm(change):
-            self.moves, self.changes = (
-                [*kept[-_MEMORY + 1 :], new] for kept, new in ((self.moves, move), (self.changes, change))
-            )
-            self.__dict__.pop("_compact", None)
+        length = float(np.linalg.norm(move))
+        if move @ change > 1e-10 * length * np.linalg.norm(change):
+            # B is the same for moves of any length; of length 1, those of first and last steps compare.
+            self.moves = [*self.moves[-_MEMORY + 1 :], move / length]
+            self.changes = [*self.changes[-_MEMORY + 1 :], change / length]
+            self.__dict__.pop("_matrix", None)
 
     def forget(self) -> None:
         """Start afresh."""
         self.moves, self.changes = [], []
-        self.__dict__.pop("_compact", None)
+        self.__dict__.pop("_matrix", None)
 
     @cached_property
-    def _compact(self) -> tuple[float, np.ndarray, np.ndarray]:
-        """B = σ − N M Nᵀ (Byrd, Nocedal and Schnabel 1994)."""
+    def _matrix(self) -> LowRank:
+        """B (Byrd, Nocedal and Schnabel 1994)."""
         S, Y = np.array(self.moves).T, np.array(self.changes).T
         sigma = float(Y[:, -1] @ Y[:, -1] / (S[:, -1] @ Y[:, -1]))
         products = S.T @ Y
         L = np.tril(products, -1)
         inner = np.block([[sigma * (S.T @ S), L], [L.T, -np.diag(np.diag(products))]])
-        return sigma, np.hstack([sigma * S, Y]), np.linalg.pinv(inner, hermitian=True)
-
-    def times(self, v: np.ndarray) -> np.ndarray:
-        """B v."""
-        sigma, N, M = self._compact
-        return np.asarray(sigma * v - N @ (M @ (N.T @ v)))
+        return LowRank(sigma, np.hstack([sigma * S, Y]), inner, np.linalg.inv(inner))
 
     def direction(self, v: np.ndarray, gradient: np.ndarray, accuracy: float) -> np.ndarray:
         """From v to the minimum of gradient·d + ½ d·B d over v + d in the feasible set.
@@ -60,15 +68,21 @@ class QuasiNewton:
             # Without curvature: a step that changes the controls by a tenth of their range.
             length = 0.1 / max(float(np.abs(gradient).max()), 1e-300)
             return np.asarray(self.feasible.project(v - length * gradient) - v)
+        length = 1 / self._matrix.sigma
+        within = self.feasible
+        if within.only_box:
+            found = minimise_on_box(self._matrix, gradient, v, within.top, within.budgets, within.project)
+            if found is not None:
+                x, self.multipliers = found
+                return x - v
         point, slope, value = v, gradient, 0.0
         best, lowest, recent = point, value, [value]
-        length = 1 / self._compact[0]
         for _ in range(_MODEL_STEPS):
             step = self.feasible.project(point - length * slope) - point
             fall = -float(slope @ step)
             if fall <= accuracy:
                 break
-            bent = self.times(step)
+            bent = self._matrix.times(step)
             curvature = float(step @ bent)
             share = 1.0
             if value - fall + curvature / 2 > max(recent) - ARMIJO * fall:

@@ -1,7 +1,6 @@
 """Batch sizes that spend a given mean, as baselines of any scenario with the control ``batch``."""
 
 import numpy as np
-from scipy.optimize import brentq
 
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
@@ -35,6 +34,8 @@ def linear_growth(problem: Problem) -> shapes.Shape:
 
 def exponential_growth(problem: Problem, intervals: int, growth: float) -> shapes.Shape:
     """A batch that grows by the factor exp(``growth``), cut at the bounds, with the right mean."""
+    from scipy.optimize import brentq
+
     batch, mean, horizon = problem.continuous["batch"], mean_batch_of(problem), problem.horizon
     grid = uniform_grid(horizon, intervals)
     times = (grid[1:] + grid[:-1]) / (2 * horizon)

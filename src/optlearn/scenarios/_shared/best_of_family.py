@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
 
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
@@ -17,6 +16,7 @@ from optlearn._control.program.rollout import Rollout
 from optlearn._errors import UnphysicalStateError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
+from optlearn.scenarios._shared.line_search import least_between
 
 Family = Callable[..., Schedule]
 
@@ -131,16 +131,15 @@ class _Trial:
 def _refine_line(cost: _Trial, first: np.ndarray, spacing: np.ndarray) -> np.ndarray:
     low, high = cost.lower[0], cost.upper[0]
     around = (max(low, first[0] - spacing[0]), min(high, first[0] + spacing[0]))
-    found = minimize_scalar(
-        lambda x: cost(np.array([x])), bounds=around, method="bounded", options={"xatol": 1e-8}
-    )
-    return np.array([found.x])
+    return np.array([least_between(lambda x: cost(np.array([x])), *around, accuracy=1e-8)])
 
 
 def _refine_plane(
     cost: _Trial, first: np.ndarray, spacing: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> np.ndarray:
     """The minimum between ``lower`` and ``upper``, downhill from ``first``."""
+    from scipy.optimize import minimize
+
     # In units of the scan's spacing and of the objective there, so that tolerances mean something.
     scale = abs(cost(first)) or 1.0
 
@@ -169,11 +168,8 @@ def _beyond_kinks(cost: _Trial, found: np.ndarray, spacing: np.ndarray, kinks: n
 
     def best_at(second: float) -> np.ndarray:
         low, high = (np.clip(found[0] + side * spacing[0], cost.lower[0], cost.upper[0]) for side in (-1, 1))
-        accuracy = {"xatol": ROUGH * spacing[0]}
-        along = minimize_scalar(
-            lambda x: cost(np.array([x, second])), bounds=(low, high), method="bounded", options=accuracy
-        )
-        return np.array([along.x, second])
+        along = least_between(lambda x: cost(np.array([x, second])), low, high, ROUGH * spacing[0])
+        return np.array([along, second])
 
     best = min([found, *map(best_at, edges)], key=cost)
     # From there downhill, in the smooth pieces on both sides.
@@ -198,6 +194,8 @@ def best_of_linear(problem: Problem, control: str, grid: np.ndarray, basis: np.n
         grid: (I + 1,) edges.
         basis: B (I, p); each of the p parameters may have any value that the control may have.
     """
+    from scipy.optimize import minimize
+
     rollout, limits = Rollout(compile_problem(problem), len(grid) - 1), problem.continuous[control]
 
     def cost(values: np.ndarray) -> tuple[float, np.ndarray]:
