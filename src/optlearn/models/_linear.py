@@ -71,6 +71,11 @@ class Linear(System):
         """A unit of training time for the limit; so many steps as squaring takes for the recursion."""
         return 2.0**DOUBLINGS / float(self.clock) if self.recursion else 1.0
 
+    @property
+    def step_length(self) -> float:
+        """Training time that one step of the recursion takes; 0 for the limit, which flows."""
+        return 1.0 / float(self.clock) if self.recursion else 0.0
+
     def drift(self, x: Array, u: Settings) -> Array:
         """The limit's."""
         change = self._flow(u)

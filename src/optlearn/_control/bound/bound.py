@@ -8,7 +8,7 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._control.bound.convex import exact_optimum, is_linear
 from optlearn._control.bound.hjb import FINER, Near, Policy, Resolution, dimensions_of, solve_hjb
-from optlearn._control.bound.sos import DEGREE, lower_bound
+from optlearn._control.bound.sos import DEGREE, PIECES, Proof, lower_bound
 from optlearn._control.hamiltonian.gap import hamiltonian_gap
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import compile_problem
@@ -69,6 +69,7 @@ def bound(
     *,
     solution: Solution | None = None,
     degree: int = DEGREE,
+    pieces: int = PIECES,
     times: int = 8,
     nodes: int | None = None,
     dimensions: int = 4,
@@ -80,10 +81,11 @@ def bound(
         kind: "convex": exact, where rate and costs are linear in the state, apart from the controls. "sos": a
             proof by sums of squares, where they are polynomials; needs the extra ``bounds``. "hjb": an
             estimate with an error bar by the Hamilton-Jacobi-Bellman equation on grids, where states move in
-            a few dimensions. "auto": "convex" where it holds, else "hjb".
+            a few dimensions. "auto": "convex" where it holds, else "hjb", else "sos".
         solution: that tells where multipliers of budgets and free parameters are looked for; None to solve
             the problem first, if it has any.
-        degree: "sos": total degree of the polynomials in time and state.
+        degree: "sos": of the polynomials in the state. A higher one gives a tighter bound, and takes longer.
+        pieces: "sos": of time, in each of which the polynomials are cubic in time; likewise.
         times: "hjb": steps of the coarsest of three grids, each 1.5 times as fine as the one before.
         nodes: "hjb": nodes along each coordinate of the coarsest grid, at least 4 (default: as many as
             take half a minute or so).
@@ -93,7 +95,8 @@ def bound(
         SpecificationError: the kind does not fit the problem; the message says why.
     """
     check = Arguments("bound")
-    check.count("degree", degree, 2)
+    check.count("degree", degree)
+    check.count("pieces", pieces)
     check.count("times", times, 2)
     if nodes is not None:
         check.count("nodes", nodes, 4)
@@ -109,15 +112,30 @@ def bound(
         raise SpecificationError(
             f"bound: {problem.name!r} is not linear in the state apart from the controls; use 'sos' or 'hjb'"
         )
-    if kind == "sos":
-        found = lower_bound(problem, degree)
+    moves = 0 if kind == "sos" else dimensions_of(problem)
+    if kind == "sos" or (kind == "auto" and moves > dimensions):
+        found = _proof(problem, degree, pieces, moves, dimensions)
         return Bound(found.value, 0.0, "sos", found.assumes)
-    coarse = nodes or NODES[min(dimensions_of(problem), len(NODES)) - 1]
+    coarse = nodes or NODES[min(moves, len(NODES)) - 1]
     resolutions = [Resolution(round(times * FINER**i), round(coarse * FINER**i)) for i in range(3)]
     estimate = solve_hjb(problem, resolutions, dimensions, _near(problem, solution))
     return Bound(
         estimate.value, estimate.error, "hjb", "that the error bar is right", estimate.values, estimate.policy
     )
+
+
+def _proof(problem: Problem, degree: int, pieces: int, moves: int, dimensions: int) -> Proof:
+    """By sums of squares; if they do not fit either, it is said why a grid does not."""
+    try:
+        return lower_bound(problem, degree, pieces)
+    except (SpecificationError, ModuleNotFoundError) as error:
+        if not moves:
+            raise
+        raise SpecificationError(
+            f"bound: no kind fits {problem.name!r}. 'convex': it must be linear in the state apart from the "
+            f"controls. 'hjb': it must move in at most {dimensions} dimensions, and moves in {moves} (raise "
+            f"dimensions=). 'sos': {str(error).removeprefix('bound: ')}"
+        ) from error
 
 
 def _near(problem: Problem, solution: Solution | None) -> Near:

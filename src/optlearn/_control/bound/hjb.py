@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from time import perf_counter
 from typing import NamedTuple
 
 import jax
@@ -29,6 +30,7 @@ from optlearn._control.solvers.starts import enough_steps, neutral
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
+from optlearn._warn import warn
 
 # Controls that are tried at every node: so many along each, in rounds that close in on the best.
 TRIED = 5
@@ -38,6 +40,7 @@ BLOCK = 512  # nodes at a time, so that memory stays small
 
 # Each resolution is so many times the one before.
 FINER = 1.5
+LONG = 180.0  # seconds from which on a user is told
 SCANNED = 7  # values of each free parameter, before a search near the best
 
 
@@ -92,8 +95,8 @@ class Sweep:
         self.charts = reachable.charts(states)
         if self.charts.dimension > dimensions:
             raise SpecificationError(
-                f"bound: {problem.name!r} moves in {self.charts.dimension} dimensions, budgets included; a "
-                f"grid has at most {dimensions}; raise dimensions=, or use kind='sos'"
+                f"bound: {problem.name!r} must move in at most {dimensions} dimensions for kind='hjb', "
+                f"budgets included, and moves in {self.charts.dimension}; raise dimensions="
             )
 
     def step(self, x: Array, w: Array, theta: Array) -> tuple[Array, Array]:
@@ -131,7 +134,7 @@ class Sweep:
             return jax.lax.scan(one, jnp.asarray(self.start), w)[1]
 
         found = np.asarray(jax.jit(jax.vmap(course))(w, theta))
-        finite = np.all(np.isfinite(found), axis=(1, 2))
+        finite = reachable.kept(found.transpose(1, 2, 0))
         start = np.broadcast_to(self.start, (1, int(finite.sum()), len(self.start)))
         return np.concatenate([start, found[finite].transpose(1, 0, 2)]), theta[finite]
 
@@ -149,6 +152,25 @@ class Sweep:
         costs = np.asarray(jax.vmap(lambda x, t: self.program.cost(constants, x[:n], t))(last, theta))
         missing = objective - costs - y @ self.nu
         return max(4 * float(np.max(missing[far] / np.sum(y**2, axis=1)[far])), 1e-6)
+
+    @float64
+    def check_nodes(self) -> None:
+        """Refuse a grid with states that the drift does not know, before it takes minutes.
+
+        A box around overlaps of vectors has corners that are overlaps of none.
+        """
+        grid = jnp.asarray(nodes(self.resolution.count, self.charts.dimension))
+        neutral = jnp.asarray(self.compiled.relaxation.neutral)
+        free = self.problem.free.values()
+        theta = jnp.array([(f.lower + f.upper) / 2 for f in free])
+        known = jax.jit(lambda x: jnp.all(jnp.isfinite(self.step(x, neutral, theta)[0])))
+        for centre, axes in zip(self.charts.centres, self.charts.axes, strict=True):
+            states = jnp.asarray(centre)[None] + grid @ jnp.asarray(axes).T
+            if not bool(jnp.all(jax.lax.map(known, states, batch_size=BLOCK))):
+                raise SpecificationError(
+                    f"bound: kind='hjb' must know the drift all over boxes around what training reaches, and "
+                    f"{self.problem.name!r} does not: their corners are no possible overlaps"
+                )
 
     @cached_property
     def pattern(self) -> np.ndarray:
@@ -289,9 +311,27 @@ def solve_hjb(problem: Problem, resolutions: Sequence[Resolution], dimensions: i
     on them to second order only.
     """
     sweeps = [Sweep(problem, resolution, dimensions, near) for resolution in resolutions]
+    sweeps[0].check_nodes()
     theta = _best_free(sweeps[0], near.free)
-    values = [sweep.value(theta) for sweep in sweeps]
+    sweeps[0].value(theta)  # compiled, if it was not for a free parameter
+    begun = perf_counter()
+    values = [sweeps[0].value(theta)]
+    _announce(problem, perf_counter() - begun, sweeps)
+    values += [sweep.value(theta) for sweep in sweeps[1:]]
+    if not np.all(np.isfinite(values)):
+        raise SpecificationError(f"bound: the grid of {problem.name!r} must hold finite values, got {values}")
     return Estimate(*extrapolate(values), tuple(values), sweeps[-1].policy(theta))
+
+
+def _announce(problem: Problem, seconds: float, sweeps: Sequence[Sweep]) -> None:
+    """Say so if the finer grids will take long, from the seconds that the coarsest took."""
+    sizes = [s.resolution.times * s.resolution.count**s.charts.dimension for s in sweeps]
+    rest = seconds * sum(sizes[1:]) / sizes[0]
+    if rest > LONG:
+        warn(
+            f"bound: the grids of {problem.name!r} will take about {rest / 60:.0f} minutes; smaller nodes= "
+            "or times= take less"
+        )
 
 
 def _best_free(sweep: Sweep, theta: np.ndarray) -> np.ndarray:

@@ -1,90 +1,100 @@
-"""Polynomials on the box [−1, 1]^k: exponents → coefficients."""
+"""Polynomials: exponents → coefficients. Exponents may be negative, where a variable is never 0."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import product
 from math import comb
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import casadi
 import numpy as np
-
-from optlearn._errors import SpecificationError
 
 Exponents: TypeAlias = tuple[int, ...]
 Polynomial: TypeAlias = Mapping[Exponents, float]
 
-HIGHEST = 8  # degree in one variable, at most
+# Coefficients below this share of what they are the difference of are round-off.
+ROUND_OFF = 1e-13
 
 
 def monomials(variables: int, degree: int) -> list[Exponents]:
     """All exponents up to a total degree."""
-    return [e for e in product(range(degree + 1), repeat=variables) if sum(e) <= degree]
+    if variables == 0:
+        return [()]
+    return [(e, *rest) for e in range(degree + 1) for rest in monomials(variables - 1, degree - e)]
 
 
-def from_expression(expression: Any, variables: list[Any], what: str) -> Polynomial:
-    """The polynomial that a CasADi expression is in its variables.
-
-    Raises:
-        SpecificationError: it is none.
-    """
-    return {exponents: value for exponents, value in _taylor(expression, variables, what) if value != 0}
+def variable(index: int, variables: int) -> Polynomial:
+    """One variable itself."""
+    return {tuple(int(i == index) for i in range(variables)): 1.0}
 
 
-def _taylor(expression: Any, variables: list[Any], what: str) -> Iterator[tuple[Exponents, float]]:
-    """Coefficients about 0: derivatives vanish identically from some order on, or it is no polynomial."""
-    if not variables:
-        yield (), float(casadi.evalf(expression))
-        return
-    first, *rest = variables
-    factor = 1.0
-    for order in range(HIGHEST + 2):
-        if expression.nnz() == 0 or expression.is_zero():
-            return
-        if order > HIGHEST:
-            raise SpecificationError(
-                f"bound: {what} is no polynomial of the state and the controls; use kind='hjb'"
-            )
-        at_zero = casadi.simplify(casadi.substitute(expression, first, 0))
-        for exponents, value in _taylor(at_zero, rest, what):
-            yield (order, *exponents), value / factor
-        expression = casadi.simplify(casadi.jacobian(expression, first))
-        factor *= order + 1
+def constant(value: float, variables: int) -> Polynomial:
+    """A number."""
+    return {(0,) * variables: value} if value else {}
 
 
-def degree(polynomial: Polynomial) -> int:
-    """Total degree."""
-    return max((sum(exponents) for exponents in polynomial), default=0)
+def degree(polynomial: Polynomial, variables: slice = slice(None)) -> int:
+    """Total degree in some of the variables."""
+    return max((sum(exponents[variables]) for exponents in polynomial), default=0)
+
+
+def combined(parts: Iterable[tuple[float, Polynomial]]) -> dict[Exponents, float]:
+    """The sum of polynomials times numbers; what cancels leaves no round-off behind."""
+    found: dict[Exponents, float] = {}
+    sizes: dict[Exponents, float] = {}
+    for factor, polynomial in parts:
+        for exponents, value in polynomial.items():
+            found[exponents] = found.get(exponents, 0.0) + factor * value
+            sizes[exponents] = sizes.get(exponents, 0.0) + abs(factor * value)
+    return {e: value for e, value in found.items() if abs(value) > ROUND_OFF * sizes[e]}
 
 
 def times(one: Polynomial, other: Polynomial) -> dict[Exponents, float]:
     """The product."""
-    found: dict[Exponents, float] = {}
-    for a, x in one.items():
-        for b, y in other.items():
-            key = tuple(i + j for i, j in zip(a, b, strict=True))
-            found[key] = found.get(key, 0.0) + x * y
+    return combined((x, {tuple(map(int.__add__, a, b)): y for b, y in other.items()}) for a, x in one.items())
+
+
+def power(polynomial: Polynomial, exponent: int, variables: int) -> Polynomial:
+    """A whole power, not negative."""
+    found = constant(1.0, variables)
+    for _ in range(exponent):
+        found = times(found, polynomial)
     return found
 
 
-def derivative(exponents: Exponents, variable: int) -> Polynomial:
-    """Of a monomial."""
-    if exponents[variable] == 0:
-        return {}
-    lower = tuple(e - (i == variable) for i, e in enumerate(exponents))
-    return {lower: float(exponents[variable])}
+def derivative(polynomial: Polynomial, variable: int) -> dict[Exponents, float]:
+    """By one variable."""
+    return {
+        tuple(e - (i == variable) for i, e in enumerate(exponents)): value * exponents[variable]
+        for exponents, value in polynomial.items()
+        if exponents[variable]
+    }
 
 
 def at(polynomial: Polynomial, variable: int, value: float) -> dict[Exponents, float]:
     """With one variable held at a value; it keeps its place, with exponent 0."""
-    found: dict[Exponents, float] = {}
-    for exponents, coefficient in polynomial.items():
-        key = tuple(0 if i == variable else e for i, e in enumerate(exponents))
-        found[key] = found.get(key, 0.0) + coefficient * value ** exponents[variable]
+    return combined(
+        (value ** exponents[variable], {(*exponents[:variable], 0, *exponents[variable + 1 :]): coefficient})
+        for exponents, coefficient in polynomial.items()
+    )
+
+
+def scaled(polynomial: Polynomial, low: Iterable[float], high: Iterable[float]) -> dict[Exponents, float]:
+    """The same in z of [−1, 1], each variable being (low + high)/2 + z (high − low)/2."""
+    found = dict(polynomial)
+    for i, (least, most) in enumerate(zip(low, high, strict=True)):
+        middle, half = (least + most) / 2, (most - least) / 2
+        found = combined(
+            (
+                value * comb(e[i], k) * middle ** (e[i] - k) * half**k,
+                {(*e[:i], k, *e[i + 1 :]): 1.0},
+            )
+            for e, value in found.items()
+            for k in range(e[i] + 1)
+        )
     return found
 
 
 def enclosure(polynomial: Polynomial, variables: int) -> tuple[float, float]:
-    """Numbers between which it lies on the box: the least and largest coefficient in Bernstein's form."""
+    """Numbers between which it lies on [−1, 1]^k: the least and largest coefficient in Bernstein's form."""
     if not polynomial:
         return 0.0, 0.0
     degrees = [max(e[i] for e in polynomial) for i in range(variables)]
@@ -99,10 +109,10 @@ def enclosure(polynomial: Polynomial, variables: int) -> tuple[float, float]:
 def _bernstein(degree: int) -> np.ndarray:
     """(d + 1, d + 1) from powers of z in [−1, 1] to Bernstein's polynomials of degree d."""
     found = np.zeros((degree + 1, degree + 1))
-    for power in range(degree + 1):
+    for power, i in product(range(degree + 1), repeat=2):
         # z^p = (2s − 1)^p in s = (z + 1)/2.
-        for j in range(power + 1):
-            share = comb(power, j) * 2.0**j * (-1.0) ** (power - j)
-            for i in range(j, degree + 1):
-                found[i, power] += share * comb(i, j) / comb(degree, j)
+        found[i, power] = sum(
+            comb(power, j) * 2.0**j * (-1.0) ** (power - j) * comb(i, j) / comb(degree, j)
+            for j in range(min(power, i) + 1)
+        )
     return found

@@ -14,6 +14,8 @@ from optlearn._control.relaxation import Relaxation
 TRAJECTORIES = 600
 # Of a box's half-width, beyond what was reached.
 MARGIN = 0.1
+# States so many times as large as under a typical schedule are those of training that diverges.
+DIVERGED = 100.0
 # Axes along which states differ by less than this share of the largest state are round-off.
 THIN = 1e-8
 
@@ -53,6 +55,16 @@ def random_controls(relaxation: Relaxation, intervals: int, seed: int = 0) -> np
             levels[:, row > 0] /= np.maximum(levels[:, row > 0].sum(axis=1, keepdims=True), 1.0)
         w[...] = levels[np.searchsorted(ends, np.arange(intervals), side="right")]
     return found
+
+
+def kept(states: np.ndarray) -> np.ndarray:
+    """(S,) of courses (…, S) those under which training does not diverge.
+
+    Such schedules are far from the optimum, and a box around their states would hold all others in a corner.
+    """
+    sizes = np.abs(states).reshape(-1, states.shape[-1]).max(axis=0)
+    finite = np.isfinite(sizes)
+    return np.asarray(finite & (sizes <= DIVERGED * np.median(sizes[finite])))
 
 
 def charts(states: np.ndarray) -> Charts:

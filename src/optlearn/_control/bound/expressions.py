@@ -1,0 +1,194 @@
+"""CasADi expressions as polynomials: the algebra is done along the expression's own operations.
+
+What is no polynomial is named. A square root or a quotient of one control, √(p w + q) or 1/(p w + q), becomes
+one in another control: y = √(p w + q), or its inverse, with w = (y² − q)/p or (1/y − q)/p.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import casadi
+
+from optlearn._control.bound import polynomials as poly
+from optlearn._control.bound.polynomials import Polynomial
+from optlearn._errors import SpecificationError
+
+_NAMES = {getattr(casadi, name): name[3:].lower() for name in dir(casadi) if name.startswith("OP_")}
+_WORDS = {
+    "asin": "an arcsine", "atan": "an arctangent", "atan2": "an arctangent", "cos": "a cosine",
+    "constpow": "a power", "div": "a quotient", "erf": "an error function", "exp": "an exponential",
+    "fmax": "a maximum", "fmin": "a minimum", "if_else_zero": "a choice", "inv": "a quotient",
+    "log": "a logarithm", "pow": "a power", "sin": "a sine", "sqrt": "a square root",
+    "tanh": "a hyperbolic tangent",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Change:
+    """Another control y for w: √(p w + q), or 1/(p w + q) where it is ``inverse``."""
+
+    slope: float
+    offset: float
+    inverse: bool
+
+    def polynomial(self, y: Polynomial) -> Polynomial:
+        """w, a polynomial of y."""
+        exponents = next(iter(y))
+        grown = {tuple((-1 if self.inverse else 2) * e for e in exponents): 1.0 / self.slope}
+        rest = poly.constant(-self.offset / self.slope, len(exponents))
+        return poly.combined([(1.0, grown), (1.0, rest)])
+
+    def bounds(self, low: float, high: float) -> tuple[float, float]:
+        """The range of y."""
+        both = [self.slope * w + self.offset for w in (low, high)]
+        if min(both) <= 0:
+            raise SpecificationError("bound: a root or quotient of a control must be of positive numbers")
+        ends = sorted(1 / b if self.inverse else b**0.5 for b in both)
+        return ends[0], ends[1]
+
+
+class Reader:
+    """Reads expressions in n states and m controls as polynomials of n + m variables.
+
+    Attributes:
+        changes: control → what it became.
+    """
+
+    def __init__(self, name: str, x: Any, w: Any) -> None:
+        self.name, self.x, self.w = name, x, w
+        self.states, self.size = x.numel(), x.numel() + w.numel()
+        self.changes: dict[int, Change] = {}
+
+    def read(self, **expressions: Any) -> dict[str, list[Polynomial]]:
+        """Every expression, entry by entry.
+
+        Raises:
+            SpecificationError: one of them is no polynomial; it says what it has.
+        """
+        functions = {
+            name: casadi.Function("read", [self.x, self.w], [casadi.densify(expression)])
+            for name, expression in expressions.items()
+        }
+        while True:
+            found, met = {}, {}
+            for name, function in functions.items():
+                walk = _Walk(self, function)
+                if any(p is None for p in walk.outputs):
+                    met[name] = walk
+                found[name] = [p for p in walk.outputs if p is not None]
+            if not met:
+                return found
+            if not any(walk.change() for walk in met.values()):
+                name, walk = next(iter(met.items()))
+                words = ", ".join(sorted({_WORDS.get(op, op) for op in walk.met}))
+                raise SpecificationError(
+                    f"bound: the {name.replace('_', ' ')} of {self.name!r} must be a polynomial of the state "
+                    f"and the controls for kind='sos', and has {words}"
+                )
+
+    def inputs(self) -> list[Polynomial]:
+        """Every variable as a polynomial."""
+        found = [poly.variable(i, self.size) for i in range(self.size)]
+        for i, change in self.changes.items():
+            found[self.states + i] = change.polynomial(found[self.states + i])
+        return found
+
+
+class _Walk:
+    """Through a function's operations, with polynomials (None: no polynomial).
+
+    Attributes:
+        outputs: its results.
+        met: operations that make no polynomial.
+    """
+
+    def __init__(self, reader: Reader, function: Any) -> None:
+        self.reader = reader
+        self.met: set[str] = set()
+        self._under: list[tuple[Polynomial, bool]] = []  # a root, or (true) a quotient
+        inputs = reader.inputs()
+        work: dict[int, Polynomial | None] = {}
+        self.outputs: list[Polynomial | None] = [{} for _ in range(function.numel_out(0))]
+        for k in range(function.n_instructions()):
+            op = _NAMES[function.instruction_id(k)]
+            given, to = function.instruction_input(k), function.instruction_output(k)
+            if op == "output":
+                self.outputs[to[1]] = work[given[0]]
+            elif op == "input":
+                work[to[0]] = inputs[given[1] + (reader.states if given[0] else 0)]
+            elif op == "const":
+                work[to[0]] = poly.constant(function.instruction_constant(k), reader.size)
+            else:
+                work[to[0]] = self._result(op, [work[i] for i in given])
+
+    def change(self) -> bool:
+        """Take another control for one that stands alone under a root or in a quotient; was there any?"""
+        n, size = self.reader.states, self.reader.size
+        for polynomial, inverse in self._under:
+            linear = [e for e in polynomial if any(e)]
+            if len(linear) != 1 or sum(map(abs, linear[0])) != 1 or min(linear[0]) < 0:
+                continue
+            control = linear[0].index(1) - n
+            if control >= 0 and control not in self.reader.changes:
+                offset = polynomial.get((0,) * size, 0.0)
+                self.reader.changes[control] = Change(polynomial[linear[0]], offset, inverse)
+                return True
+        return False
+
+    def _result(self, op: str, given: list[Polynomial | None]) -> Polynomial | None:
+        known = [p for p in given if p is not None]
+        if len(known) == len(given) and (found := self._polynomial(op, *known)) is not None:
+            return found
+        if op not in _RING:
+            self.met.add(op)
+        return None
+
+    def _polynomial(self, op: str, a: Polynomial, b: Polynomial | None = None) -> Polynomial | None:
+        size, second = self.reader.size, {} if b is None else b
+        if op in _RING:
+            return _RING[op](a, second)
+        if op in ("div", "inv"):
+            over = self._inverse(a if op == "inv" else second)
+            return over if op == "inv" or over is None else poly.times(a, over)
+        if op == "sqrt":
+            return self._root(a)
+        if op in ("pow", "constpow") and set(second) <= {(0,) * size}:
+            exponent = second.get((0,) * size, 0.0)
+            if exponent == int(exponent):
+                base = a if exponent >= 0 else self._inverse(a)
+                return None if base is None else poly.power(base, abs(int(exponent)), size)
+        return None
+
+    def _inverse(self, a: Polynomial) -> Polynomial | None:
+        """Of a number, or of a power of a control that was changed, which is above 0."""
+        if len(a) == 1 and self._above_zero(a):
+            ((exponents, value),) = a.items()
+            return {tuple(-e for e in exponents): 1 / value}
+        self._under.append((a, True))
+        return None
+
+    def _root(self, a: Polynomial) -> Polynomial | None:
+        if not a:
+            return a
+        if len(a) == 1 and self._above_zero(a):
+            ((exponents, value),) = a.items()
+            if value > 0 and all(e % 2 == 0 for e in exponents):
+                return {tuple(e // 2 for e in exponents): value**0.5}
+        self._under.append((a, False))
+        return None
+
+    def _above_zero(self, a: Polynomial) -> bool:
+        positive = {self.reader.states + i for i in self.reader.changes}
+        return all(i in positive for exponents in a for i, e in enumerate(exponents) if e)
+
+
+_RING: dict[str, Callable[[Polynomial, Polynomial], Polynomial]] = {
+    "assign": lambda a, b: a,
+    "add": lambda a, b: poly.combined([(1.0, a), (1.0, b)]),
+    "sub": lambda a, b: poly.combined([(1.0, a), (-1.0, b)]),
+    "neg": lambda a, b: poly.combined([(-1.0, a)]),
+    "twice": lambda a, b: poly.combined([(2.0, a)]),
+    "mul": poly.times,
+    "sq": lambda a, b: poly.times(a, a),
+}
