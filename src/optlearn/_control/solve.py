@@ -185,14 +185,13 @@ def _best(rollout: Rollout, runs: list[Run]) -> Run:
         return weighing.excess(costs) > LIMITS_MET, run.objective + float(prices @ over)
 
     lowest = min(runs, key=rank)
-    polished = [run for run in runs if run.continues and run.outcome.ok]
-    close = [
-        run
-        for run in polished
-        if rank(run)[0] == rank(lowest)[0]
-        and run.objective <= lowest.objective + CLOSE * abs(lowest.objective)
-    ]
-    return close[-1] if close else lowest
+    breaks, value = rank(lowest)
+
+    def is_close(run: Run) -> bool:
+        return rank(run)[0] == breaks and rank(run)[1] <= value + CLOSE * abs(value)
+
+    polished = [run for run in runs if run.continues and run.outcome.ok and is_close(run)]
+    return polished[-1] if polished else lowest
 
 
 def _ends(runs: list[Run]) -> list[float]:
