@@ -214,10 +214,11 @@ class Solver(Method):
     """A method that goes from one start to one run."""
 
     def run_all(self, rollout: "Rollout", starts: Sequence[Start], tell: Report = silent) -> list[Run]:
-        """One run from each start."""
+        """One run from each start, which begins with the curvature that the one before has learned."""
         runs: list[Run] = []
         for start in starts:
-            runs.append(self.run(rollout, start, tell))
+            known = runs[-1].curvature if runs else start.curvature
+            runs.append(self.run(rollout, replace(start, curvature=known), tell))
             if runs[-1].interrupted:
                 break
         return runs
