@@ -20,7 +20,7 @@ from optlearn._dynamics.executor import Course, Piece, hopeless
 _SUBSTEPS = (2, 4, 6, 8, 10)
 _ORDER = 2 * len(_SUBSTEPS) - 2  # of the second best rule, which tells the error
 _LEAST, _MOST, _SAFETY = 0.2, 8.0, 0.8  # change of a step, and how much below the limit it aims
-_SETTLED = 10  # steps, at most, between looks at round-off: it cannot grow much in so few
+_SETTLED = 5  # steps between looks at round-off: it cannot grow much in so few
 _SHORTEST = 1e-14  # step, as a share of the time
 
 # state (n,) and step → state after it and an estimate of its error, (n,) each.
@@ -54,12 +54,12 @@ def extrapolated(course: Course, step_of: Callable[[int], Step]) -> Piece:
     guard = course.flat.system.round_off_guard()
     rtol, atol = course.tolerances
     given_up = hopeless(course)
-    proposed = np.inf
+    proposed, accepted = np.inf, 0
 
     def piece(
         i: int, left: float, right: float, state: np.ndarray, times: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        nonlocal proposed
+        nonlocal proposed, accepted
         step = step_of(i)
         found = np.full((len(times), len(state)), np.nan)
         alpha, steps = left, 0
@@ -69,11 +69,11 @@ def extrapolated(course: Course, step_of: Callable[[int], Step]) -> Piece:
                 new, error = step(state, h)
                 steps += 1
                 worst = float(np.max(np.abs(error) / (atol + rtol * np.maximum(np.abs(state), np.abs(new)))))
-                accepted = worst <= 1.0  # NaN is not
                 ideal = h * min(max(_SAFETY * max(worst, 1e-30) ** (-1 / (_ORDER + 1)), _LEAST), _MOST)
-                if accepted:
+                if worst <= 1.0:  # NaN is not
+                    accepted += 1
                     alpha = goal if h == goal - alpha else alpha + h
-                    settled = guard if alpha == right or steps % _SETTLED == 0 else None
+                    settled = guard if accepted % _SETTLED == 0 else None
                     state = new if settled is None else settled(new)
                     # A step that was short only to end at a time wanted says nothing against longer ones.
                     proposed = max(ideal, proposed) if h < proposed else ideal

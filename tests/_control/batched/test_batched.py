@@ -1,5 +1,7 @@
 """Lanes: a continuous control against one-by-one solving, and compaction by itself."""
 
+import subprocess
+import sys
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -118,3 +120,9 @@ def test_lanes_make_room_for_each_other_and_move_together(monkeypatch):
     assert found.steps.tolist() == waits.tolist()
     assert set(sizes) == {8, 2}
     assert sizes.count(8) < 6  # the slowest goes on in the small program
+
+
+def test_batches_need_no_casadi() -> None:
+    """A machine with a GPU and JAX, on which nothing else can be installed, is enough."""
+    program = "import sys; sys.modules['casadi'] = None; import optlearn._control.batched.solve"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -76,12 +76,14 @@ class IntervalHamiltonian:
         """I."""
         return len(self.states)
 
-    def half_way(self) -> "IntervalHamiltonian":
-        """H at one point in the middle of each interval, in place of the mean over it."""
-        middle = [len(self.weights) // 2]
-        return replace(
-            self, states=self.states[:, middle], costates=self.costates[:, middle], weights=np.ones(1)
-        )
+    def coarser(self, points: int) -> "IntervalHamiltonian":
+        """H̄ as a mean of fewer points of each interval: one half-way, or three by Simpson's rule."""
+        steps = len(self.weights) - 1
+        if points > steps or (points == 3 and steps % 4):
+            return self
+        kept = [(steps + 1) // 2] if points == 1 else [0, steps // 2, steps]
+        weights = np.ones(1) if points == 1 else quadrature(2)
+        return replace(self, states=self.states[:, kept], costates=self.costates[:, kept], weights=weights)
 
     def value(self, w: np.ndarray, of: np.ndarray) -> np.ndarray:
         """(P,) values of H̄ at controls w (P, m) on the intervals ``of`` (P,)."""

@@ -25,7 +25,7 @@ class PointwiseMinimiser:
     Args:
         hamiltonian: what to minimise.
         w: (I, m) controls that are also tried, and kept where nothing is better.
-        quick: look for valleys in the middle of an interval only, where H is nearly its mean.
+        quick: look for valleys half-way through an interval only, where H is nearly its mean.
     """
 
     def __init__(self, hamiltonian: IntervalHamiltonian, w: np.ndarray, quick: bool = False) -> None:
@@ -45,7 +45,9 @@ class PointwiseMinimiser:
         ).reshape(count**self.continuous, self.continuous)
         self._candidates = np.array([np.concatenate([g, v]) for v in self.vertices for g in grid])  # (V·G, m)
         self._every = np.arange(hamiltonian.intervals)
-        self._table = self._tabulate(hamiltonian.half_way() if quick and self.continuous else hamiltonian)
+        # A grid finds valleys, for which fewer points of an interval will do; vertices are minima themselves.
+        of_grid = hamiltonian.coarser(1 if quick else 3) if self.continuous else hamiltonian
+        self._table = self._tabulate(of_grid)
         self._present = hamiltonian.value(w, self._every)
         # Where the last refinement ended, (V·I, m): the next one, for a slope nearby, starts there. The first
         # starts at the present controls, which are not far off when there is little left to win.

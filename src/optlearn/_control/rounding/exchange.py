@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optlearn._control.hamiltonian.interval import IntervalHamiltonian
-
 if TYPE_CHECKING:
+    from optlearn._control.hamiltonian.interval import IntervalHamiltonian
     from optlearn._control.program.rollout import Rollout
 
 Admissible = Callable[[np.ndarray], bool]
@@ -123,6 +122,8 @@ def shift(
 
     A step of one may be long: what it changes on an interval is told by the Hamiltonian there, not its slope.
     """
+    from optlearn._control.hamiltonian.interval import IntervalHamiltonian  # batches need no CasADi
+
     best = rollout.objective(w, theta)
     for _ in range(rounds):
         rolled = rollout.run(w, theta)
@@ -159,7 +160,7 @@ def _together(moves: list[_Move]) -> list[list[_Move]]:
 
 
 def _changes(
-    along: IntervalHamiltonian, w: np.ndarray, column: int, amount: float, bounds: tuple[float, float]
+    along: "IntervalHamiltonian", w: np.ndarray, column: int, amount: float, bounds: tuple[float, float]
 ) -> np.ndarray:
     """(I,) what the Hamiltonian changes by if w (I, m) does in a column; infinite beyond bounds."""
     changed, every = w.copy(), np.arange(len(w))
