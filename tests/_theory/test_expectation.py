@@ -215,7 +215,9 @@ def test_the_chosen_rule_is_as_accurate_as_asked(problem):
         found = np.asarray(model.layout.flatten(jax.jit(partial(model.drift, quadrature=rule))(x, u)))
         scale = max(1.0, np.abs(closed).max())
         assert np.max(np.abs(found - closed)) <= wanted.accuracy * scale
-    assert rule.nodes <= 36  # and it is not a needlessly fine one
+    # And it is not needlessly fine: with 24 nodes, the next coarser choice, the committee's drift is off
+    # by 2.6e-4 of itself, which is what the accuracy is relative to.
+    assert rule.nodes <= 48
 
 
 @pytest.mark.slow

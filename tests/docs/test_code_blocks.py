@@ -130,9 +130,14 @@ def runnable(quick: bool) -> list[Any]:
     return [p for p in every_command("optlearn") if shlex.split(p.values[0])[1] in wanted]
 
 
+# Their page says that the certificate does not: few points of quadrature, so that a solve ends in minutes.
+_NOT_CONVERGED = ("control=token_mask", "control=head_mask")
+
+
 def invoke(command: str) -> None:
     result = CliRunner().invoke(app, shlex.split(command)[1:], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    expected = 3 if any(setting in command for setting in _NOT_CONVERGED) else 0
+    assert result.exit_code == expected, result.output
 
 
 @pytest.mark.parametrize("command", runnable(quick=True))
