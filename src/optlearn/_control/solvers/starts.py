@@ -7,7 +7,7 @@ import numpy as np
 
 from optlearn._control.certificate import ROUND_OFF, limits
 from optlearn._control.effort import first_guesses
-from optlearn._control.evaluate import check_schedule, evaluate
+from optlearn._control.evaluate import check_controls, check_schedule, evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout
@@ -173,11 +173,10 @@ def warm_schedule(problem: Problem, source: Solution | Schedule) -> Schedule:
         schedule = source.schedule if source.relaxed is None else source.relaxed.schedule
     else:
         schedule = source
+    check_controls(problem, schedule)
     values: dict[str, np.ndarray] = {}
     mixtures: dict[str, Mixture] = {}
     for name, control in problem.controls.items():
-        if name not in schedule.controls:
-            continue  # check_schedule says so below
         if not np.all(np.isfinite(schedule[name])):
             raise SpecificationError(f"warm_start: {name!r} holds values that are not finite")
         if name in schedule.mixtures:
