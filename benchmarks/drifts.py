@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import optlearn as ol
-from optlearn._casadi.buffered import Buffered
 from optlearn._dynamics.flat import FlatSystem, pack
 from optlearn._dynamics.on_casadi import _function
+from optlearn._engine.tracing.buffered import Buffered
 
 BATCH = 1024
 

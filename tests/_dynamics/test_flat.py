@@ -2,8 +2,8 @@ import jax
 import numpy as np
 
 import optlearn as ol
-from optlearn._casadi.trace import trace
 from optlearn._dynamics.flat import FlatSystem
+from optlearn._engine.tracing.trace import trace
 
 CALLS = []
 

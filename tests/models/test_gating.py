@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optlearn._casadi.trace import trace
 from optlearn._dynamics.flat import pack
+from optlearn._engine.tracing.trace import trace
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate

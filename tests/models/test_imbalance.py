@@ -6,8 +6,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 
-from optlearn._casadi.trace import trace
 from optlearn._dynamics.flat import pack
+from optlearn._engine.tracing.trace import trace
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate

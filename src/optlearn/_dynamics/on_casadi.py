@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from optlearn._arrays import Array
-from optlearn._casadi.buffered import Buffered
-from optlearn._casadi.trace import TracedFunction, trace
 from optlearn._dynamics.executor import Course, Piece, PieceByPiece, adaptive
 from optlearn._dynamics.extrapolation import extrapolated, step_function
 from optlearn._dynamics.flat import FlatSystem, pack
+from optlearn._engine.tracing.buffered import Buffered
+from optlearn._engine.tracing.trace import TracedFunction, trace
 
 # Scalar operations of a drift up to which a step is one function, and times up to which steps end at each.
 SMALL, FEW = 3_000, 5_000

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 
 from optlearn._arrays import Array
-from optlearn._casadi.trace import TracedFunction, trace
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import is_own, slips_explained
+from optlearn._engine.tracing.trace import TracedFunction, trace
 from optlearn._errors import SpecificationError
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters

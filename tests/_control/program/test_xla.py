@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import optlearn.models as models
-from optlearn._casadi.trace import UnsupportedPrimitive
 from optlearn._control.budgets import Budget
 from optlearn._control.controls import Continuous, Free
 from optlearn._control.evaluate import evaluate
@@ -29,6 +28,7 @@ from optlearn._control.solvers.indirect import Indirect
 from optlearn._dynamics.executor import Course
 from optlearn._dynamics.integrate import integrate
 from optlearn._dynamics.on_steps import OnSteps
+from optlearn._engine.tracing.trace import UnsupportedPrimitive
 from optlearn._schedule import Schedule
 from optlearn._theory.expectation import GaussHermite
 

@@ -15,7 +15,6 @@ import casadi
 import numpy as np
 
 from optlearn._arrays import Array
-from optlearn._casadi.trace import UnsupportedPrimitive, trace
 from optlearn._control.bound import polynomials as poly
 from optlearn._control.bound.expressions import Reader
 from optlearn._control.bound.polynomials import Polynomial
@@ -24,6 +23,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.program.build import EXPRESSION_LIMIT
 from optlearn._control.program.functions import Functions
 from optlearn._dynamics.flat import pack
+from optlearn._engine.tracing.trace import UnsupportedPrimitive, trace
 from optlearn._errors import SpecificationError
 
 # Directions that the costs see less than this, beside those that they see most, are round-off.

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optlearn._casadi.trace import UnsupportedPrimitive, trace
 from optlearn._control.problem import Problem
 from optlearn._control.program.base import Program
 from optlearn._control.program.casadi import CasadiProgram
@@ -19,6 +18,7 @@ from optlearn._control.program.xla import XlaProgram
 from optlearn._control.relaxation import Relaxation
 from optlearn._control.weighing import Weigher
 from optlearn._dynamics.flat import FlatSystem, pack, unpacked
+from optlearn._engine.tracing.trace import UnsupportedPrimitive, trace
 from optlearn._precision import float64
 
 # Scalar operations in one rate up to which expressions beat compiled programs (measured:

@@ -6,9 +6,9 @@ from typing import Any
 
 import casadi
 
-from optlearn._casadi.buffered import Buffered
 from optlearn._control.program.base import Derivatives, Hamiltonians, Kernel, Program
 from optlearn._control.program.stages import CLASSICAL, Stages, step
+from optlearn._engine.tracing.buffered import Buffered
 
 # Below this many instructions in an interval, one flat expression is faster than calls of the rate.
 FLAT = 600

@@ -2,14 +2,14 @@
 
 `trace` records a function written in `jax.numpy` as a jaxpr; the result interprets that jaxpr over
 CasADi `SX` symbols, so that one model definition also serves IPOPT and CasADi's integrators.
-`dependencies` asks which entries of an argument a function reads, `evaluate` runs it on numbers.
+`evaluate` runs a function on numbers.
 
 Inside the interpreter a value is either a plain NumPy array (no symbol has touched it) or a
 `Symbolic`: one dense `SX` column with the entries in C order, and the shape. A whole column costs
 one call into CasADi where an array of scalar `SX` objects would cost one call (about 20 µs) per
 entry. Entries that only move (indexing, transposing, padding, ...) are never computed with: each
 such primitive is run in NumPy on the positions of the entries, and the column is indexed once.
-What the primitives mean is in `optlearn._casadi.operations`.
+What the primitives mean is in `arithmetic` and `moving`; calls, loops and branches are here.
 
 What differs from JAX:
 
@@ -33,16 +33,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import numpy as np
 
-from optlearn._casadi.lazy import casadi
-from optlearn._casadi.operations import elementwise, indexing, linalg, loops, moving, reductions
-from optlearn._casadi.operations.numeric import in_jax, on_numbers, plain
-from optlearn._casadi.operations.unknown import Unknown
-from optlearn._casadi.operations.values import (
-    Array,
+from optlearn._engine.tracing.arithmetic import FOR_SYMBOLS, in_jax, on_numbers, plain
+from optlearn._engine.tracing.moving import FOR_ALL
+from optlearn._engine.tracing.values import (
     Operation,
     Symbolic,
     UnsupportedPrimitive,
     Value,
+    casadi,
+    choose,
+    constant,
+    entries_of,
     is_real,
     sx_array,
     sx_vector,
@@ -53,19 +54,9 @@ from optlearn._casadi.operations.values import (
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
 
-__all__ = [
-    "TracedFunction",
-    "UnsupportedPrimitive",
-    "dependencies",
-    "evaluate",
-    "sx_array",
-    "sx_vector",
-    "trace",
-]
+__all__ = ["TracedFunction", "UnsupportedPrimitive", "evaluate", "trace"]
 
-_FOR_ALL: dict[str, Operation] = {**moving.OPERATIONS, **indexing.OPERATIONS}
-_FOR_SYMBOLS: dict[str, Operation] = {**elementwise.OPERATIONS, **reductions.OPERATIONS, **linalg.OPERATIONS}
-
+_Run: TypeAlias = Callable[[Any, Sequence[Value]], list[Value]]  # interprets a jaxpr on values
 # What to do with an equation that raises UnsupportedPrimitive; None lets the error pass.
 _Fallback: TypeAlias = Callable[[Any, list[Value]], list[Value]] | None
 
@@ -73,25 +64,25 @@ _Fallback: TypeAlias = Callable[[Any, list[Value]], list[Value]] | None
 # --- the interpreter ------------------------------------------------------------------------------
 
 
-def _evaluate(eqn: Any, values: list[Value], run: loops.Run) -> list[Value]:
+def _evaluate(eqn: Any, values: list[Value], run: _Run) -> list[Value]:
     name = eqn.primitive.name
     numeric = [value for value in values if not isinstance(value, Symbolic)]
-    if name in loops.CALLS:
-        return loops.CALLS[name](run, eqn, *values)
+    if name in _CALLS:
+        return _call(run, eqn, *values)
     if not is_real(eqn):
         if len(numeric) == len(values):
             return in_jax(eqn, numeric)
         raise unsupported(eqn, "it works on complex numbers or random keys")
-    if name in loops.OPERATIONS:
-        return loops.OPERATIONS[name](run, eqn, *values)
-    if name in _FOR_ALL:
-        return _FOR_ALL[name](eqn, *values)
+    if name in _BRANCHING:
+        return _BRANCHING[name](run, eqn, *values)
+    if name in FOR_ALL:
+        return FOR_ALL[name](eqn, *values)
     if len(numeric) == len(values):
         return on_numbers(eqn, numeric)
     if all(prod(var.aval.shape) == 0 for var in eqn.outvars):
         return [np.zeros(var.aval.shape, var.aval.dtype) for var in eqn.outvars]
-    if name in _FOR_SYMBOLS:
-        return _FOR_SYMBOLS[name](eqn, *values)
+    if name in FOR_SYMBOLS:
+        return FOR_SYMBOLS[name](eqn, *values)
     raise unsupported(eqn, "it has no form here")
 
 
@@ -124,12 +115,12 @@ def _run(jaxpr: Any, values: Sequence[Value], fallback: _Fallback = None) -> lis
     consts: Sequence[Any] = ()
     if _is_closed(jaxpr):
         jaxpr, consts = jaxpr.jaxpr, [plain(const) for const in jaxpr.consts]
-    known: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
-    known.update(zip(jaxpr.invars, values, strict=True))
+    values_of: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
+    values_of.update(zip(jaxpr.invars, values, strict=True))
 
     def read(var: Any) -> Value:
         dtype = var.aval.dtype
-        return np.asarray(var.val, dtype) if _is_literal(var) else known[var]
+        return np.asarray(var.val, dtype) if _is_literal(var) else values_of[var]
 
     for eqn in _live_equations(jaxpr):
         inputs = [read(var) for var in eqn.invars]
@@ -139,7 +130,7 @@ def _run(jaxpr: Any, values: Sequence[Value], fallback: _Fallback = None) -> lis
             if fallback is None:
                 raise
             results = fallback(eqn, inputs)
-        known.update(zip(eqn.outvars, results, strict=True))
+        values_of.update(zip(eqn.outvars, results, strict=True))
     return [read(var) for var in jaxpr.outvars]
 
 
@@ -164,6 +155,73 @@ def _count(jaxpr: Any) -> int:
             work *= eqn.invars[0].aval.shape[-1]
         total += inner * eqn.params.get("length", 1) if inner else work
     return total
+
+
+# --- calls, loops and branches --------------------------------------------------------------------
+
+_CALLS = frozenset(
+    {"call", "checkpoint", "closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "remat2"}
+)
+
+
+def _call(run: _Run, eqn: Any, *values: Value) -> list[Value]:
+    p = eqn.params
+    return run(p["jaxpr"] if "jaxpr" in p else p["call_jaxpr"], values)
+
+
+def _row(value: Value, number: int) -> Value:
+    if not isinstance(value, Symbolic):
+        return np.asarray(value[number])
+    size = prod(value.shape[1:])
+    return Symbolic(value.entries[number * size : (number + 1) * size], value.shape[1:])
+
+
+def _stack(rows: list[Value], aval: Any) -> Value:
+    if not any(isinstance(row, Symbolic) for row in rows):
+        return np.array(rows, aval.dtype).reshape(aval.shape)
+    return Symbolic(casadi.vertcat(*[entries_of(row) for row in rows]), aval.shape)
+
+
+def _scan(run: _Run, eqn: Any, *values: Value) -> list[Value]:
+    p = eqn.params
+    split = p["num_consts"] + p["num_carry"]
+    consts, carry = list(values[: p["num_consts"]]), list(values[p["num_consts"] : split])
+    collected: list[list[Value]] = [[] for _ in eqn.outvars[p["num_carry"] :]]
+    steps = range(p["length"])
+    for step in reversed(steps) if p["reverse"] else steps:
+        rows = [_row(value, step) for value in values[split:]]
+        results = run(p["jaxpr"], [*consts, *carry, *rows])
+        carry = results[: p["num_carry"]]
+        for store, result in zip(collected, results[p["num_carry"] :], strict=True):
+            store.append(result)
+    stores = [store[::-1] for store in collected] if p["reverse"] else collected
+    avals = [var.aval for var in eqn.outvars[p["num_carry"] :]]
+    return [*carry, *(_stack(store, aval) for store, aval in zip(stores, avals, strict=True))]
+
+
+def _while(run: _Run, eqn: Any, *values: Value) -> list[Value]:
+    """Unrolled for as long as the condition is a number; the body may work on symbols."""
+    p = eqn.params
+    first, second = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
+    carry = list(values[second:])
+    while constant(eqn, run(p["cond_jaxpr"], [*values[:first], *carry])[0]).item():
+        carry = run(p["body_jaxpr"], [*values[first:second], *carry])
+    return carry
+
+
+def _cond(run: _Run, eqn: Any, index: Value, *operands: Value) -> list[Value]:
+    branches = eqn.params["branches"]
+    if not isinstance(index, Symbolic):
+        return run(branches[int(np.clip(index, 0, len(branches) - 1))], operands)
+    results = [run(branch, operands) for branch in branches]
+    return [
+        Symbolic(choose(index.entries, [entries_of(case) for case in cases]), var.aval.shape)
+        if prod(var.aval.shape) else np.zeros(var.aval.shape, var.aval.dtype)
+        for var, cases in zip(eqn.outvars, zip(*results, strict=True), strict=True)
+    ]  # fmt: skip
+
+
+_BRANCHING: dict[str, Operation] = {"scan": _scan, "while": _while, "cond": _cond}
 
 
 # --- the public object ----------------------------------------------------------------------------
@@ -200,7 +258,7 @@ class TracedFunction:
         """
         arrays = [
             sx_array(result.entries, result.shape) if isinstance(result, Symbolic) else result
-            for result in _interpret(self, args)
+            for result in interpret(self, args)
         ]
         return jax.tree.unflatten(jax.tree.structure(self.outputs), arrays)
 
@@ -221,7 +279,7 @@ class TracedFunction:
         return casadi.Function(name, columns, casadi.cse(outputs) if outputs else [], options or {})
 
 
-def _interpret(traced: TracedFunction, args: Sequence[Any], fallback: _Fallback = None) -> list[Value]:
+def interpret(traced: TracedFunction, args: Sequence[Any], fallback: _Fallback = None) -> list[Value]:
     """The flat results for arguments as in `TracedFunction.expressions`."""
     if len(args) != len(traced.inputs):
         raise ValueError(f"expected {len(traced.inputs)} arguments, got {len(args)}")
@@ -282,39 +340,3 @@ def evaluate(fn: Callable[..., Any], *args: Any) -> Any:
     that NumPy does not know, one by one.
     """
     return trace(fn, *args).expressions(*args)
-
-
-def dependencies(fn: Callable[..., Any], *examples: Any) -> Any:
-    """Which entries of the first argument the result of `fn` depends on.
-
-    Returns a pytree of boolean arrays with the structure and shapes of the first argument. The
-    answer is structural: an entry counts if it appears in the simplified expression, whatever its
-    derivative (`sign(x)` depends on x, `0 * x` does not). It is never too small: the result of an
-    operation that has no form as an expression (a sort, an entry at an unknown index) depends on
-    everything that enters it. Integer and boolean examples given by value in the other arguments
-    count as constants, so that they may be indices.
-    """
-    traced = trace(fn, *examples)
-
-    def symbols(spec: jax.ShapeDtypeStruct, example: Any = None) -> Array:
-        if isinstance(example, (int, np.ndarray, np.generic, jax.Array)) and not np.issubdtype(
-            spec.dtype, np.floating
-        ):
-            return np.asarray(example)
-        return sx_array(casadi.SX.sym("x", prod(spec.shape), 1), spec.shape)
-
-    first = jax.tree.map(symbols, traced.inputs[0])
-    others = [
-        jax.tree.map(symbols, inputs, example)
-        for inputs, example in zip(traced.inputs[1:], examples[1:], strict=True)
-    ]
-    unknown = Unknown()
-    results = _interpret(traced, (first, *others), fallback=unknown)
-    # Symbols, since Jacobian sparsity would not see a dependence through a step function.
-    used = set[int]().union(*map(unknown.origins, results))
-
-    def appears(array: Array) -> Array:
-        flags = [symbol.element_hash() in used for symbol in array.ravel()]
-        return np.array(flags, bool).reshape(array.shape)
-
-    return jax.tree.map(appears, first)

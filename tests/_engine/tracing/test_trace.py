@@ -9,14 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optlearn._casadi.trace import (
-    UnsupportedPrimitive,
-    dependencies,
-    evaluate,
-    sx_array,
-    sx_vector,
-    trace,
-)
+from optlearn._engine.tracing.dependencies import dependencies
+from optlearn._engine.tracing.trace import UnsupportedPrimitive, evaluate, trace
+from optlearn._engine.tracing.values import sx_array, sx_vector
 from optlearn._theory.sample import Fields
 
 RELATIVE = 1e-10

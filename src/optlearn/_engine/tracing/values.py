@@ -1,18 +1,22 @@
-"""Values inside the interpreter: NumPy arrays, and columns of CasADi expressions with a shape."""
+"""Values inside the interpreter: NumPy arrays, and columns of CasADi expressions with a shape.
+
+CasADi is loaded when it is first used: batches under XLA run where it is not installed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
+import lazy_loader  # type: ignore[import-untyped]
 import numpy as np
 
 # JAX has no public way to name the user's source line of an equation.
 from jax._src import source_info_util
 
-from optlearn._casadi.lazy import casadi
+casadi: Any = lazy_loader.load("casadi")
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -113,3 +117,11 @@ def constant(eqn: Any, value: Value) -> Array:
             raise unsupported(eqn, "an index or a loop condition depends on a symbol")
         return np.asarray(casadi.DM(value.entries).full(), np.float64).reshape(value.shape)
     return value
+
+
+def choose(condition: Any, cases: Sequence[Any]) -> Any:
+    """Entries of case 0 where `condition` is 0, of case 1 where it is 1, and so on; clamped."""
+    chosen = cases[-1]
+    for number in range(len(cases) - 2, -1, -1):
+        chosen = casadi.if_else(condition <= number, cases[number], chosen)
+    return chosen

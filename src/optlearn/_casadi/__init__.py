@@ -1,1 +1,0 @@
-"""Trace JAX functions into CasADi expressions."""
