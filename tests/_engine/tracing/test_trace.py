@@ -2,6 +2,7 @@
 
 import inspect
 import time
+from functools import partial
 
 import casadi
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from optlearn._engine.tracing.dependencies import dependencies
-from optlearn._engine.tracing.trace import UnsupportedPrimitive, evaluate, trace
+from optlearn._engine.tracing.trace import UnsupportedPrimitive, evaluate, interpretations, trace
 from optlearn._engine.tracing.values import sx_array, sx_vector
 from optlearn._theory.sample import Fields
 
@@ -664,3 +665,44 @@ def test_tracing_is_fast_and_compiles_nothing(monkeypatch):
     traced.function()
     assert time.process_time() - started < 0.5
     evaluate(lambda x: jnp.sort(drift(jax.scipy.special.erf(x))), POINT)
+
+
+@jax.jit
+def _traced_once(x, place, nothing):
+    """Named as an inner function that is shared (`optlearn._dynamics.flat`)."""
+    return jnp.sin(x) * x[place.astype(int)], jnp.arange(3.0), nothing
+
+
+def times_interpreted():
+    return interpretations["_traced_once", ((4,), (3,), (0,))]
+
+
+def test_a_shared_inner_function_is_interpreted_once():
+    @partial(jax.jit, static_argnums=1)
+    def _traced_once(x, power, nothing):
+        return jnp.sin(x) ** power, jnp.arange(3.0), nothing
+
+    def nested(x):
+        once, numbers, empty = _traced_once(x, 2, jnp.zeros(0))
+        return _traced_once(once, 2, empty)[0], numbers
+
+    def doubled(x):
+        return 2 * _traced_once(x[::-1], 2, jnp.zeros(0))[0]
+
+    before = times_interpreted()
+    for _ in range(2):
+        assert_agrees(nested, POINT)
+        assert_agrees(doubled, POINT)
+    # Each function is also evaluated on numbers, which is no conversion: three calls in each of two rounds.
+    assert times_interpreted() == before + 1 + 6
+    numbers = trace(nested, POINT).expressions(casadi.SX.sym("x", 4))[1]
+    assert numbers.dtype == float
+
+
+def test_a_shared_inner_function_with_a_number_is_interpreted_for_itself():
+    before = times_interpreted()
+    for place in (1.0, 2.0):
+        assert_agrees(lambda x, place=place: _traced_once(x, place, np.zeros(0))[0], POINT)
+    assert times_interpreted() == before + 4
+    with pytest.raises(UnsupportedPrimitive, match="an index or a loop condition depends on a symbol"):
+        trace(lambda x: _traced_once(x, x[0], np.zeros(0))[0], POINT).function()

@@ -10,6 +10,7 @@ one call into CasADi where an array of scalar `SX` objects would cost one call (
 entry. Entries that only move (indexing, transposing, padding, ...) are never computed with: each
 such primitive is run in NumPy on the positions of the entries, and the column is indexed once.
 What the primitives mean is in `arithmetic` and `moving`; calls, loops and branches are here.
+The drift of a system, which several functions call, is interpreted once and then called (`_SHARED`).
 
 What differs from JAX:
 
@@ -24,11 +25,13 @@ What differs from JAX:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -54,7 +57,7 @@ from optlearn._engine.tracing.values import (
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
 
-__all__ = ["TracedFunction", "UnsupportedPrimitive", "evaluate", "trace"]
+__all__ = ["TracedFunction", "UnsupportedPrimitive", "evaluate", "interpretations", "trace"]
 
 _Run: TypeAlias = Callable[[Any, Sequence[Value]], list[Value]]  # interprets a jaxpr on values
 # What to do with an equation that raises UnsupportedPrimitive; None lets the error pass.
@@ -164,9 +167,66 @@ _CALLS = frozenset(
 )
 
 
+# Inner functions of these names stand in several functions of one system (`optlearn._dynamics.flat`).
+_SHARED = frozenset({"_traced_once"})
+
+# How often shared inner functions were interpreted: (name, shapes of the results) → count.
+interpretations: Counter[tuple[str, tuple[tuple[int, ...], ...]]] = Counter()
+
+
+@dataclass(frozen=True)
+class _Converted:
+    """An inner function that was interpreted once, on symbols of its own: `results` are theirs."""
+
+    function: Any
+    results: list[Value]
+
+    def __call__(self, values: Sequence[Value]) -> list[Value]:
+        columns = iter(self.function.call([entries_of(value) for value in values]))
+        # What no symbol reaches is the same number for all arguments.
+        return [
+            Symbolic(next(columns), result.shape) if isinstance(result, Symbolic) else result
+            for result in self.results
+        ]
+
+
+# JAX traces a jitted function once for each structure of its arguments, so that equal calls hold the same
+# jaxpr, in other functions too. None: on symbols alone it has no form.
+_CONVERTED: WeakKeyDictionary[Any, _Converted | None] = WeakKeyDictionary()
+
+
 def _call(run: _Run, eqn: Any, *values: Value) -> list[Value]:
     p = eqn.params
-    return run(p["jaxpr"] if "jaxpr" in p else p["call_jaxpr"], values)
+    jaxpr = p["jaxpr"] if "jaxpr" in p else p["call_jaxpr"]
+    if p.get("name") not in _SHARED:
+        return run(jaxpr, values)
+    # With a number among the arguments, which may be an index, the function is interpreted for itself.
+    if all(isinstance(value, Symbolic) or value.size == 0 for value in values):
+        if jaxpr not in _CONVERTED:
+            _CONVERTED[jaxpr] = _convert(eqn, jaxpr)
+        if (converted := _CONVERTED[jaxpr]) is not None:
+            return converted(values)
+    _count_interpretation(eqn)
+    return run(jaxpr, values)
+
+
+def _convert(eqn: Any, jaxpr: Any) -> _Converted | None:
+    columns = [casadi.SX.sym("x", prod(var.aval.shape), 1) for var in eqn.invars]
+    symbols: list[Value] = [
+        Symbolic(column, var.aval.shape) if column.numel() else np.zeros(var.aval.shape, var.aval.dtype)
+        for column, var in zip(columns, eqn.invars, strict=True)
+    ]
+    _count_interpretation(eqn)
+    try:
+        results = _run(jaxpr, symbols)
+    except UnsupportedPrimitive:
+        return None
+    outputs = [result.entries for result in results if isinstance(result, Symbolic)]
+    return _Converted(casadi.Function("inner", columns, outputs), results)
+
+
+def _count_interpretation(eqn: Any) -> None:
+    interpretations[eqn.params["name"], tuple(var.aval.shape for var in eqn.outvars)] += 1
 
 
 def _row(value: Value, number: int) -> Value:
