@@ -34,7 +34,7 @@ VALUES: dict[str, Any] = {
 RIGHT = tomllib.loads((Path(__file__).parent / "right_values.toml").read_text())
 # Where work begins, by the module whose name is replaced.
 WORK = (
-    "_control.bound.bound.is_linear",
+    "_bounds.bound.is_linear",
     "_control.solve.compile_problem",
     "_control.evaluate.compile_problem",
     "_dynamics.integrate.choose_executor",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.text import Text
 
-    from optlearn._control.planning.feedback import Feedback
+    from optlearn._planning.feedback import Feedback
 
 
 class NotConvergedWarning(UserWarning):
@@ -109,13 +109,13 @@ class Solution:
             parameters: values that have turned out otherwise.
             options: of ``ol.solve`` (default: one start, the old schedule; intervals as long as before).
         """
-        from optlearn._control.planning.replan import replan
+        from optlearn._planning.replan import replan
 
         return replan(self, at, state, horizon, parameters, **options)
 
     def feedback(self) -> "Feedback":
         """A linear correction of the controls by what is measured, from the second variation."""
-        from optlearn._control.planning.feedback import feedback
+        from optlearn._planning.feedback import feedback
 
         return feedback(self)
 

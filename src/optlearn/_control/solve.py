@@ -11,11 +11,11 @@ from optlearn._arguments import Arguments
 from optlearn._control.certificate import LIMITS_MET, Starts
 from optlearn._control.certify import certify
 from optlearn._control.evaluate import evaluate
-from optlearn._control.planning.shortest import shortest
 from optlearn._control.problem import MOST_INTERVALS, Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout, RolloutResult
 from optlearn._control.rounding.rounded import Rounded, check_grid, round_controls, whole_schedule
+from optlearn._control.shortest import shortest
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.solvers.base import Method, Run, Start
 from optlearn._control.solvers.methods import METHODS, make_method

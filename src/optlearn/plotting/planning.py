@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from optlearn.plotting.style import BLUE, VERMILION, own_axes, styled
 
 if TYPE_CHECKING:
-    from optlearn._control.planning.pareto import Front
-    from optlearn._control.planning.regret import Regret
+    from optlearn._planning.pareto import Front
+    from optlearn._planning.worlds import Regret
 
 
 @styled

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from typing_extensions import override
 
 from optlearn._arrays import Array, Settings
 from optlearn._control.problem import Baseline, Objective, Problem
@@ -20,7 +21,8 @@ from optlearn._schedule import Schedule
 class Accounted(System):
     """A system that also sums up what training costs on the way.
 
-    Its state is a pair: the inner state, and ``account`` (one entry a cost) with the ``elapsed`` time.
+    Its state is a pair: the inner state, and ``account`` (one entry a cost) with the ``elapsed`` time. All
+    that is not said here is as the inner system says.
 
     Attributes:
         inner: the system.
@@ -33,17 +35,17 @@ class Accounted(System):
     @cached_property
     def layout(self) -> JoinedLayout:
         """That of the inner state, then the accounts."""
-        own = NamedLayout("Accounted", (("account", len(self.costs)), ("elapsed", None)))
-        return JoinedLayout((self.inner.layout, own), ("", ""))
+        accounts = NamedLayout("Accounted", (("account", len(self.costs)), ("elapsed", None)))
+        return JoinedLayout((self.inner.layout, accounts), ("", ""))
 
     @property
+    @override
     def names(self) -> tuple[str, ...]:
-        """Of the flat state."""
         return self.layout.names
 
     @property
+    @override
     def parameters(self) -> Mapping[str, Array]:
-        """Those of the inner system."""
         return self.inner.parameters
 
     def drift(self, x: Any, u: Settings) -> Any:
@@ -51,24 +53,24 @@ class Accounted(System):
         spent = jnp.stack([cost.running_value(self.inner, x[0], u) for cost in self.costs])
         return self.inner.drift(x[0], u), {"account": spent, "elapsed": jnp.ones(())}
 
+    @override
     def error(self, x: Any, u: Settings) -> Array:
-        """The inner error."""
         return self.inner.error(x[0], u)
 
+    @override
     def observables(self, x: Any, u: Settings) -> dict[str, Array]:
-        """The inner ones."""
         return self.inner.observables(x[0], u)
 
+    @override
     def check_parameter(self, name: str, value: Array) -> None:
-        """As the inner system says."""
         self.inner.check_parameter(name, value)
 
+    @override
     def check(self, x: Any) -> str | None:
-        """As the inner system says."""
         return self.inner.check(x[0])
 
+    @override
     def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
-        """As the inner system says."""
         return self.inner.first_impossible(states[:, self.layout.slices[0]])
 
     def initial_state(self, given: Any) -> Any:
@@ -76,31 +78,31 @@ class Accounted(System):
         state, accounts = given if isinstance(given, tuple) else (given, {"account": 0.0, "elapsed": 0.0})
         return self.inner.initial_state(state), self.layout.parts[1].state(**accounts)
 
+    @override
     def check_specification(self, x: Any, u: Settings) -> None:
-        """As the inner system says."""
         self.inner.check_specification(x[0], u)
 
+    @override
     def current(self) -> "Accounted":
-        """With the inner system as it stands now."""
         return replace(self, inner=self.inner.current())
 
+    @override
     def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray] | None:
-        """That of the inner system."""
-        guard, (inner, own) = self.inner.round_off_guard(), self.layout.slices
-        return None if guard is None else lambda flat: np.concatenate([guard(flat[inner]), flat[own]])
+        guard, (inner, accounts) = self.inner.round_off_guard(), self.layout.slices
+        return None if guard is None else lambda flat: np.concatenate([guard(flat[inner]), flat[accounts]])
 
     def resolved(self, states: np.ndarray, u: Settings, quadrature: Any = None) -> Resolved:
         """The inner system resolved; its errors are measured no further than at ``states``."""
-        found = self.inner.resolved(states[:, self.layout.slices[0]], u, quadrature)
-        return Resolved(replace(self, inner=found.system), None, found.rtol, found.info)
+        inner = self.inner.resolved(states[:, self.layout.slices[0]], u, quadrature)
+        return Resolved(replace(self, inner=inner.system), None, inner.rtol, inner.info)
 
     def probes(self, x: Any) -> np.ndarray:
         """The inner probes, with empty accounts."""
         inner = self.inner.probes(x[0])
         return np.hstack([inner, np.zeros((len(inner), self.layout.parts[1].size))])
 
+    @override
     def refined(self) -> "Accounted | None":
-        """With the inner system refined."""
         finer = self.inner.refined()
         return None if finer is None else replace(self, inner=finer)
 
@@ -118,9 +120,9 @@ class Spent:
     account: int
 
     def __call__(self, x: Any, u: Settings) -> Array:
-        inner, own = x
+        inner, accounts = x
         # The average is over the time that has passed; at the very start there is none.
-        total = own["account"][self.account] / jnp.maximum(own["elapsed"], 1e-300)
+        total = accounts["account"][self.account] / jnp.maximum(accounts["elapsed"], 1e-300)
         return total if self.terminal is None else total + self.terminal(inner, u)
 
 

@@ -4,8 +4,8 @@ import casadi
 import numpy as np
 import pytest
 
-from optlearn._control.bound import polynomials as poly
-from optlearn._control.bound.expressions import Reader
+from optlearn._bounds import polynomials as poly
+from optlearn._bounds.expressions import Reader
 
 
 def test_bernstein_encloses_a_polynomial():

@@ -10,8 +10,8 @@ from typing import Any
 
 import casadi
 
-from optlearn._control.bound import polynomials as poly
-from optlearn._control.bound.polynomials import Polynomial
+from optlearn._bounds import polynomials as poly
+from optlearn._bounds.polynomials import Polynomial
 from optlearn._errors import SpecificationError
 
 _NAMES = {getattr(casadi, name): name[3:].lower() for name in dir(casadi) if name.startswith("OP_")}
@@ -36,8 +36,8 @@ class Change:
         """w, a polynomial of y."""
         exponents = next(iter(y))
         grown = {tuple((-1 if self.inverse else 2) * e for e in exponents): 1.0 / self.slope}
-        rest = poly.constant(-self.offset / self.slope, len(exponents))
-        return poly.combined([(1.0, grown), (1.0, rest)])
+        shift = poly.constant(-self.offset / self.slope, len(exponents))
+        return poly.combined([(1.0, grown), (1.0, shift)])
 
     def bounds(self, low: float, high: float) -> tuple[float, float]:
         """The range of y."""
@@ -71,16 +71,17 @@ class Reader:
             for name, expression in expressions.items()
         }
         while True:
-            found, met = {}, {}
+            polynomials, failed = {}, {}
             for name, function in functions.items():
                 walk = _Walk(self, function)
                 if any(p is None for p in walk.outputs):
-                    met[name] = walk
-                found[name] = [p for p in walk.outputs if p is not None]
-            if not met:
-                return found
-            if not any(walk.change() for walk in met.values()):
-                name, walk = next(iter(met.items()))
+                    failed[name] = walk
+                polynomials[name] = [p for p in walk.outputs if p is not None]
+            if not failed:
+                return polynomials
+            # With another control the walk begins again, and may need a further one.
+            if not any(walk.change() for walk in failed.values()):
+                name, walk = next(iter(failed.items()))
                 words = ", ".join(sorted({_WORDS.get(op, op) for op in walk.met}))
                 raise SpecificationError(
                     f"bound: the {name.replace('_', ' ')} of {self.name!r} must be a polynomial of the state "
@@ -89,10 +90,10 @@ class Reader:
 
     def inputs(self) -> list[Polynomial]:
         """Every variable as a polynomial."""
-        found = [poly.variable(i, self.size) for i in range(self.size)]
+        variables = [poly.variable(i, self.size) for i in range(self.size)]
         for i, change in self.changes.items():
-            found[self.states + i] = change.polynomial(found[self.states + i])
-        return found
+            variables[self.states + i] = change.polynomial(variables[self.states + i])
+        return variables
 
 
 class _Walk:
@@ -112,15 +113,16 @@ class _Walk:
         self.outputs: list[Polynomial | None] = [{} for _ in range(function.numel_out(0))]
         for k in range(function.n_instructions()):
             op = _NAMES[function.instruction_id(k)]
-            given, to = function.instruction_input(k), function.instruction_output(k)
+            sources, targets = function.instruction_input(k), function.instruction_output(k)
             if op == "output":
-                self.outputs[to[1]] = work[given[0]]
+                self.outputs[targets[1]] = work[sources[0]]
             elif op == "input":
-                work[to[0]] = inputs[given[1] + (reader.states if given[0] else 0)]
+                # Argument 0 is the state, argument 1 the controls, which come behind it.
+                work[targets[0]] = inputs[sources[1] + (reader.states if sources[0] else 0)]
             elif op == "const":
-                work[to[0]] = poly.constant(function.instruction_constant(k), reader.size)
+                work[targets[0]] = poly.constant(function.instruction_constant(k), reader.size)
             else:
-                work[to[0]] = self._result(op, [work[i] for i in given])
+                work[targets[0]] = self._result(op, [work[i] for i in sources])
 
     def change(self) -> bool:
         """Take another control for one that stands alone under a root or in a quotient; was there any?"""
@@ -136,10 +138,10 @@ class _Walk:
                 return True
         return False
 
-    def _result(self, op: str, given: list[Polynomial | None]) -> Polynomial | None:
-        known = [p for p in given if p is not None]
-        if len(known) == len(given) and (found := self._polynomial(op, *known)) is not None:
-            return found
+    def _result(self, op: str, operands: list[Polynomial | None]) -> Polynomial | None:
+        polynomials = [p for p in operands if p is not None]
+        if len(polynomials) == len(operands) and (result := self._polynomial(op, *polynomials)) is not None:
+            return result
         if op not in _RING:
             self.met.add(op)
         return None

@@ -21,8 +21,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from optlearn._arrays import Array
-from optlearn._control.bound import reachable
-from optlearn._control.bound.grids import interpolate, nodes
+from optlearn._bounds.grids import charts, interpolate, kept, nodes, random_controls
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import compile_problem
 from optlearn._control.program.xla import XlaProgram
@@ -92,7 +91,7 @@ class Sweep:
         self.start = np.concatenate([compiled.start, np.zeros(len(self.targets))])
         states, theta = self._reached()
         self.curvature = self._enough_curvature(states[-1], theta, near.objective)
-        self.charts = reachable.charts(states)
+        self.charts = charts(states)
         if self.charts.dimension > dimensions:
             raise SpecificationError(
                 f"bound: {problem.name!r} must move in at most {dimensions} dimensions for kind='hjb', "
@@ -121,22 +120,22 @@ class Sweep:
 
     def _reached(self) -> tuple[np.ndarray, np.ndarray]:
         """(N + 1, S, n + b) states under random controls, and their random free parameters (S, k)."""
-        w = reachable.random_controls(self.compiled.relaxation, self.resolution.times)
+        w = random_controls(self.compiled.relaxation, self.resolution.times)
         free = list(self.problem.free.values())
         generator = np.random.default_rng(1)
         theta = generator.uniform([f.lower for f in free], [f.upper for f in free], (len(w), len(free)))
 
         def course(w: Array, theta: Array) -> Array:
-            def one(x: Array, control: Array) -> tuple[Array, Array]:
+            def next_state(x: Array, control: Array) -> tuple[Array, Array]:
                 end, _ = self.step(x, control, theta)
                 return end, end
 
-            return jax.lax.scan(one, jnp.asarray(self.start), w)[1]
+            return jax.lax.scan(next_state, jnp.asarray(self.start), w)[1]
 
-        found = np.asarray(jax.jit(jax.vmap(course))(w, theta))
-        finite = reachable.kept(found.transpose(1, 2, 0))
+        courses = np.asarray(jax.jit(jax.vmap(course))(w, theta))
+        finite = kept(courses.transpose(1, 2, 0))
         start = np.broadcast_to(self.start, (1, int(finite.sum()), len(self.start)))
-        return np.concatenate([start, found[finite].transpose(1, 0, 2)]), theta[finite]
+        return np.concatenate([start, courses[finite].transpose(1, 0, 2)]), theta[finite]
 
     def _enough_curvature(self, last: np.ndarray, theta: np.ndarray, objective: float) -> float:
         """Twice the c with which no end that was reached, budget met or not, costs less than the objective.
@@ -163,10 +162,10 @@ class Sweep:
         neutral = jnp.asarray(self.compiled.relaxation.neutral)
         free = self.problem.free.values()
         theta = jnp.array([(f.lower + f.upper) / 2 for f in free])
-        known = jax.jit(lambda x: jnp.all(jnp.isfinite(self.step(x, neutral, theta)[0])))
+        is_defined = jax.jit(lambda x: jnp.all(jnp.isfinite(self.step(x, neutral, theta)[0])))
         for centre, axes in zip(self.charts.centres, self.charts.axes, strict=True):
             states = jnp.asarray(centre)[None] + grid @ jnp.asarray(axes).T
-            if not bool(jnp.all(jax.lax.map(known, states, batch_size=BLOCK))):
+            if not bool(jnp.all(jax.lax.map(is_defined, states, batch_size=BLOCK))):
                 raise SpecificationError(
                     f"bound: kind='hjb' must know the drift all over boxes around what training reaches, and "
                     f"{self.problem.name!r} does not: their corners are no possible overlaps"
@@ -288,12 +287,12 @@ class Policy:
     def schedule(self) -> Schedule:
         """What it does from the problem's start, as a schedule; budgets are met as far as the grid goes."""
 
-        def one(x: Array, i: Array) -> tuple[Array, Array]:
+        def follow(x: Array, i: Array) -> tuple[Array, Array]:
             w = self._best(x, i)
             return self.sweep.step(x, w, jnp.asarray(self.theta))[0], w
 
         times = jnp.arange(self.sweep.resolution.times)
-        w = np.asarray(jax.lax.scan(one, jnp.asarray(self.sweep.start), times)[1])
+        w = np.asarray(jax.lax.scan(follow, jnp.asarray(self.sweep.start), times)[1])
         free = dict(zip(self.sweep.problem.free, map(float, self.theta), strict=True))
         return self.sweep.compiled.relaxation.schedule(w, free)
 
@@ -326,28 +325,29 @@ def solve_hjb(problem: Problem, resolutions: Sequence[Resolution], dimensions: i
 def _announce(problem: Problem, seconds: float, sweeps: Sequence[Sweep]) -> None:
     """Say so if the finer grids will take long, from the seconds that the coarsest took."""
     sizes = [s.resolution.times * s.resolution.count**s.charts.dimension for s in sweeps]
-    rest = seconds * sum(sizes[1:]) / sizes[0]
-    if rest > LONG:
+    remaining = seconds * sum(sizes[1:]) / sizes[0]
+    if remaining > LONG:
         warn(
-            f"bound: the grids of {problem.name!r} will take about {rest / 60:.0f} minutes; smaller nodes= "
-            "or times= take less"
+            f"bound: the grids of {problem.name!r} will take about {remaining / 60:.0f} minutes; smaller "
+            "nodes= or times= take less"
         )
 
 
 def _best_free(sweep: Sweep, theta: np.ndarray) -> np.ndarray:
     """Free parameters with the least value: the best of a scan along each, or near it."""
-    found = theta.copy()
+    best_theta = theta.copy()
     for i, free in enumerate(sweep.problem.free.values()):
 
         def value(trial: float, i: int = i) -> float:
-            return sweep.value(np.where(np.arange(len(found)) == i, trial, found))
+            return sweep.value(np.where(np.arange(len(best_theta)) == i, trial, best_theta))
 
-        scan = [*np.linspace(free.lower, free.upper, SCANNED), float(found[i])]
+        scan = [*np.linspace(free.lower, free.upper, SCANNED), float(best_theta[i])]
         best = scan[int(np.argmin([value(trial) for trial in scan]))]
         reach = (free.upper - free.lower) / (SCANNED - 1)
         limits = max(free.lower, best - reach), min(free.upper, best + reach)
-        found[i] = minimize_scalar(value, bounds=limits, method="bounded", options={"maxiter": SCANNED}).x
-    return found
+        options = {"maxiter": SCANNED}
+        best_theta[i] = minimize_scalar(value, bounds=limits, method="bounded", options=options).x
+    return best_theta
 
 
 def extrapolate(values: Sequence[float]) -> tuple[float, float]:

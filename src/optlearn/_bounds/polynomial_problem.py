@@ -4,32 +4,40 @@ States that never move are numbers. Of the others, only linear combinations coun
 later: a linear student's Q and M, say, enter by the excess Q − 2M alone. These are found from the polynomials
 themselves, by adding to what the costs see what its own drift sees, until nothing is added. Where the sign of
 a state does not matter, its square takes its place.
+
+Boxes that no state leaves, whatever the controls, are proven by bounds on the drift at their sides.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 import casadi
 import numpy as np
 
 from optlearn._arrays import Array
-from optlearn._control.bound import polynomials as poly
-from optlearn._control.bound.expressions import Reader
-from optlearn._control.bound.polynomials import Polynomial
-from optlearn._control.bound.reachable import kept, random_controls
+from optlearn._bounds import polynomials as poly
+from optlearn._bounds.expressions import Reader
+from optlearn._bounds.grids import kept, random_controls
+from optlearn._bounds.polynomials import Polynomial
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import EXPRESSION_LIMIT
-from optlearn._control.program.functions import Functions
+from optlearn._control.program.build import EXPRESSION_LIMIT, CompiledProblem, compile_problem
+from optlearn._control.program.casadi import CasadiProgram
 from optlearn._dynamics.flat import pack
-from optlearn._engine.tracing.trace import UnsupportedPrimitive, trace
+from optlearn._engine.tracing.trace import TracedFunction, UnsupportedPrimitive, trace
 from optlearn._errors import SpecificationError
 
 # Directions that the costs see less than this, beside those that they see most, are round-off.
 SEEN = 1e-12
 # Random schedules that boxes are made around, so many intervals each.
 SCHEDULES, INTERVALS, STEPS = 100, 24, 8
+# Boxes grow by this factor until no state leaves them, so many times at most.
+GROWTH, TRIES = 1.1, 60
+# The range of each control is cut into so many, so that bounds on the drift are tight.
+PARTS = 4
+# Speeds through a side, beside those inside, that are round-off.
+ROUND_OFF = 1e-12
 
 
 @dataclass(frozen=True)
@@ -76,8 +84,8 @@ def polynomial_problem(problem: Problem) -> PolynomialProblem:
     """
     if problem.free:
         raise SpecificationError(f"bound: kind='sos' takes no free parameters, got {', '.join(problem.free)}")
-    functions = Functions.of(problem)
-    system, step = functions.system.system, 0.0
+    compiled = compile_problem(problem)
+    system, relaxation, step = compiled.system.system, compiled.relaxation, 0.0
     if system.advances:
         length = getattr(system, "step_length", None)
         if length is None:
@@ -86,67 +94,78 @@ def polynomial_problem(problem: Problem) -> PolynomialProblem:
                 "kind='hjb'"
             )
         step = float(length)
-    x, w = casadi.SX.sym("x", functions.sizes[0]), casadi.SX.sym("w", functions.sizes[1])
-    slope, running, final = _expressions(functions, x, w, step)
-    rows, targets, equal = functions.relaxation.budget_rows
+    x, w = casadi.SX.sym("x", compiled.sizes[0]), casadi.SX.sym("w", compiled.sizes[1])
+    slope, running, final = _expressions(compiled, x, w, step)
+    rows, targets, equal = relaxation.budget_rows
     reader = Reader(problem.name, x, w)
     excess = casadi.mtimes(casadi.DM(rows), w) - casadi.DM(targets) if len(targets) else casadi.SX(0, 1)
-    found = reader.read(drift=slope, running_cost=running, final_cost=final, budgets=excess)
-    controls = np.array(functions.relaxation.bounds)
+    polynomials = reader.read(drift=slope, running_cost=running, final_cost=final, budgets=excess)
+    controls = np.array(relaxation.bounds)
     for i, change in reader.changes.items():
         controls[:, i] = change.bounds(*controls[:, i])
-    reached = _reached(functions, casadi.Function("slope", [x, w], [slope]), step)
     whole = PolynomialProblem(
-        list(problem.model.layout.names), found["drift"], found["running_cost"][0], found["final_cost"][0],
-        found["budgets"], np.asarray(equal), problem.flat_start, controls, problem.horizon, step, reached,
-    )  # fmt: skip
+        names=list(problem.model.layout.names),
+        drift=polynomials["drift"],
+        running=polynomials["running_cost"][0],
+        final=polynomials["final_cost"][0],
+        excess=polynomials["budgets"],
+        equal=np.asarray(equal),
+        start=problem.flat_start,
+        controls=controls,
+        horizon=problem.horizon,
+        step=step,
+        reached=_reached(compiled, casadi.Function("slope", [x, w], [slope]), step),
+    )
     return _squared(_seen(_moving(whole)))
 
 
-def _expressions(functions: Functions, x: Any, w: Any, step: float) -> tuple[Any, Any, Any]:
+def _expressions(compiled: CompiledProblem, x: Any, w: Any, step: float) -> tuple[Any, Any, Any]:
     """Drift, running and final cost."""
-    n, m, _ = functions.sizes
-    constants, theta = functions.constants, np.zeros(0)
-    given = constants, np.zeros(n), np.zeros(m), theta, np.ones(())
-    traced = trace(functions.rate, *given)
-    traced_final = trace(functions.final, constants, np.zeros(n), theta)
-    flows = functions.system.system.advances and not step
-    traced_drift = trace(partial(_drift, functions), constants, np.zeros(n), np.zeros(m)) if flows else traced
-    if traced_drift.size > EXPRESSION_LIMIT:
-        raise SpecificationError(
-            f"bound: the drift of {functions.problem.name!r} must be a polynomial of the state and the "
-            f"controls for kind='sos', and is a quadrature of {traced_drift.size} operations"
-        )
-    numbers, none = casadi.DM(pack(constants)), casadi.SX(0, 1)
+    problem, program = compiled.problem, compiled.program
+    # A system that flows and also gives its own advance: the program holds the advance alone.
+    drift = _drift(compiled) if compiled.system.system.advances and not step else None
+    size = program.operations if drift is None else drift.size
+    must = f"bound: the drift of {problem.name!r} must be a polynomial of the state and the controls"
+    if size > EXPRESSION_LIMIT:
+        raise SpecificationError(f"{must} for kind='sos', and is a quadrature of {size} operations")
+    numbers, none = casadi.DM(compiled.constants), casadi.SX(0, 1)
     try:
-        rate, final = traced.function("rate"), traced_final.function("final")
-        slope, running = rate(numbers, x, w, none, step)
-        if flows:
-            slope = traced_drift.function("drift")(numbers, x, w)
+        if not isinstance(program, CasadiProgram):
+            program = compile_problem(problem, xla=False).program
+        slope, running = program.rate(numbers, x, w, none, step)
+        if drift is not None:
+            slope = drift.function("drift")(casadi.DM(pack(_constants(compiled))), x, w)
     except UnsupportedPrimitive as error:
-        raise SpecificationError(
-            f"bound: the drift of {functions.problem.name!r} must be a polynomial of the state and the "
-            f"controls for kind='sos': {error}"
-        ) from error
-    return slope, running, final(numbers, x, none)
+        raise SpecificationError(f"{must} for kind='sos': {error}") from error
+    return slope, running, program.final(numbers, x, none)
 
 
-def _drift(functions: Functions, constants: Any, flat: Array, w: Array) -> Array:
-    """Of a system that flows and also gives its own advance."""
-    model, settings, values = constants[:3]
-    u, shares = functions.relaxation.table(w, values)
-    return functions.system.mixed_drift(model, settings, flat, u, shares)
+def _constants(compiled: CompiledProblem) -> tuple[Any, ...]:
+    """The numbers that a drift reads."""
+    return compiled.system.system, compiled.problem.settings, compiled.relaxation.values
 
 
-def _reached(functions: Functions, slope: Any, step: float) -> np.ndarray:
+def _drift(compiled: CompiledProblem) -> TracedFunction:
+    """(numbers, x, w) → dx/dα."""
+
+    def drift(constants: Any, flat: Array, w: Array) -> Array:
+        system, settings, values = constants
+        u, shares = compiled.relaxation.table(w, values)
+        return compiled.system.mixed_drift(system, settings, flat, u, shares)
+
+    n, m, _ = compiled.sizes
+    return trace(drift, _constants(compiled), np.zeros(n), np.zeros(m))
+
+
+def _reached(compiled: CompiledProblem, slope: Any, step: float) -> np.ndarray:
     """(S, n) states under a few random schedules."""
-    problem = functions.problem
-    controls = random_controls(functions.relaxation, INTERVALS)[:SCHEDULES]
+    problem = compiled.problem
+    controls = random_controls(compiled.relaxation, INTERVALS)[:SCHEDULES]
     rate = slope.map(len(controls))
     count = round(problem.horizon / step) if step else INTERVALS * STEPS
     length = problem.horizon / count
     x = np.repeat(problem.flat_start[:, None], len(controls), axis=1)
-    found = [x]
+    courses = [x]
     for k in range(count):
         w = controls[:, k * INTERVALS // count].T
         first = np.array(rate(x, w))
@@ -157,8 +176,8 @@ def _reached(functions: Functions, slope: Any, step: float) -> np.ndarray:
             third = np.array(rate(x + length / 2 * second, w))
             fourth = np.array(rate(x + length * third, w))
             x = x + length / 6 * (first + 2 * second + 2 * third + fourth)
-        found.append(x)
-    states = np.array(found)
+        courses.append(x)
+    states = np.array(courses)
     return np.concatenate(states[:, :, kept(states)], axis=1).T
 
 
@@ -209,12 +228,12 @@ def _seen(problem: PolynomialProblem) -> PolynomialProblem:
 def _squared(problem: PolynomialProblem) -> PolynomialProblem:
     """With the square of each state whose sign is told by nothing: degrees are halved."""
     for i in range(len(problem.drift)):
-        own = problem.drift[i]
+        drift = problem.drift[i]
         others = [*problem.drift[:i], *problem.drift[i + 1 :], problem.running, problem.final]
-        if any(e[i] % 2 for p in others for e in p) or not all(e[i] % 2 for e in own):
+        if any(e[i] % 2 for p in others for e in p) or not all(e[i] % 2 for e in drift):
             continue
         x = poly.variable(i, sum(problem.sizes))
-        square = poly.combined([(2.0, poly.times(x, own)), (problem.step, poly.times(own, own))])
+        square = poly.combined([(2.0, poly.times(x, drift)), (problem.step, poly.times(drift, drift))])
 
         def halved(polynomial: Polynomial, i: int = i) -> Polynomial:
             return {(*e[:i], e[i] // 2, *e[i + 1 :]): value for e, value in polynomial.items()}
@@ -272,23 +291,23 @@ def _row_space(rows: np.ndarray) -> np.ndarray:
 
 def _echelon(rows: np.ndarray) -> tuple[np.ndarray, list[int]]:
     """The same space in reduced echelon form, and its pivots."""
-    found = rows.copy()
+    reduced = rows.copy()
     pivots: list[int] = []
     for column in range(rows.shape[1]):
         rank = len(pivots)
         if rank == len(rows):
             break
-        best = rank + int(np.argmax(np.abs(found[rank:, column])))
-        if abs(found[best, column]) < SEEN:
+        best = rank + int(np.argmax(np.abs(reduced[rank:, column])))
+        if abs(reduced[best, column]) < SEEN:
             continue
-        found[[rank, best]] = found[[best, rank]]
-        found[rank] /= found[rank, column]
+        reduced[[rank, best]] = reduced[[best, rank]]
+        reduced[rank] /= reduced[rank, column]
         for i in range(len(rows)):
             if i != rank:
-                found[i] -= found[i, column] * found[rank]
+                reduced[i] -= reduced[i, column] * reduced[rank]
         pivots.append(column)
-    found[np.abs(found) < SEEN] = 0.0
-    return found, pivots
+    reduced[np.abs(reduced) < SEEN] = 0.0
+    return reduced, pivots
 
 
 def _in_words(row: np.ndarray, names: Sequence[str]) -> str:
@@ -299,3 +318,59 @@ def _in_words(row: np.ndarray, names: Sequence[str]) -> str:
             sign = " − " if value < 0 else " + " if words else ""
             words += sign + ("" if abs(value) == 1 else f"{abs(value):.4g} ") + name
     return words
+
+
+# --- boxes ----------------------------------------------------------------------------------------
+
+
+class Box(NamedTuple):
+    """Lowest and highest states (r,), and whether it is proven that none leaves."""
+
+    low: np.ndarray
+    high: np.ndarray
+    proven: bool
+
+
+def invariant_box(problem: PolynomialProblem) -> Box:
+    """The smallest box, of those tried, that no state leaves; around what was reached if there is none."""
+    low, high = problem.reached.min(axis=0), problem.reached.max(axis=0)
+    thin = 1e-6 * np.maximum(1.0, np.abs(problem.reached).max(axis=0))
+    low, high = np.where(high - low < thin, low - thin, low), np.where(high - low < thin, high + thin, high)
+    first = Box(low, high, False)
+    for _ in range(TRIES):
+        leaves = _leaves(problem, low, high)
+        if not np.any(leaves):
+            return Box(low, high, True)
+        width = (GROWTH - 1) * (high - low)
+        low, high = _wider(low, -width * leaves[0]), _wider(high, width * leaves[1])
+    return first
+
+
+def _wider(sides: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Moved, but to 0 first where they would cross it: squares and norms end there."""
+    return np.where(sides * (sides + by) < 0, 0.0, sides + by)
+
+
+def _leaves(problem: PolynomialProblem, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """(2, r) whether a state may leave the box through each of its lower and upper sides.
+
+    Where the state flows, its speed at a side counts; where it goes in steps, where any of them ends.
+    """
+    n, m = problem.sizes
+    leaves = np.zeros((2, n), dtype=bool)
+    cuts = np.linspace(problem.controls[0], problem.controls[1], PARTS + 1)
+    for part in product(range(PARTS), repeat=m):
+        controls = cuts[list(part), range(m)], cuts[[p + 1 for p in part], range(m)]
+        ends = np.concatenate([low, controls[0]]), np.concatenate([high, controls[1]])
+        for i, drift in enumerate(problem.drift):
+            speed = poly.combined([(2 / (high[i] - low[i]), poly.scaled(drift, *ends))])
+            small = ROUND_OFF * sum(map(abs, speed.values()))
+            if problem.step:
+                place = poly.combined([(problem.step, speed), (1.0, poly.variable(i, n + m))])
+                least, most = poly.enclosure(place, n + m)
+                least, most = least + 1, most - 1
+            else:
+                least = poly.enclosure(poly.at(speed, i, -1.0), n + m)[0]
+                most = poly.enclosure(poly.at(speed, i, 1.0), n + m)[1]
+            leaves[:, i] |= least < -small, most > small
+    return leaves

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._control.planning.accounts import accounted
 from optlearn._control.problem import Limit, Objective, Problem
 from optlearn._control.program.build import compile_problem
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError
+from optlearn._planning.accounts import accounted
 from optlearn._signatures import checked
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, *
         alone = solve(replace(made, objective=second[0], rivals=tuple(second[1:])), **options)
     free = solve(limited(None), warm_start=alone, **options)
     probe = limited(0.0)
-    low, high = (_values(probe, one, len(first))[1] for one in (alone, free))
+    low, high = (_values(probe, end, len(first))[1] for end in (alone, free))
     if not high > low:
         raise SpecificationError(
             f"objectives must be in conflict, got two that are lowest together, at {high:.6g}"
@@ -107,10 +107,12 @@ def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, *
 
 
 def _several(problem: Problem, goal: Goal) -> list[Objective]:
-    found = [problem.objective] if goal is None else [goal] if isinstance(goal, Objective) else list(goal)
-    if not found or not all(isinstance(one, Objective) for one in found):
+    if goal is None:
+        return [problem.objective]
+    objectives = [goal] if isinstance(goal, Objective) else list(goal)
+    if not objectives or not all(isinstance(objective, Objective) for objective in objectives):
         raise SpecificationError(f"objectives must be of ol.Objective, got {goal!r}")
-    return found
+    return objectives
 
 
 def _values(probe: Problem, solution: Solution, first: int) -> tuple[float, float]:

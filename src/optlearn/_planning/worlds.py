@@ -1,21 +1,27 @@
-"""One schedule for several possible worlds."""
+"""Several possible worlds: one schedule for all of them, and what a schedule for one costs in another."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array
+from optlearn._control.evaluate import evaluate
 from optlearn._control.identity import description
-from optlearn._control.planning.accounts import BaselineOf, counted
 from optlearn._control.problem import Problem
+from optlearn._control.solution import Solution
+from optlearn._control.solve import continuation
 from optlearn._control.weighing import CVaR
 from optlearn._dynamics.ensemble import Ensemble
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._planning.accounts import BaselineOf, counted
 from optlearn._signatures import checked
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Parameter → its values, in all combinations; or one dictionary of parameters a member.
 Over = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
@@ -54,15 +60,15 @@ def robust(
     settings = [world.model.settings(world.parameters) for world in worlds]
     solved = {*first.controls, *first.free}
     # What all worlds agree on stays a parameter of the ensemble.
-    own = [
-        {name: value for name, value in given.items() if name not in solved and _differs(name, settings)}
-        for given in settings
+    differing = [
+        {name: value for name, value in values.items() if name not in solved and _differs(name, settings)}
+        for values in settings
     ]
     return replace(
         first,
-        model=Ensemble.of([world.model for world in worlds], own, weights),
+        model=Ensemble.of([world.model for world in worlds], differing, weights),
         start=tuple(world.start for world in worlds),
-        parameters=_agreed(settings, own, solved),
+        parameters=_agreed(settings, differing, solved),
         baselines={name: BaselineOf(first, make) for name, make in first.baselines.items()},
         risk=chosen,
         name=f"{first.name}, {len(worlds)} members",
@@ -75,22 +81,22 @@ def members(problem: Problem | Sequence[Problem], over: Over | None) -> list[Pro
     Raises:
         SpecificationError: there are none, or they differ in more than parameters, starts and models.
     """
-    given = [problem] if isinstance(problem, Problem) else list(problem)
-    if not given:
+    problems = [problem] if isinstance(problem, Problem) else list(problem)
+    if not problems:
         raise SpecificationError("an ensemble must have at least one member, got none")
-    found = [_changed(one, change) for one in given for change in changes(over)]
-    if not found:
+    worlds = [_changed(base, change) for base in problems for change in changes(over)]
+    if not worlds:
         raise SpecificationError(f"over must give at least one member, got {over!r}")
-    first = description(found[0])
-    for number, other in enumerate(found[1:], 2):
-        told = description(other)
+    first = description(worlds[0])
+    for number, world in enumerate(worlds[1:], 2):
+        other = description(world)
         for name in COMMON:
-            if told[name] != first[name]:
+            if other[name] != first[name]:
                 raise SpecificationError(
-                    f"all members must have the same {name}: those of member {number} are {told[name]}, of "
-                    f"the first {first[name]}"
+                    f"all members must have the same {name}: those of member {number} are {other[name]}, "
+                    f"of the first {first[name]}"
                 )
-    return found
+    return worlds
 
 
 @checked
@@ -156,10 +162,76 @@ def _differs(name: str, settings: Sequence[Mapping[str, Array]]) -> bool:
 
 
 def _agreed(
-    settings: Sequence[Mapping[str, Array]], own: Sequence[Mapping[str, Array]], solved: set[str]
+    settings: Sequence[Mapping[str, Array]], differing: Sequence[Mapping[str, Array]], solved: set[str]
 ) -> dict[str, Array]:
     """Values that all members share, as parameters of the ensemble."""
-    found: dict[str, Array] = {}
-    for given, each in zip(settings, own, strict=True):
-        found |= {name: value for name, value in given.items() if name not in each and name not in solved}
-    return found
+    shared: dict[str, Array] = {}
+    for values, apart in zip(settings, differing, strict=True):
+        shared |= {name: value for name, value in values.items() if name not in apart and name not in solved}
+    return shared
+
+
+# --- regret ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Regret:
+    """Schedules by the world that they were made for, and what they cost in every one.
+
+    Attributes:
+        labels: (W,) the worlds in words.
+        objectives: (W, W) objective of the schedule made for world i (row) in world j (column); infinite
+            where it leaves the physical region.
+        solutions: (W,) the optimum of every world.
+    """
+
+    labels: tuple[str, ...]
+    objectives: np.ndarray
+    solutions: tuple[Solution, ...]
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """(W, W) the regret: objective minus that of the schedule made for the world."""
+        return np.asarray(self.objectives - np.diag(self.objectives))
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """The matrix as colours and numbers, in the caller's axes or new ones."""
+        from optlearn.plotting import plot_regret
+
+        return plot_regret(self, axes)
+
+
+@checked
+def regret(problem: Problem | Sequence[Problem], over: Over | None = None, **solve_options: Any) -> Regret:
+    """Solve for every possible world, and try each schedule in all others.
+
+    Free parameters belong to the schedule: they keep the values that they were optimised to.
+
+    Args:
+        problem: the problem, or one for each world.
+        over: parameter → its possible values, as in ``ol.robust``.
+        solve_options: for ``ol.solve``; each world is solved from the solution of the one before.
+    """
+    worlds = members(problem, over)
+    solutions = continuation(worlds, **solve_options)
+    objectives = np.array([[_objective(world, made) for world in worlds] for made in solutions])
+    labels = [_label(change) for change in changes(over)] if isinstance(problem, Problem) else None
+    return Regret(
+        tuple(labels or (f"problem {number}" for number in range(1, len(worlds) + 1))),
+        objectives,
+        tuple(solutions),
+    )
+
+
+def _objective(world: Problem, made: Solution) -> float:
+    try:
+        return evaluate(world, made.schedule, dict(made.parameters), record=2).objective
+    except UnphysicalStateError:
+        return float("inf")
+
+
+def _label(change: Any) -> str:
+    return ", ".join(
+        f"{name} = {value:g}" if np.ndim(value) == 0 and name != "start" else name
+        for name, value in change.items()
+    )

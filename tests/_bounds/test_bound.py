@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn._control.bound.grids import interpolate, nodes
-from optlearn._control.bound.hjb import extrapolate
+from optlearn._bounds.grids import interpolate, nodes
+from optlearn._bounds.hjb import extrapolate
 from optlearn._control.summary import certificate_words
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from optlearn._arrays import Array
-from optlearn._control.planning.replan import state_at
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import CompiledProblem, compile_problem
 from optlearn._control.program.rollout import Rollout
@@ -18,6 +17,7 @@ from optlearn._control.program.steps import interval_functions
 from optlearn._control.solution import Solution
 from optlearn._control.weighing import Fixed
 from optlearn._errors import SpecificationError
+from optlearn._planning.replan import state_at
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
@@ -54,8 +54,8 @@ class Feedback:
             )
         model = self.solution.problem.model
         layout = model.layout
-        given = state if isinstance(state, np.ndarray) else layout.flatten(model.initial_state(state))
-        flat = np.asarray(given, dtype=float)
+        measured = state if isinstance(state, np.ndarray) else layout.flatten(model.initial_state(state))
+        flat = np.asarray(measured, dtype=float)
         planned = np.asarray(layout.flatten(state_at(self.solution, alpha)))
         return self.correct(alpha, flat - planned)
 
@@ -63,11 +63,11 @@ class Feedback:
         """The controls at training time α for a deviation (n,) from the planned state."""
         grid = self.schedule.grid
         interval = int(np.clip(np.searchsorted(grid, alpha, side="right") - 1, 0, len(grid) - 2))
-        found = {name: float(self.schedule[name][interval]) for name in self.schedule.controls}
+        values = {name: float(self.schedule[name][interval]) for name in self.schedule.controls}
         for name, change in zip(self.controls, self.gains[interval] @ deviation, strict=True):
             control = self.solution.problem.controls[name]
-            found[name] = float(np.clip(found[name] + change, control.lower, control.upper))
-        return found
+            values[name] = float(np.clip(values[name] + change, control.lower, control.upper))
+        return values
 
 
 @float64

@@ -49,20 +49,20 @@ def replan(
     elif isinstance(state, np.ndarray | list):
         state = problem.model.layout.unflatten(np.asarray(state, dtype=float))
     past = planned.between(0.0, now) if now > near else None
-    rest = _rest(problem, state, past, end, dict(solution.parameters), dict(parameters or {}))
+    remaining = _remaining(problem, state, past, end, dict(solution.parameters), dict(parameters or {}))
     length = np.diff(planned.grid).mean()
     options = {"intervals": max(1, round((end - now) / length)), "starts": 1, **options}
     if now < planned.horizon - near:
         warm = planned.between(now, min(end, planned.horizon)).extended(end - now)
     else:
         warm = planned.between(planned.grid[-2], planned.horizon)
-    found = solve(rest, warm_start=warm, **options)
-    kept = {name: value for name, value in solution.parameters.items() if name not in rest.free}
+    replanned = solve(remaining, warm_start=warm, **options)
+    kept = {name: value for name, value in solution.parameters.items() if name not in remaining.free}
     parts = [part for part in (solution.past, past) if part is not None]
     return replace(
-        found,
+        replanned,
         past=reduce(Schedule.followed_by, parts) if parts else None,
-        parameters={**kept, **found.parameters},
+        parameters={**kept, **replanned.parameters},
     )
 
 
@@ -70,21 +70,21 @@ def state_at(solution: Solution, alpha: float) -> Any:
     """The predicted state at a training time of the solution's own schedule."""
     problem = solution.problem
     try:
-        found = solution.trajectory.at(alpha)
+        point = solution.trajectory.at(alpha)
     except ValueError:
         # From a file, which holds the trajectory on a grid.
         again = evaluate(problem, solution.schedule, dict(solution.parameters), record=2)
-        found = again.at(alpha)
-    flat = np.array([float(found[name]) for name in problem.model.layout.names])
+        point = again.at(alpha)
+    flat = np.array([float(point[name]) for name in problem.model.layout.names])
     return problem.model.layout.unflatten(flat)
 
 
-def _rest(
+def _remaining(
     problem: Problem,
     state: Any,
     past: Schedule | None,
     end: float,
-    found: dict[str, float],
+    solved: dict[str, float],
     parameters: dict[str, Array],
 ) -> Problem:
     """The problem of what is left from ``state`` on, after ``past``."""
@@ -100,7 +100,7 @@ def _rest(
         budgets=tuple(_left_over(budget, problem, past, end) for budget in problem.budgets),
         free={name: free for name, free in problem.free.items() if name not in fixed},
         objective=_share(problem.objective, left / end),
-        parameters={**problem.parameters, **{name: found[name] for name in fixed}, **parameters},
+        parameters={**problem.parameters, **{name: solved[name] for name in fixed}, **parameters},
         baselines={},
         name=problem.name if past is None else f"rest of {problem.name}",
     )
@@ -120,7 +120,7 @@ def _left_over(budget: Budget, problem: Problem, past: Schedule | None, end: flo
         return budget
     done, left = past.horizon, end - past.horizon
 
-    def rest(target: float, spent: float, low: float, high: float) -> float:
+    def remaining(target: float, spent: float, low: float, high: float) -> float:
         value = (target * end - spent * done) / left
         # Round-off must not make an exact budget infeasible.
         slack = _NEAR * max(1.0, abs(high - low))
@@ -129,10 +129,10 @@ def _left_over(budget: Budget, problem: Problem, past: Schedule | None, end: flo
     spent = used(budget, past)
     if budget.mean is not None:
         control = problem.controls[budget.control]
-        return replace(budget, mean=rest(budget.mean, spent[0], control.lower, control.upper))
+        return replace(budget, mean=remaining(budget.mean, spent[0], control.lower, control.upper))
     shares = {
-        value: rest(share, own, 0.0, 1.0)
-        for (value, share), own in zip(budget.share.items(), spent, strict=True)
+        value: remaining(share, used_share, 0.0, 1.0)
+        for (value, share), used_share in zip(budget.share.items(), spent, strict=True)
     }
     return replace(budget, share=shares)
 

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests._control.bound.test_bound import least_squares
+from tests._bounds.test_bound import least_squares
 
 import optlearn as ol
-from optlearn._control.bound.boxes import invariant_box
-from optlearn._control.bound.polynomial_problem import polynomial_problem
-from optlearn._control.bound.sos import _chain, _flow
+from optlearn._bounds.polynomial_problem import invariant_box, polynomial_problem
+from optlearn._bounds.sos import _chain, _flow
 from optlearn._precision import float64
 
 pytest.importorskip("clarabel")

@@ -3,18 +3,20 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import casadi
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._control.bound.convex import exact_optimum, is_linear
-from optlearn._control.bound.hjb import FINER, Near, Policy, Resolution, dimensions_of, solve_hjb
-from optlearn._control.bound.sos import DEGREE, PIECES, Proof, lower_bound
+from optlearn._bounds.hjb import FINER, Near, Policy, Resolution, dimensions_of, solve_hjb
+from optlearn._bounds.sos import DEGREE, PIECES, Proof, lower_bound
 from optlearn._control.hamiltonian.gap import hamiltonian_gap
 from optlearn._control.problem import Problem
 from optlearn._control.program.build import compile_problem
+from optlearn._control.program.casadi import CasadiProgram
 from optlearn._control.program.rollout import Rollout
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
+from optlearn._control.solvers.starts import enough_steps, neutral
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._signatures import checked
@@ -23,6 +25,9 @@ Kind = Literal["convex", "sos", "hjb"]
 # Along each coordinate of the coarsest grid, in 1, 2, … dimensions.
 NODES = (24, 12, 7, 5, 4)
 KINDS = ("auto", "convex", "sos", "hjb")
+# The Hamiltonian of an interval is off by a share of the gap: at the optimum that is nothing.
+ROUNDS = 3
+ACCURACY = 1e-8  # that steps are chosen for
 
 
 @dataclass(frozen=True)
@@ -114,8 +119,8 @@ def bound(
         )
     moves = 0 if kind == "sos" else dimensions_of(problem)
     if kind == "sos" or (kind == "auto" and moves > dimensions):
-        found = _proof(problem, degree, pieces, moves, dimensions)
-        return Bound(found.value, 0.0, "sos", found.assumes)
+        proof = _proof(problem, degree, pieces, moves, dimensions)
+        return Bound(proof.value, 0.0, "sos", proof.assumes)
     coarse = nodes or NODES[min(moves, len(NODES)) - 1]
     resolutions = [Resolution(round(times * FINER**i), round(coarse * FINER**i)) for i in range(3)]
     estimate = solve_hjb(problem, resolutions, dimensions, _near(problem, solution))
@@ -142,11 +147,49 @@ def _near(problem: Problem, solution: Solution | None) -> Near:
     """Multipliers and free parameters of a solution."""
     if not (problem.budgets or problem.free):
         return Near(np.zeros(0), np.zeros(0), 0.0)
-    found = solve(problem, starts=1) if solution is None else solution
-    schedule = found.schedule if found.relaxed is None else found.relaxed.schedule
+    if solution is None:
+        solution = solve(problem, starts=1)
+    schedule = solution.schedule if solution.relaxed is None else solution.relaxed.schedule
     compiled = compile_problem(problem)
-    w, steps = compiled.relaxation.own_vectors(schedule), int(found.options.get("steps", 1))
-    theta = np.array([found.parameters[name] for name in problem.free])
+    w, steps = compiled.relaxation.own_vectors(schedule), int(solution.options.get("steps", 1))
+    theta = np.array([solution.parameters[name] for name in problem.free])
     rolled = Rollout(compiled, len(w), steps).run(w, theta)
     _, _, nu = hamiltonian_gap(compiled, rolled, w, theta, steps)
     return Near(nu * problem.horizon, theta, rolled.objective)
+
+
+# --- problems linear in the state -----------------------------------------------------------------
+
+
+def is_linear(problem: Problem) -> bool:
+    """Do rate and costs, taken together, hold the state linearly, and never multiplied with a control?"""
+    program = compile_problem(problem).program
+    if not isinstance(program, CasadiProgram) or problem.free:
+        return False
+    c, x, w, theta, h, _ = program.symbols()
+    slope, cost = program.rate(c, x, w, theta, h)
+    final = program.final(c, x, theta)
+    by_state = casadi.jacobian(casadi.vertcat(slope, cost), x)
+    mixed = casadi.jacobian(casadi.vec(by_state), casadi.vertcat(x, w))
+    bent = casadi.jacobian(casadi.gradient(final, x), x)
+    return bool(mixed.nnz() == 0 and bent.nnz() == 0)
+
+
+def exact_optimum(problem: Problem) -> tuple[float, float]:
+    """The least objective of any schedule on the problem's equal intervals, and how accurate it is.
+
+    Costates do not depend on the schedule: if dx/dα = A x + g(w) and the objective is linear in the state,
+    the objective of any other schedule is exactly that of this one plus the change of the Hamiltonian,
+    interval by interval. So the Hamiltonian gap is no estimate: it is what the best schedule wins, and
+    budgets, which are met by a multiplier, leave no gap of their own. This is the case of a noise that the
+    batch size divides, whatever the spectrum: B ∝ √κ, κ being what the noise costs at the end.
+    """
+    compiled, intervals = compile_problem(problem), problem.intervals
+    guess = neutral(compiled, intervals)
+    steps = enough_steps(compiled, intervals, [guess])
+    rollout, w, value = Rollout(compiled, intervals, steps), guess.w, -np.inf
+    for _ in range(ROUNDS):
+        rolled = rollout.run(w, guess.theta)
+        gap, better, _ = hamiltonian_gap(compiled, rolled, w, guess.theta, steps)
+        value, w = rolled.objective - gap, better
+    return value, ACCURACY * abs(value)

@@ -1,14 +1,19 @@
-"""Where training can lead: a box around the states that schedules reach, at every time, in a few coordinates.
+"""Where training can lead, and values on a grid over it.
 
 States are often confined: students that start alike stay alike, and a constant stays what it is. What
 counts is the space that trajectories of many random schedules fill. At every time its principal axes are
 the coordinates, and a box around what was reached, with a margin, is scaled to [−1, 1] in each of them.
+Between the nodes of a grid over [−1, 1]^d values are interpolated, in ``jax.numpy``.
 """
 
 from dataclasses import dataclass
+from itertools import product
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arrays import Array
 from optlearn._control.relaxation import Relaxation
 
 TRAJECTORIES = 600
@@ -44,8 +49,8 @@ def random_controls(relaxation: Relaxation, intervals: int, seed: int = 0) -> np
     """(S, I, m) controls with a few levels in time, most of them at a bound: those reach furthest."""
     generator = np.random.default_rng(seed)
     low, high = relaxation.bounds
-    found = np.empty((TRAJECTORIES, intervals, len(low)))
-    for w in found:
+    controls = np.empty((TRAJECTORIES, intervals, len(low)))
+    for w in controls:
         pieces = int(generator.integers(1, 6))
         ends = np.sort(generator.integers(0, intervals + 1, pieces - 1))
         levels = generator.uniform(low, high, (pieces, len(low)))
@@ -54,7 +59,7 @@ def random_controls(relaxation: Relaxation, intervals: int, seed: int = 0) -> np
         for row in relaxation.share_sums:
             levels[:, row > 0] /= np.maximum(levels[:, row > 0].sum(axis=1, keepdims=True), 1.0)
         w[...] = levels[np.searchsorted(ends, np.arange(intervals), side="right")]
-    return found
+    return controls
 
 
 def kept(states: np.ndarray) -> np.ndarray:
@@ -81,3 +86,38 @@ def charts(states: np.ndarray) -> Charts:
     centres = middle[:, 0] + np.einsum("tnd,td->tn", axes, np.where(wide, (low + high) / 2, 0.0))
     inverse = np.where(wide, 1 / np.where(wide, half, 1.0), 0.0)[:, :, None] * axes.transpose(0, 2, 1)
     return Charts(centres, axes * np.where(wide, half, 0.0)[:, None, :], inverse)
+
+
+def nodes(count: int, dimension: int) -> np.ndarray:
+    """(count^d, d) nodes of the grid, the last coordinate varying fastest."""
+    return np.array(list(product(np.linspace(-1.0, 1.0, count), repeat=dimension))).reshape(-1, dimension)
+
+
+def interpolate(table: Array, z: Array) -> Array:
+    """The value at z (d,) of a table with ``count`` nodes along each of its d axes.
+
+    Cubic through four nodes along each axis, kept between the least and the largest value at the corners of
+    the cell: without that limit, errors of cubic interpolation grow from step to step. Points outside take
+    the nearest value of the box.
+    """
+    count = table.shape[0]
+    place = (jnp.clip(z, -1.0, 1.0) + 1) / 2 * (count - 1)
+    cell = jnp.clip(jnp.floor(place).astype(int), 0, count - 2)
+    first = jnp.clip(cell - 1, 0, count - 4)
+    t = (place - first.astype(float))[:, None]
+    # Lagrange's polynomials through 0, 1, 2, 3.
+    weights = jnp.concatenate(
+        [
+            -(t - 1) * (t - 2) * (t - 3) / 6,
+            t * (t - 2) * (t - 3) / 2,
+            -t * (t - 1) * (t - 3) / 2,
+            t * (t - 1) * (t - 2) / 6,
+        ],
+        axis=1,
+    )
+    near = jax.lax.dynamic_slice(table, first, (4,) * table.ndim)
+    corners = jax.lax.dynamic_slice(near, cell - first, (2,) * table.ndim)
+    value = near
+    for row in weights:
+        value = jnp.tensordot(row, value, axes=1)
+    return jnp.clip(value, corners.min(), corners.max())

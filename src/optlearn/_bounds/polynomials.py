@@ -18,7 +18,7 @@ def monomials(variables: int, degree: int) -> list[Exponents]:
     """All exponents up to a total degree."""
     if variables == 0:
         return [()]
-    return [(e, *rest) for e in range(degree + 1) for rest in monomials(variables - 1, degree - e)]
+    return [(e, *others) for e in range(degree + 1) for others in monomials(variables - 1, degree - e)]
 
 
 def variable(index: int, variables: int) -> Polynomial:
@@ -38,26 +38,28 @@ def degree(polynomial: Polynomial, variables: slice = slice(None)) -> int:
 
 def combined(parts: Iterable[tuple[float, Polynomial]]) -> dict[Exponents, float]:
     """The sum of polynomials times numbers; what cancels leaves no round-off behind."""
-    found: dict[Exponents, float] = {}
+    total: dict[Exponents, float] = {}
     sizes: dict[Exponents, float] = {}
     for factor, polynomial in parts:
         for exponents, value in polynomial.items():
-            found[exponents] = found.get(exponents, 0.0) + factor * value
+            total[exponents] = total.get(exponents, 0.0) + factor * value
             sizes[exponents] = sizes.get(exponents, 0.0) + abs(factor * value)
-    return {e: value for e, value in found.items() if abs(value) > ROUND_OFF * sizes[e]}
+    return {e: value for e, value in total.items() if abs(value) > ROUND_OFF * sizes[e]}
 
 
-def times(one: Polynomial, other: Polynomial) -> dict[Exponents, float]:
+def times(left: Polynomial, right: Polynomial) -> dict[Exponents, float]:
     """The product."""
-    return combined((x, {tuple(map(int.__add__, a, b)): y for b, y in other.items()}) for a, x in one.items())
+    return combined(
+        (x, {tuple(map(int.__add__, a, b)): y for b, y in right.items()}) for a, x in left.items()
+    )
 
 
 def power(polynomial: Polynomial, exponent: int, variables: int) -> Polynomial:
     """A whole power, not negative."""
-    found = constant(1.0, variables)
+    powered = constant(1.0, variables)
     for _ in range(exponent):
-        found = times(found, polynomial)
-    return found
+        powered = times(powered, polynomial)
+    return powered
 
 
 def derivative(polynomial: Polynomial, variable: int) -> dict[Exponents, float]:
@@ -79,18 +81,18 @@ def at(polynomial: Polynomial, variable: int, value: float) -> dict[Exponents, f
 
 def scaled(polynomial: Polynomial, low: Iterable[float], high: Iterable[float]) -> dict[Exponents, float]:
     """The same in z of [−1, 1], each variable being (low + high)/2 + z (high − low)/2."""
-    found = dict(polynomial)
+    substituted = dict(polynomial)
     for i, (least, most) in enumerate(zip(low, high, strict=True)):
         middle, half = (least + most) / 2, (most - least) / 2
-        found = combined(
+        substituted = combined(
             (
                 value * comb(e[i], k) * middle ** (e[i] - k) * half**k,
                 {(*e[:i], k, *e[i + 1 :]): 1.0},
             )
-            for e, value in found.items()
+            for e, value in substituted.items()
             for k in range(e[i] + 1)
         )
-    return found
+    return substituted
 
 
 def enclosure(polynomial: Polynomial, variables: int) -> tuple[float, float]:
@@ -108,11 +110,11 @@ def enclosure(polynomial: Polynomial, variables: int) -> tuple[float, float]:
 
 def _bernstein(degree: int) -> np.ndarray:
     """(d + 1, d + 1) from powers of z in [−1, 1] to Bernstein's polynomials of degree d."""
-    found = np.zeros((degree + 1, degree + 1))
+    matrix = np.zeros((degree + 1, degree + 1))
     for power, i in product(range(degree + 1), repeat=2):
         # z^p = (2s − 1)^p in s = (z + 1)/2.
-        found[i, power] = sum(
+        matrix[i, power] = sum(
             comb(power, j) * 2.0**j * (-1.0) ** (power - j) * comb(i, j) / comb(degree, j)
             for j in range(min(power, i) + 1)
         )
-    return found
+    return matrix
