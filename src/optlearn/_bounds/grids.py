@@ -12,6 +12,7 @@ from itertools import product
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float
 
 from optlearn._arrays import Array
 from optlearn._control.relaxation import Relaxation
@@ -35,9 +36,9 @@ class Charts:
         inverse: (N + 1, d, n), with z = inverse (x − centre).
     """
 
-    centres: np.ndarray
-    axes: np.ndarray
-    inverse: np.ndarray
+    centres: Float[np.ndarray, "times n"]
+    axes: Float[np.ndarray, "times n d"]
+    inverse: Float[np.ndarray, "times d n"]
 
     @property
     def dimension(self) -> int:
@@ -45,7 +46,9 @@ class Charts:
         return int(self.axes.shape[2])
 
 
-def random_controls(relaxation: Relaxation, intervals: int, seed: int = 0) -> np.ndarray:
+def random_controls(
+    relaxation: Relaxation, intervals: int, seed: int = 0
+) -> Float[np.ndarray, "S {intervals} m"]:
     """(S, I, m) controls with a few levels in time, most of them at a bound: those reach furthest."""
     generator = np.random.default_rng(seed)
     low, high = relaxation.bounds
@@ -62,7 +65,7 @@ def random_controls(relaxation: Relaxation, intervals: int, seed: int = 0) -> np
     return controls
 
 
-def kept(states: np.ndarray) -> np.ndarray:
+def kept(states: Float[np.ndarray, "... S"]) -> Bool[np.ndarray, " S"]:
     """(S,) of courses (…, S) those under which training does not diverge.
 
     Such schedules are far from the optimum, and a box around their states would hold all others in a corner.
@@ -72,7 +75,7 @@ def kept(states: np.ndarray) -> np.ndarray:
     return np.asarray(finite & (sizes <= DIVERGED * np.median(sizes[finite])))
 
 
-def charts(states: np.ndarray) -> Charts:
+def charts(states: Float[np.ndarray, "times S n"]) -> Charts:
     """Charts of reached states (N + 1, S, n)."""
     middle = states.mean(axis=1, keepdims=True)
     _, sizes, directions = np.linalg.svd(states - middle, full_matrices=False)
@@ -88,12 +91,12 @@ def charts(states: np.ndarray) -> Charts:
     return Charts(centres, axes * np.where(wide, half, 0.0)[:, None, :], inverse)
 
 
-def nodes(count: int, dimension: int) -> np.ndarray:
+def nodes(count: int, dimension: int) -> Float[np.ndarray, "nodes {dimension}"]:
     """(count^d, d) nodes of the grid, the last coordinate varying fastest."""
     return np.array(list(product(np.linspace(-1.0, 1.0, count), repeat=dimension))).reshape(-1, dimension)
 
 
-def interpolate(table: Array, z: Array) -> Array:
+def interpolate(table: Float[Array, "..."], z: Float[Array, " d"]) -> Float[Array, ""]:
     """The value at z (d,) of a table with ``count`` nodes along each of its d axes.
 
     Cubic through four nodes along each axis, kept between the least and the largest value at the corners of

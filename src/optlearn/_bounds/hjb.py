@@ -18,6 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 
 from optlearn._arrays import Array
@@ -46,8 +47,8 @@ SCANNED = 7  # values of each free parameter, before a search near the best
 class Near(NamedTuple):
     """Where to look: multipliers (b,) of budgets on means, free parameters (k,), an objective."""
 
-    multipliers: np.ndarray
-    free: np.ndarray
+    multipliers: Float[np.ndarray, " b"]
+    free: Float[np.ndarray, " k"]
     objective: float
 
 
@@ -98,7 +99,9 @@ class Sweep:
                 f"budgets included, and moves in {self.charts.dimension}; raise dimensions="
             )
 
-    def step(self, x: Array, w: Array, theta: Array) -> tuple[Array, Array]:
+    def step(
+        self, x: Float[Array, " n"], w: Float[Array, " m"], theta: Float[Array, " k"]
+    ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
         """State and cost after one step of the grid."""
         constants, n = jnp.asarray(self.compiled.constants), len(self.compiled.start)
 
@@ -110,7 +113,7 @@ class Sweep:
         excess = (jnp.asarray(self.rows) @ w - jnp.asarray(self.targets)) / self.resolution.times
         return jnp.concatenate([end, x[n:] + excess]), cost
 
-    def final(self, x: Array, theta: Array) -> Array:
+    def final(self, x: Float[Array, " n"], theta: Float[Array, " k"]) -> Float[Array, ""]:
         """Final cost, with what is added for budgets: 0 where they are met, or less."""
         n = len(self.compiled.start)
         cost = self.program.cost(jnp.asarray(self.compiled.constants), x[:n], theta)
@@ -224,12 +227,12 @@ class Sweep:
         return jax.jit(solve)
 
     @float64
-    def value(self, theta: np.ndarray) -> float:
+    def value(self, theta: Float[np.ndarray, " k"]) -> float:
         """The optimal value from the start, for free parameters (k,)."""
         return float(self._solve(jnp.asarray(theta))[0])
 
     @float64
-    def policy(self, theta: np.ndarray) -> "Policy":
+    def policy(self, theta: Float[np.ndarray, " k"]) -> "Policy":
         """The best control in every state, for the same."""
         return Policy(self, np.asarray(self._solve(jnp.asarray(theta))[1]), theta)
 
@@ -245,8 +248,8 @@ class Policy:
     """
 
     sweep: Sweep
-    tables: np.ndarray
-    theta: np.ndarray
+    tables: Float[np.ndarray, "N ..."]
+    theta: Float[np.ndarray, " k"]
 
     @cached_property
     def _best(self) -> Callable[[Array, Array], Array]:
@@ -333,7 +336,7 @@ def _announce(problem: Problem, seconds: float, sweeps: Sequence[Sweep]) -> None
         )
 
 
-def _best_free(sweep: Sweep, theta: np.ndarray) -> np.ndarray:
+def _best_free(sweep: Sweep, theta: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
     """Free parameters with the least value: the best of a scan along each, or near it."""
     best_theta = theta.copy()
     for i, free in enumerate(sweep.problem.free.values()):

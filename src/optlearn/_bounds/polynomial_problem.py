@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import casadi
 import numpy as np
+from jaxtyping import Bool, Float
 
 from optlearn._arrays import Array
 from optlearn._bounds import polynomials as poly
@@ -63,12 +64,12 @@ class PolynomialProblem:
     running: Polynomial
     final: Polynomial
     excess: list[Polynomial]
-    equal: np.ndarray
-    start: np.ndarray
-    controls: np.ndarray
+    equal: Bool[np.ndarray, " b"]
+    start: Float[np.ndarray, " r"]
+    controls: Float[np.ndarray, "2 m"]
     horizon: float
     step: float
-    reached: np.ndarray
+    reached: Float[np.ndarray, "S r"]
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -157,7 +158,7 @@ def _drift(compiled: CompiledProblem) -> TracedFunction:
     return trace(drift, _constants(compiled), np.zeros(n), np.zeros(m))
 
 
-def _reached(compiled: CompiledProblem, slope: Any, step: float) -> np.ndarray:
+def _reached(compiled: CompiledProblem, slope: Any, step: float) -> Float[np.ndarray, "S n"]:
     """(S, n) states under a few random schedules."""
     problem = compiled.problem
     controls = random_controls(compiled.relaxation, INTERVALS)[:SCHEDULES]
@@ -270,7 +271,7 @@ def _restricted(problem: PolynomialProblem, held: Any, kept: Sequence[int]) -> P
     )
 
 
-def _gradients(polynomials: Sequence[Polynomial], n: int) -> np.ndarray:
+def _gradients(polynomials: Sequence[Polynomial], n: int) -> Float[np.ndarray, "G {n}"]:
     """(G, n) vectors that span their gradients with respect to the state, wherever."""
     rows: list[np.ndarray] = [np.zeros(n)]
     for polynomial in polynomials:
@@ -283,13 +284,13 @@ def _gradients(polynomials: Sequence[Polynomial], n: int) -> np.ndarray:
     return np.array(rows)
 
 
-def _row_space(rows: np.ndarray) -> np.ndarray:
+def _row_space(rows: Float[np.ndarray, "G n"]) -> Float[np.ndarray, "rank n"]:
     """An orthonormal basis of what rows span."""
     _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
     return np.asarray(directions[sizes > SEEN * max(1.0, sizes.max(initial=0.0))])
 
 
-def _echelon(rows: np.ndarray) -> tuple[np.ndarray, list[int]]:
+def _echelon(rows: Float[np.ndarray, "rank n"]) -> tuple[Float[np.ndarray, "rank n"], list[int]]:
     """The same space in reduced echelon form, and its pivots."""
     reduced = rows.copy()
     pivots: list[int] = []
@@ -326,8 +327,8 @@ def _in_words(row: np.ndarray, names: Sequence[str]) -> str:
 class Box(NamedTuple):
     """Lowest and highest states (r,), and whether it is proven that none leaves."""
 
-    low: np.ndarray
-    high: np.ndarray
+    low: Float[np.ndarray, " r"]
+    high: Float[np.ndarray, " r"]
     proven: bool
 
 
@@ -351,7 +352,9 @@ def _wider(sides: np.ndarray, by: np.ndarray) -> np.ndarray:
     return np.where(sides * (sides + by) < 0, 0.0, sides + by)
 
 
-def _leaves(problem: PolynomialProblem, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def _leaves(
+    problem: PolynomialProblem, low: Float[np.ndarray, " r"], high: Float[np.ndarray, " r"]
+) -> Bool[np.ndarray, "2 r"]:
     """(2, r) whether a state may leave the box through each of its lower and upper sides.
 
     Where the state flows, its speed at a side counts; where it goes in steps, where any of them ends.

@@ -21,6 +21,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 from scipy import sparse
 
 from optlearn._bounds import polynomials as poly
@@ -186,8 +187,8 @@ class _Piece(NamedTuple):
     """What P_i of a piece add to each inequality, (·, ``TIME`` + 1): by ∇V·f (stays), by dV/dα (slopes)."""
 
     length: float
-    stays: np.ndarray
-    slopes: np.ndarray
+    stays: Float[np.ndarray, "inequalities coefficients"]
+    slopes: Float[np.ndarray, "inequalities coefficients"]
 
 
 def _flow(length: float) -> _Piece:
@@ -290,7 +291,7 @@ class Squares:
                     place += 1
         return sparse.csc_matrix((values, (rows, columns)), shape=(len(self.places), place))
 
-    def positive(self, grams: np.ndarray) -> np.ndarray:
+    def positive(self, grams: Float[np.ndarray, " entries"]) -> Float[np.ndarray, " monomials"]:
         """The coefficients of sums of squares, once Gram matrices are made positive."""
         triangles, first = [], 0
         for block in self.blocks:
@@ -301,11 +302,11 @@ class Squares:
 
 
 def largest(
-    aim: np.ndarray,
-    inequalities: Sequence[tuple[Any, np.ndarray]],
+    aim: Float[np.ndarray, " q"],
+    inequalities: Sequence[tuple[Any, Float[np.ndarray, " e"]]],
     squares: Squares,
-    at_least_zero: np.ndarray,
-) -> tuple[np.ndarray, list[float]]:
+    at_least_zero: Int[np.ndarray, " z"],
+) -> tuple[Float[np.ndarray, " q"], list[float]]:
     """Unknowns with the largest aim·unknowns under polynomial inequalities on the box.
 
     Args:
@@ -364,14 +365,14 @@ def _clarabel() -> Any:
     return clarabel
 
 
-def _full(triangle: np.ndarray, size: int) -> np.ndarray:
+def _full(triangle: Float[np.ndarray, " entries"], size: int) -> Float[np.ndarray, "{size} {size}"]:
     """The symmetric matrix of an upper triangle, column by column, off the diagonal times √2."""
     half = np.zeros((size, size))
     half[np.tril_indices(size)] = triangle / 2**0.5
     return half + half.T + np.diag((2**0.5 - 2) * np.diag(half))
 
 
-def _triangle(matrix: np.ndarray) -> np.ndarray:
+def _triangle(matrix: Float[np.ndarray, "size size"]) -> Float[np.ndarray, " entries"]:
     """What ``_full`` was made from."""
     scaled = matrix * 2**0.5
     np.fill_diagonal(scaled, np.diag(matrix))

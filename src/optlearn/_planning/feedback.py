@@ -8,6 +8,7 @@ and second derivatives of the steps, as the direct method uses them. Controls at
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arrays import Array
 from optlearn._control.problem import Problem
@@ -38,7 +39,7 @@ class Feedback:
 
     schedule: Schedule
     controls: tuple[str, ...]
-    gains: np.ndarray
+    gains: Float[np.ndarray, "I c n"]
     solution: Solution
 
     def __call__(self, alpha: float, state: Array) -> dict[str, float]:
@@ -59,7 +60,7 @@ class Feedback:
         planned = np.asarray(layout.flatten(state_at(self.solution, alpha)))
         return self.correct(alpha, flat - planned)
 
-    def correct(self, alpha: float, deviation: np.ndarray) -> dict[str, float]:
+    def correct(self, alpha: float, deviation: Float[np.ndarray, " n"]) -> dict[str, float]:
         """The controls at training time α for a deviation (n,) from the planned state."""
         grid = self.schedule.grid
         interval = int(np.clip(np.searchsorted(grid, alpha, side="right") - 1, 0, len(grid) - 2))
@@ -98,7 +99,9 @@ def _check(problem: Problem) -> None:
         )
 
 
-def _gains(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray, steps: int) -> np.ndarray:
+def _gains(
+    compiled: CompiledProblem, w: Float[np.ndarray, "I m"], theta: Float[np.ndarray, " k"], steps: int
+) -> Float[np.ndarray, "I m n"]:
     """(I, m, n) by Riccati's recursion, backward over the intervals."""
     n, m, _ = compiled.sizes
     intervals = len(w)
@@ -127,7 +130,7 @@ def _gains(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray, steps: i
     return gains
 
 
-def _inverse(curvature: np.ndarray) -> np.ndarray:
+def _inverse(curvature: Float[np.ndarray, "c c"]) -> Float[np.ndarray, "c c"]:
     """The inverse on directions in which the objective curves upwards; none elsewhere."""
     values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
     sure = values > _FLAT * max(float(np.abs(values).max()), 1e-300)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arguments import Arguments
 from optlearn._control.problem import Limit, Objective, Problem
@@ -36,7 +37,7 @@ class Front:
     """
 
     names: tuple[str, str]
-    values: Mapping[str, np.ndarray]
+    values: Mapping[str, Float[np.ndarray, " P"]]
     solutions: tuple[Solution, ...]
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":

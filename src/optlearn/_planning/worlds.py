@@ -6,6 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array
@@ -186,11 +187,11 @@ class Regret:
     """
 
     labels: tuple[str, ...]
-    objectives: np.ndarray
+    objectives: Float[np.ndarray, "W W"]
     solutions: tuple[Solution, ...]
 
     @property
-    def matrix(self) -> np.ndarray:
+    def matrix(self) -> Float[np.ndarray, "W W"]:
         """(W, W) the regret: objective minus that of the schedule made for the world."""
         return np.asarray(self.objectives - np.diag(self.objectives))
 

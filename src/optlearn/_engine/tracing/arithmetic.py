@@ -199,7 +199,7 @@ def _cumulate_symbols(eqn: Any, operand: Symbolic) -> list[Value]:
     axis, flip = eqn.params["axis"], _flipped(eqn)
     combine = _CUMULATIVE[eqn.primitive.name][1]
     places = np.moveaxis(flip(positions(operand.shape)), axis, 0)
-    rows = [take(operand.entries, row) for row in places]
+    rows = [take(operand.entries, np.asarray(row)) for row in places]
     for number in range(1, len(rows)):
         rows[number] = combine(rows[number - 1], rows[number])
     # The rows lie behind one another with `axis` in front: find each entry's place there.
@@ -295,7 +295,7 @@ FOR_SYMBOLS: dict[str, Operation] = {
 # --- plain numbers --------------------------------------------------------------------------------
 
 
-def on_numbers(eqn: Any, values: Sequence[Array]) -> list[Any]:
+def on_numbers(eqn: Any, values: Sequence[Array | jax.Array]) -> list[Any]:
     """Evaluate one equation on real numbers; any primitive will do."""
     operation = _FOR_NUMBERS.get(eqn.primitive.name)
     if operation is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, SupportsIndex
 
 import jax
 import numpy as np
@@ -47,7 +47,7 @@ def _move(eqn: Any, operation: Callable[..., list[Array]], operands: Sequence[Va
     fill = np.full(1, _fill_value(eqn, dtype), dtype)  # comes last, so that -1 finds it
     if not any(isinstance(operand, Symbolic) for operand in operands):
         flat = np.concatenate([*(np.ravel(operand) for operand in operands), fill])  # type: ignore[arg-type]
-        return [flat[target].astype(dtype) for target in moved]
+        return [np.asarray(flat[target], dtype) for target in moved]
     column = casadi.vertcat(*(entries_of(operand) for operand in operands), float(fill[0]))
     return [
         Symbolic(take(column, target), target.shape) if target.size
@@ -139,7 +139,7 @@ def _select_n(eqn: Any, which: Value, *cases: Value) -> list[Value]:
 
     def pick(*at: Array) -> list[Array]:
         stacked = np.stack([np.broadcast_to(case, shape) for case in at])
-        return [np.take_along_axis(stacked, number, axis=0)[0]]
+        return [np.asarray(np.take_along_axis(stacked, number, axis=0)[0])]
 
     return _move(eqn, pick, cases)
 
@@ -174,8 +174,8 @@ def _dynamic_update_slice(eqn: Any, operand: Value, update: Value, *starts: Valu
 
 
 def _window_positions(
-    shape: tuple[int, ...], sizes: Sequence[int], indices: Array, index_map: Sequence[int],
-    dropped: Sequence[int], batching: Sequence[tuple[int, int]], mode: Any,
+    shape: tuple[int, ...], sizes: Sequence[int], indices: Array, index_map: Sequence[SupportsIndex],
+    dropped: Sequence[SupportsIndex], batching: Sequence[tuple[int, int]], mode: Any,
 ) -> Array:  # fmt: skip
     """Flat positions in an operand of `shape` that a gather or scatter touches.
 
@@ -184,7 +184,7 @@ def _window_positions(
     """
     batch = indices.shape[:-1]
     start = np.zeros((*batch, len(shape)), np.int64)
-    start[..., list(index_map)] = indices
+    start[..., [int(dim) for dim in index_map]] = indices
     for operand_dim, index_dim in batching:
         start[..., operand_dim] = np.indices(batch)[index_dim]
     limit = np.array(shape, np.int64) - np.array(sizes, np.int64)

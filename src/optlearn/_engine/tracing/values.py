@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
+import jax
 import lazy_loader  # type: ignore[import-untyped]
 import numpy as np
 
@@ -29,7 +30,7 @@ class Symbolic:
     shape: tuple[int, ...]
 
 
-Value: TypeAlias = Array | Symbolic
+Value: TypeAlias = Array | Symbolic | jax.Array  # of JAX's own: random keys, which only pass through
 Operation: TypeAlias = Callable[..., list[Value]]  # from an equation and the values of its inputs
 
 
@@ -116,7 +117,7 @@ def constant(eqn: Any, value: Value) -> Array:
         if not value.entries.is_constant():
             raise unsupported(eqn, "an index or a loop condition depends on a symbol")
         return np.asarray(casadi.DM(value.entries).full(), np.float64).reshape(value.shape)
-    return value
+    return np.asarray(value)
 
 
 def choose(condition: Any, cases: Sequence[Any]) -> Any:
