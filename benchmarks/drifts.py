@@ -6,10 +6,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from optlearn._dynamics.on_casadi import _function
 
 import optlearn as ol
-from optlearn._dynamics.flat import FlatSystem, pack
-from optlearn._dynamics.on_casadi import _function
+from optlearn._engine.functions import FlatSystem, pack
 from optlearn._engine.tracing.buffered import Buffered
 
 BATCH = 1024

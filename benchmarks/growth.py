@@ -18,7 +18,7 @@ PREPARED = """
 import json, resource, sys, time, warnings
 import jax, jax.numpy as jnp, numpy as np
 import optlearn as ol
-from optlearn._dynamics.flat import FlatSystem, pack
+from optlearn._engine.functions import FlatSystem, pack
 from optlearn._dynamics.on_casadi import drift_size
 warnings.simplefilter("ignore", ol.NotConvergedWarning)
 ol.solve

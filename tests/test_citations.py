@@ -37,7 +37,7 @@ def test_only_the_solver_that_ran(solution, method, present, absent):
 def test_rounding_and_compiled_integration_are_cited_where_they_happen(solution):
     assert "sager2012integer" not in citations.used(solution)
     problem = ol.scenarios.curriculum()
-    trajectory = dataclasses.replace(solution.trajectory, info={"backend": "OnXla"})
+    trajectory = dataclasses.replace(solution.trajectory, info={"backend": "xla"})
     used = citations.used(dataclasses.replace(solution, problem=problem, trajectory=trajectory))
     assert {"sager2012integer", "kidger2021diffrax", "saglietti2022curriculum"} <= set(used)
 

@@ -37,7 +37,7 @@ WORK = (
     "_bounds.bound.is_linear",
     "_control.solve.compile_problem",
     "_control.evaluate.compile_problem",
-    "_dynamics.integrate.choose_executor",
+    "_engine.integrate._course",
     "_simulate.run.make_plan",
     "_simulate.finite_data._steps",
     "_io.solutions.read_checked",

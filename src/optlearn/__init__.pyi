@@ -15,8 +15,8 @@ from ._control.controls import Continuous as Continuous
 from ._control.controls import Discrete as Discrete
 from ._control.controls import Free as Free
 from ._control.evaluate import evaluate as evaluate
-from ._control.problem import Limit as Limit
-from ._control.problem import Objective as Objective
+from ._control.objective import Limit as Limit
+from ._control.objective import Objective as Objective
 from ._control.problem import Problem as Problem
 from ._control.solution import NotConvergedWarning as NotConvergedWarning
 from ._control.solution import Solution as Solution
@@ -24,8 +24,8 @@ from ._control.solve import continuation as continuation
 from ._control.solve import solve as solve
 from ._control.weighing import CVaR as CVaR
 from ._dynamics.ensemble import Ensemble as Ensemble
-from ._dynamics.integrate import integrate as integrate
 from ._dynamics.system import System as System
+from ._engine.integrate import integrate as integrate
 from ._errors import AccuracyWarning as AccuracyWarning
 from ._errors import BudgetError as BudgetError
 from ._errors import DataFileError as DataFileError

@@ -13,11 +13,11 @@ import pytest
 
 import optlearn.models as models
 from optlearn._control.budgets import Budget
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.controls import Continuous, Discrete, Free
-from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import CompiledProblem, compile_problem
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Run, Start
+from optlearn._control.objective import Objective
+from optlearn._control.problem import Problem
+from optlearn._control.runs import Run, Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.indirect import Indirect
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn._control.certify import certify
-from optlearn._control.program.build import CompiledProblem, compile_problem
-from optlearn._control.program.rollout import Rollout
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
+from optlearn._control.finish import certify
+from optlearn._control.runs import Outcome, Start
 from optlearn._control.solution import NotConvergedWarning
-from optlearn._control.solvers.base import Outcome, Start
 from optlearn._control.solvers.direct import Direct
 
 NONE = np.zeros(0)

@@ -12,7 +12,7 @@ from scipy.integrate import solve_ivp
 
 import optlearn as ol
 from optlearn._control.certificate import Starts, limits
-from optlearn._control.program.build import compile_problem
+from optlearn._control.compiled import compile_problem
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError
 from optlearn._theory.quadrature import quadrature_error
@@ -241,7 +241,7 @@ def test_a_neutral_guess_that_runs_away_is_left_out():
 
 
 def test_creeping_towards_infinity_is_given_up(monkeypatch):
-    monkeypatch.setattr("optlearn._dynamics.executor.EXPLODED_STEPS", 5)
+    monkeypatch.setattr("optlearn._engine.adaptive.EXPLODED_STEPS", 5)
     growing = problem(Growth(), horizon=5.0)
     with pytest.raises(UnphysicalStateError, match="not finite"):
         ol.evaluate(growing, ol.Schedule.constant(5, {"learning_rate": 1.0}))

@@ -8,7 +8,8 @@ import pytest
 from optlearn import models
 from optlearn._control.budgets import Budget
 from optlearn._control.controls import Continuous, Discrete, Free
-from optlearn._control.problem import Objective, Problem
+from optlearn._control.objective import Objective
+from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError, UnphysicalStateError
 
 INFINITY, NAN = float("inf"), float("nan")

@@ -178,9 +178,10 @@ def test_a_value_that_the_control_does_not_have() -> None:
 def test_table_lists_all_combinations_with_their_shares() -> None:
     relaxed = relaxation(MIXED)
     vectors, shares = relaxed.table(np.array([0.3, 0.2, 0.5, 0.6]), relaxed.values)
+    assert relaxed.vector_names == ("difficulty", "learning_rate", "weight_decay")
     found = {tuple(v): float(s) for v, s in zip(np.asarray(vectors), shares, strict=True)}
     wanted = {
-        (0.3, difficulty, rate): a * b
+        (difficulty, rate, 0.3): a * b
         for difficulty, a in ((0.0, 0.2), (1.0, 0.5), (2.0, 0.3))
         for rate, b in ((1.0, 0.6), (4.0, 0.4))
     }

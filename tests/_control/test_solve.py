@@ -11,12 +11,11 @@ import pytest
 
 import optlearn as ol
 from optlearn import models
-from optlearn._control.program.build import compile_problem
-from optlearn._control.program.rollout import Rollout
+from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.rounding.counts import shortest_phase, switches
+from optlearn._control.runs import Outcome, Run, RunRecord, Start
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import METHODS, continuation
-from optlearn._control.solvers.base import Outcome, Run, RunRecord, Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress

@@ -5,8 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 import optlearn as ol
-from optlearn._control.program.build import compile_problem
-from optlearn._control.program.rollout import Rollout
+from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._errors import BudgetError, SpecificationError, UnphysicalStateError
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optlearn._dynamics.integrate import integrate
+from optlearn._engine.integrate import integrate
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
 from optlearn.models import curriculum

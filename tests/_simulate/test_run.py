@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn._dynamics.integrate import integrate
+from optlearn._engine.integrate import integrate
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
 from optlearn._simulate.weights import initial_weights, weight_overlaps

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from tests.marks import slow_but
 
-from optlearn._dynamics.integrate import integrate
+from optlearn._engine.integrate import integrate
 from optlearn._errors import AccuracyWarning, SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._theory.expectation import AutoQuadrature, GaussHermite, QuasiMonteCarlo

@@ -64,7 +64,35 @@ def test_a_solve_takes_the_path_of_the_page():
             ol.solve(problem, intervals=6, starts=1)
         finally:
             sys.setprofile(None)
-    path = PAGE.split("## The path of a solve")[1].split("```")[1]
-    named = {module for module in MODULES if re.search(rf"(?<![\w/]){re.escape(module)}(?![\w/])", path)}
-    assert len(named) >= 10
-    assert named - {"problem", "solution"} <= visited  # those two are made before and after
+    stems = {module.rpartition("/")[2] for module in visited} - {"__init__", "effort"}
+    assert len(stems) >= 10
+    assert stems <= {name for floor in floors_of_the_page() for name in floor}
+
+
+def floors_of_the_page() -> list[list[str]]:
+    """Names of modules, floor by floor from the bottom."""
+    block = PAGE.split("## The path of a solve")[1].split("```")[1]
+    rows = [re.split(r"\s{2,}", line) for line in block.strip("\n").splitlines()]
+    return [re.findall(r"\w+", row[1]) for row in rows]
+
+
+def test_floors_of_the_page_are_those_of_the_contract():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (control,) = (c for c in contracts["contracts"] if c.get("containers") == ["optlearn._control"])
+    layers = [re.findall(r"\w+", line) for line in reversed(control["layers"])]
+    height = {name: i for i, names in enumerate(layers) for name in names}
+    folder = {module.rpartition("/")[2]: module.split("/")[0] for module in MODULES}
+    heights = [
+        [height[name if name in height else folder[name]] for name in floor] for floor in floors_of_the_page()
+    ]
+    for below, above in pairwise(heights):
+        assert max(below) <= min(above)
+    # Nothing of the room is left out, but what no solve needs.
+    listed = {name for floor in floors_of_the_page() for name in floor}
+    assert {module.split("/")[0] for module in MODULES} - {
+        folder[n] for n in listed if n in folder
+    } - listed <= {
+        "effort",
+        "identity",
+        "scenario_call",
+    }

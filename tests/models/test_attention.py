@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optlearn._dynamics.integrate import integrate
-from optlearn._dynamics.on_steps import OnSteps
+from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
@@ -166,7 +165,7 @@ def test_sgd_follows_the_drift(model, state, rule, mode):
     K = model.students
     start = model.state(Q=state["Q"] * np.eye(K), M=state["M"] * np.eye(K))
     schedule = Schedule.piecewise([0, 0.5, 1.5], {"temperature": [2.0, 1.0]})
-    theory = integrate(model, schedule, start=start, record=3, quadrature=rule, backend=OnSteps(), rtol=1e-6)
+    theory = integrate(model, schedule, start=start, record=3, quadrature=rule, backend="xla", rtol=1e-6)
     N, seeds = 500, (400 if mode == "overlaps" else 40)
     found = simulate(model, schedule, start=start, N=N, seeds=seeds, mode=mode, record=3, error=False)
     check_theory(found, theory, N)

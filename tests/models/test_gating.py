@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optlearn._dynamics.flat import pack
+from optlearn._engine.functions import pack
 from optlearn._engine.tracing.trace import trace
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule

@@ -6,7 +6,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 
-from optlearn._dynamics.flat import pack
+from optlearn._engine.functions import pack
 from optlearn._engine.tracing.trace import trace
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule

@@ -8,12 +8,11 @@ from scipy.optimize import minimize
 
 import optlearn as ol
 from optlearn import scenarios
-from optlearn._control.program.build import compile_problem
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.program.xla import XlaProgram
+from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.indirect import Indirect
 from optlearn._control.solvers.starts import neutral
+from optlearn._engine.xla import XlaEngine
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._theory.expectation import AutoQuadrature
 
@@ -37,7 +36,7 @@ def compiled(problem):
 
 @pytest.mark.slow
 def test_the_solution_is_certified_and_says_that_sweeps_alone_found_it(solution, compiled):
-    assert isinstance(compiled.program, XlaProgram)
+    assert isinstance(compiled.engine, XlaEngine)
     assert solution.certificate.converged, solution.certificate.reasons
     assert solution.certificate.hamiltonian_gap < 1e-6
     assert {run.solver for run in solution.runs} == {"indirect"}  # a direct run would take too long

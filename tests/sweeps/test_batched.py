@@ -62,7 +62,7 @@ def test_what_is_not_solved_in_a_batch_says_so(scenario, over, options, message)
 def test_problems_of_different_structure_are_told_apart():
     from dataclasses import replace
 
-    from optlearn._control.batched.lanes import stack
+    from optlearn._control.batched.stack import stack
 
     one = ol.scenarios.curriculum()
     with pytest.raises(SpecificationError, match=r"got the number of intervals of .* unlike that of"):

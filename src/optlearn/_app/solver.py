@@ -27,8 +27,8 @@ from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import solve
 from optlearn._control.solvers.starts import fits
 from optlearn._control.summary import certificate_words
-from optlearn._dynamics import on_casadi, on_xla
-from optlearn._dynamics.integrate import integrate
+from optlearn._engine import casadi, xla
+from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._processes import Send
 from optlearn._progress import Progress
@@ -36,7 +36,7 @@ from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate
 from optlearn._trajectory import Trajectory
 
-del scipy, on_casadi, on_xla
+del scipy, casadi, xla
 
 QUICK = 120  # intervals at most while a slider is moved
 RECORD = 101  # training times of a simulation and of the baselines

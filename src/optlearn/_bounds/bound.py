@@ -9,11 +9,9 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._bounds.hjb import FINER, Near, Policy, Resolution, dimensions_of, solve_hjb
 from optlearn._bounds.sos import DEGREE, PIECES, Proof, lower_bound
+from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.hamiltonian.gap import hamiltonian_gap
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import compile_problem
-from optlearn._control.program.casadi import CasadiProgram
-from optlearn._control.program.rollout import Rollout
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._control.solvers.starts import enough_steps, neutral
@@ -163,12 +161,10 @@ def _near(problem: Problem, solution: Solution | None) -> Near:
 
 def is_linear(problem: Problem) -> bool:
     """Do rate and costs, taken together, hold the state linearly, and never multiplied with a control?"""
-    program = compile_problem(problem).program
-    if not isinstance(program, CasadiProgram) or problem.free:
+    expressions = compile_problem(problem).engine.expressions
+    if expressions is None or problem.free:
         return False
-    c, x, w, theta, h, _ = program.symbols()
-    slope, cost = program.rate(c, x, w, theta, h)
-    final = program.final(c, x, theta)
+    (_, x, w, *_), slope, cost, final = expressions
     by_state = casadi.jacobian(casadi.vertcat(slope, cost), x)
     mixed = casadi.jacobian(casadi.vec(by_state), casadi.vertcat(x, w))
     bent = casadi.jacobian(casadi.gradient(final, x), x)

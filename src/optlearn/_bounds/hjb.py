@@ -23,9 +23,8 @@ from scipy.optimize import minimize_scalar
 
 from optlearn._arrays import Array
 from optlearn._bounds.grids import charts, interpolate, kept, nodes, random_controls
+from optlearn._control.compiled import compile_problem
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import compile_problem
-from optlearn._control.program.xla import XlaProgram
 from optlearn._control.solvers.starts import enough_steps, neutral
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
@@ -81,13 +80,14 @@ class Sweep:
 
     def __init__(self, problem: Problem, resolution: Resolution, dimensions: int, near: Near) -> None:
         self.problem, self.resolution, self.nu = problem, resolution, near.multipliers
-        compiled = compile_problem(problem, xla=True)
-        assert isinstance(compiled.program, XlaProgram)
-        self.compiled, self.program = compiled, compiled.program
+        compiled = compile_problem(problem)
+        # A grid has thousands of states at each time: compiled functions of one, over all of them.
+        self.compiled, self.functions = compiled, compiled.functions.on_vectors
         self.length = problem.horizon / resolution.times
-        small = compile_problem(problem)
         # A quarter of the steps that a solver takes for 1e-8 is good to 1e-5 or so, which a grid is not.
-        self.substeps = -(-enough_steps(small, resolution.times, [neutral(small, resolution.times)]) // 4)
+        self.substeps = -(
+            -enough_steps(compiled, resolution.times, [neutral(compiled, resolution.times)]) // 4
+        )
         self.rows, self.targets, self.equal = compiled.relaxation.budget_rows
         self.start = np.concatenate([compiled.start, np.zeros(len(self.targets))])
         states, theta = self._reached()
@@ -106,7 +106,7 @@ class Sweep:
         constants, n = jnp.asarray(self.compiled.constants), len(self.compiled.start)
 
         def short(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
-            end, cost = self.program.one_step(constants, carry[0], w, theta, self.length / self.substeps)
+            end, cost = self.functions.step(constants, carry[0], w, theta, self.length / self.substeps)
             return (end, carry[1] + cost), None
 
         (end, cost), _ = jax.lax.scan(short, (x[:n], jnp.zeros(())), None, length=self.substeps)
@@ -116,7 +116,7 @@ class Sweep:
     def final(self, x: Float[Array, " n"], theta: Float[Array, " k"]) -> Float[Array, ""]:
         """Final cost, with what is added for budgets: 0 where they are met, or less."""
         n = len(self.compiled.start)
-        cost = self.program.cost(jnp.asarray(self.compiled.constants), x[:n], theta)
+        cost = self.functions.final(jnp.asarray(self.compiled.constants), x[:n], theta)
         pull = self.nu + self.curvature * x[n:]
         pull = jnp.where(self.equal, pull, jnp.maximum(pull, 0.0))
         return cost + jnp.sum(pull**2 - self.nu**2) / (2 * self.curvature)
@@ -151,7 +151,7 @@ class Sweep:
             return 1.0
         constants = jnp.asarray(self.compiled.constants)
         n = len(self.compiled.start)
-        costs = np.asarray(jax.vmap(lambda x, t: self.program.cost(constants, x[:n], t))(last, theta))
+        costs = np.asarray(jax.vmap(lambda x, t: self.functions.final(constants, x[:n], t))(last, theta))
         missing = objective - costs - y @ self.nu
         return max(4 * float(np.max(missing[far] / np.sum(y**2, axis=1)[far])), 1e-6)
 

@@ -22,10 +22,10 @@ from optlearn._bounds import polynomials as poly
 from optlearn._bounds.expressions import Reader
 from optlearn._bounds.grids import kept, random_controls
 from optlearn._bounds.polynomials import Polynomial
+from optlearn._control.compiled import CompiledProblem, compile_problem
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import EXPRESSION_LIMIT, CompiledProblem, compile_problem
-from optlearn._control.program.casadi import CasadiProgram
-from optlearn._dynamics.flat import pack
+from optlearn._engine.build import EXPRESSION_LIMIT
+from optlearn._engine.functions import pack
 from optlearn._engine.tracing.trace import TracedFunction, UnsupportedPrimitive, trace
 from optlearn._errors import SpecificationError
 
@@ -86,7 +86,7 @@ def polynomial_problem(problem: Problem) -> PolynomialProblem:
     if problem.free:
         raise SpecificationError(f"bound: kind='sos' takes no free parameters, got {', '.join(problem.free)}")
     compiled = compile_problem(problem)
-    system, relaxation, step = compiled.system.system, compiled.relaxation, 0.0
+    system, relaxation, step = compiled.functions.system.system, compiled.relaxation, 0.0
     if system.advances:
         length = getattr(system, "step_length", None)
         if length is None:
@@ -122,28 +122,28 @@ def polynomial_problem(problem: Problem) -> PolynomialProblem:
 
 def _expressions(compiled: CompiledProblem, x: Any, w: Any, step: float) -> tuple[Any, Any, Any]:
     """Drift, running and final cost."""
-    problem, program = compiled.problem, compiled.program
-    # A system that flows and also gives its own advance: the program holds the advance alone.
-    drift = _drift(compiled) if compiled.system.system.advances and not step else None
-    size = program.operations if drift is None else drift.size
+    problem, engine = compiled.problem, compiled.engine
+    # A system that flows and also gives its own advance: the engine holds the advance alone.
+    drift = _drift(compiled) if compiled.functions.system.system.advances and not step else None
+    size = engine.operations if drift is None else drift.size
     must = f"bound: the drift of {problem.name!r} must be a polynomial of the state and the controls"
     if size > EXPRESSION_LIMIT:
         raise SpecificationError(f"{must} for kind='sos', and is a quadrature of {size} operations")
     numbers, none = casadi.DM(compiled.constants), casadi.SX(0, 1)
     try:
-        if not isinstance(program, CasadiProgram):
-            program = compile_problem(problem, xla=False).program
-        slope, running = program.rate(numbers, x, w, none, step)
+        if engine.expressions is None:
+            engine = compile_problem(problem, "casadi").engine
+        slope, running = engine.rate(numbers, x, w, none, step)
         if drift is not None:
             slope = drift.function("drift")(casadi.DM(pack(_constants(compiled))), x, w)
     except UnsupportedPrimitive as error:
         raise SpecificationError(f"{must} for kind='sos': {error}") from error
-    return slope, running, program.final(numbers, x, none)
+    return slope, running, engine.final(numbers, x, none)
 
 
 def _constants(compiled: CompiledProblem) -> tuple[Any, ...]:
     """The numbers that a drift reads."""
-    return compiled.system.system, compiled.problem.settings, compiled.relaxation.values
+    return compiled.functions.system.system, compiled.problem.settings, compiled.relaxation.values
 
 
 def _drift(compiled: CompiledProblem) -> TracedFunction:
@@ -152,7 +152,7 @@ def _drift(compiled: CompiledProblem) -> TracedFunction:
     def drift(constants: Any, flat: Array, w: Array) -> Array:
         system, settings, values = constants
         u, shares = compiled.relaxation.table(w, values)
-        return compiled.system.mixed_drift(system, settings, flat, u, shares)
+        return compiled.functions.system.mixed_drift(system, settings, flat, u, shares)
 
     n, m, _ = compiled.sizes
     return trace(drift, _constants(compiled), np.zeros(n), np.zeros(m))

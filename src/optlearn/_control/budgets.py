@@ -44,9 +44,9 @@ class Budget:
         """Must it be used up, and not only kept?"""
         return self.sense == "equal"
 
-    def violation(self, found: float | np.ndarray, target: float) -> np.ndarray:
-        """By how much what was found breaks the target; 0 where it does not."""
-        return violation(np.asarray(found) - target, np.asarray(self.equal))
+    def violation(self, used: float | np.ndarray, target: float) -> np.ndarray:
+        """By how much what was used breaks the target; 0 where it does not."""
+        return violation(np.asarray(used) - target, np.asarray(self.equal))
 
     def check(self, control: Control) -> None:
         """Raise if no schedule of ``control`` can meet this budget."""
@@ -110,9 +110,9 @@ class Budget:
             ]
         limit = "" if self.equal else "at most "
         return [
-            f"{what} is {found:.6g}, the budget {limit}{target:g}"
-            for what, found, target in targets
-            if self.violation(found, target) > TOLERANCE * max(1.0, abs(target))
+            f"{what} is {spent:.6g}, the budget {limit}{target:g}"
+            for what, spent, target in targets
+            if self.violation(spent, target) > TOLERANCE * max(1.0, abs(target))
         ]
 
 
@@ -142,9 +142,9 @@ class BudgetRows(NamedTuple):
         """Largest violation by w (I, m), in the units of a control's mean or share."""
         if not len(self.targets):
             return 0.0
-        found = violation((self.rows @ w.T).mean(axis=1) - self.targets, self.equal)
+        violations = violation((self.rows @ w.T).mean(axis=1) - self.targets, self.equal)
         # Means of zeros and ones carry round-off only; counts that fit the grid are exact.
-        return float(np.max(np.where(found < 1e-12, 0.0, found)))
+        return float(np.max(np.where(violations < 1e-12, 0.0, violations)))
 
 
 def violation(excess: np.ndarray, equal: np.ndarray) -> np.ndarray:
@@ -178,7 +178,7 @@ def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> No
     if control.sum_limited:
         rows, targets = np.vstack([rows, np.ones(control.size)]), np.append(targets, 1.0)
         equal = np.append(equal, False)
-    found = linprog(
+    feasible = linprog(
         np.zeros(control.size),
         A_eq=rows[equal] if equal.any() else None,
         b_eq=targets[equal] if equal.any() else None,
@@ -186,7 +186,7 @@ def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> No
         b_ub=targets[~equal] if not equal.all() else None,
         bounds=np.column_stack(control.bounds),
     )
-    if found.status == 2:
+    if feasible.status == 2:
         raise BudgetError(
             f"infeasible budgets: no schedule of {name!r} meets all {len(budgets)} of them at once"
         )

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from optlearn._control.problem import Problem
-from optlearn._control.solvers.base import Outcome
-from optlearn._dynamics.executor import EXPLODED
+from optlearn._control.runs import Outcome
+from optlearn._engine.adaptive import EXPLODED
 
 # Gaps up to this share of the objective count as small, …
 SMALL = 2e-5

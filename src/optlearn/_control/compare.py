@@ -37,13 +37,13 @@ def baselines(problem: Problem, intervals: int | None = None) -> dict[str, Sched
         intervals: control intervals for those that need a grid (default: the problem's).
     """
     count = Arguments("baselines").count("intervals", problem.intervals if intervals is None else intervals)
-    found = {}
+    schedules = {}
     for name, make in problem.baselines.items():
         try:
-            found[name] = make(problem, count)
+            schedules[name] = make(problem, count)
         except (SpecificationError, UnphysicalStateError) as error:
             warn(f"the baseline {name!r} is left out: {error}")
-    return found
+    return schedules
 
 
 @dataclass(frozen=True)

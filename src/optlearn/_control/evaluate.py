@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from optlearn._arguments import Arguments
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import CompiledProblem, compile_problem
-from optlearn._control.program.rollout import Rollout
-from optlearn._dynamics.integrate import integrate
+from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
@@ -69,15 +68,13 @@ def evaluate_anyway(
 
 
 def _integrator(compiled: CompiledProblem) -> dict[str, Any]:
-    """How to integrate a costly drift: steps from Python, which compile the drift alone.
+    """How to integrate a costly drift: with steps far finer than the quadrature is accurate.
 
-    Steps far finer than the quadrature is accurate: schedules are compared under one quadrature.
+    Schedules are compared under one and the same quadrature, whose error is the same for all of them.
     """
-    if not compiled.program.costly:
+    if not compiled.engine.costly:
         return {}
-    from optlearn._dynamics.on_steps import OnSteps
-
-    return {"backend": OnSteps(), "rtol": max(1e-10, compiled.rtol)}
+    return {"backend": compiled.engine.name, "rtol": max(1e-10, compiled.rtol)}
 
 
 def with_best_free(
@@ -138,7 +135,7 @@ def best_free(compiled: CompiledProblem, schedule: Schedule, given: Mapping[str,
             return rolled.objective, rolled.free_gradient[missing]
 
         limits = list(free.values())
-        found = minimize(
+        optimum = minimize(
             cost,
             theta[missing],
             jac=True,
@@ -146,7 +143,7 @@ def best_free(compiled: CompiledProblem, schedule: Schedule, given: Mapping[str,
             method="L-BFGS-B",
             options={"ftol": 1e-16, "gtol": 1e-11},
         )
-        theta[missing] = found.x
+        theta[missing] = optimum.x
     return dict(zip(free, map(float, theta), strict=True))
 
 
@@ -167,7 +164,7 @@ def _on_fine_grid(compiled: CompiledProblem, schedule: Schedule) -> tuple[np.nda
 def _objective(
     compiled: CompiledProblem, schedule: Schedule, theta: np.ndarray, trajectory: Trajectory
 ) -> float:
-    program, constants = compiled.program, compiled.constants
+    engine, constants = compiled.engine, compiled.constants
     total = compiled.final(trajectory.states[-1], theta)
     if not compiled.problem.objective.has_running:
         return total
@@ -177,7 +174,7 @@ def _objective(
         states = np.stack(list(trajectory.at(times).values()), axis=1)
         w = controls[np.searchsorted(schedule.grid, times, side="right") - 1]
         columns = [np.tile(v[:, None], len(times)) for v in (constants, theta)]
-        return np.array(program.rate(columns[0], states.T, w.T, columns[1], 0.0)[1]).ravel()
+        return np.array(engine.rate(columns[0], states.T, w.T, columns[1], 0.0)[1]).ravel()
 
     edges = np.unique(np.concatenate([schedule.merged().grid, np.linspace(0, schedule.horizon, 65)]))
     return total + integral(cost, edges)

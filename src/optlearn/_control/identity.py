@@ -47,21 +47,21 @@ def description(problem: Problem) -> dict[str, Any]:
 
 def _several(problem: Problem) -> dict[str, Any]:
     """Of an ensemble, what its members differ in; and limits, if there are any."""
-    found: dict[str, Any] = {}
+    described: dict[str, Any] = {}
     if isinstance(problem.model, Ensemble):
-        found["weights"] = np.asarray(problem.model.weights)
-        found["members"] = [dict(sorted(own.items())) for own in problem.model.own]
-        found["risk"] = None if problem.risk is None else problem.risk.level
+        described["weights"] = np.asarray(problem.model.weights)
+        described["members"] = [dict(sorted(own.items())) for own in problem.model.own]
+        described["risk"] = None if problem.risk is None else problem.risk.level
     if problem.rivals:
-        found["rivals"] = [rival.tests for rival in problem.rivals]
+        described["rivals"] = [rival.tests for rival in problem.rivals]
     if problem.limits:
-        found["limits"] = [limit.at_most for limit in problem.limits]
-    return found
+        described["limits"] = [limit.at_most for limit in problem.limits]
+    return described
 
 
-def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def differences(described: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """Where two descriptions differ, in words."""
-    return list(_differences("", found, wanted))
+    return list(_differences("", described, wanted))
 
 
 def check_same(problem: Problem, described: Mapping[str, Any], what: str) -> None:
@@ -75,11 +75,11 @@ def check_same(problem: Problem, described: Mapping[str, Any], what: str) -> Non
     Raises:
         SpecificationError: they differ; names what differs.
     """
-    found = differences(described, description(problem))
-    if found:
-        more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    different = differences(described, description(problem))
+    if different:
+        more = f"; and {len(different) - SHOWN} more" if len(different) > SHOWN else ""
         raise SpecificationError(
-            f"{what} is not of the problem {problem.name!r}: {'; '.join(found[:SHOWN])}{more}"
+            f"{what} is not of the problem {problem.name!r}: {'; '.join(different[:SHOWN])}{more}"
         )
 
 
@@ -89,19 +89,19 @@ def _fields(part: Any) -> dict[str, Any]:
     return {"kind": type(part).__name__, **demands}
 
 
-def _differences(path: str, found: Any, wanted: Any) -> Iterator[str]:
-    if isinstance(found, Mapping) and isinstance(wanted, Mapping):
-        for name in [*found, *(name for name in wanted if name not in found)]:
+def _differences(path: str, described: Any, wanted: Any) -> Iterator[str]:
+    if isinstance(described, Mapping) and isinstance(wanted, Mapping):
+        for name in [*described, *(name for name in wanted if name not in described)]:
             inside = f"{path} {name}".strip()
-            if name not in wanted or name not in found:
-                yield f"only {'its' if name in found else 'the given'} problem has {inside}"
+            if name not in wanted or name not in described:
+                yield f"only {'its' if name in described else 'the given'} problem has {inside}"
             else:
-                yield from _differences(inside, found[name], wanted[name])
-    elif isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
-        for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
+                yield from _differences(inside, described[name], wanted[name])
+    elif isinstance(described, list) and isinstance(wanted, list) and len(described) == len(wanted):
+        for place, (one, other) in enumerate(zip(described, wanted, strict=True)):
             yield from _differences(f"{path}[{place}]", one, other)
-    elif not _equal(found, wanted):
-        yield f"{path} is {found!r} there and {wanted!r} here"
+    elif not _equal(described, wanted):
+        yield f"{path} is {described!r} there and {wanted!r} here"
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -29,18 +29,23 @@ class Relaxation:
     @cached_property
     def blocks(self) -> dict[str, slice]:
         """Entries of w that belong to each control."""
-        found, start = {}, 0
+        blocks, start = {}, 0
         for name in self.controls:
             stop = start + self.problem.controls[name].size
-            found[name] = slice(start, stop)
+            blocks[name] = slice(start, stop)
             start = stop
-        return found
+        return blocks
 
     @cached_property
     def controls(self) -> tuple[str, ...]:
         """Names, those that become shares last."""
         controls = self.problem.controls
         return tuple(sorted(controls, key=lambda name: controls[name].needs_rounding))
+
+    @property
+    def vector_names(self) -> tuple[str, ...]:
+        """Names in the order of control vectors, which is the same for every schedule of these controls."""
+        return tuple(sorted(self.controls))
 
     @property
     def size(self) -> int:
@@ -84,7 +89,8 @@ class Relaxation:
     def table(self, w: Array, values: dict[str, Array]) -> tuple[Array, Array]:
         """Control vectors (v, c) of all combinations of discrete values, and their shares (v,).
 
-        ``values`` are the discrete controls' values as runtime arrays.
+        ``values`` are the discrete controls' values as runtime arrays. Entries are in the order of
+        ``vector_names``.
         """
         vectors = [[]]  # type: list[list[Array]]
         shares = [jnp.ones(())]
@@ -95,7 +101,8 @@ class Relaxation:
             vectors = [[*v, value] for v in vectors for value, _ in options]
             if len(options) > 1:  # a single one has all of the share
                 shares = [s * share for s in shares for _, share in options]
-        return jnp.stack([jnp.stack(v) for v in vectors]), jnp.stack(shares)
+        order = [self.controls.index(name) for name in self.vector_names]
+        return jnp.stack([jnp.stack([v[i] for i in order]) for v in vectors]), jnp.stack(shares)
 
     @property
     def values(self) -> dict[str, np.ndarray]:
@@ -117,11 +124,11 @@ class Relaxation:
         values: dict[str, np.ndarray] = {}
         mixtures: dict[str, Mixture] = {}
         for name, control in self.problem.controls.items():
-            found = control.decode(w[:, self.blocks[name]], rounded)
-            if isinstance(found, Mixture):
-                mixtures[name] = found
+            decoded = control.decode(w[:, self.blocks[name]], rounded)
+            if isinstance(decoded, Mixture):
+                mixtures[name] = decoded
             else:
-                values[name] = found
+                values[name] = decoded
         return Schedule(grid, values, mixtures, parameters)
 
 

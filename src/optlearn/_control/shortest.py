@@ -52,7 +52,7 @@ def shortest(problem: Problem, solve: Solve) -> Solution:
             break
         low_end = high
     else:
-        best = min(tried, key=lambda solution: solution.objective)
+        best = min(tried, key=lambda one: one.objective)
         raise SpecificationError(
             f"reach must be an objective that training gets to, got {reach:g}: the best up to "
             f"α = {problem.horizon:g} is {best.objective:.6g}, at α = {best.problem.horizon:.4g}"
@@ -64,11 +64,10 @@ def shortest(problem: Problem, solve: Solve) -> Solution:
         middle = (low * above - end * below) / (above - below)
         # Nothing is gained by less than the accuracy on either side.
         middle = float(np.clip(middle, low + 0.3 * ACCURACY * end, end - 0.3 * ACCURACY * end))
-        trial = at(middle)
-        value = _distance(trial, reach)
+        solution = at(middle)
+        value = _distance(solution, reach)
         if value <= 0:
-            high, above = trial, value
-            # Illinois: an end that stays twice counts half, or the bracket would shrink from one side only.
+            high, above = solution, value
             below = below / 2 if last < 0 else below
             last = -1
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from optlearn._control.certificate import Certificate
 from optlearn._control.problem import Problem
-from optlearn._control.solvers.base import Curvature, Outcome, RunRecord
+from optlearn._control.runs import Curvature, Outcome, RunRecord
 from optlearn._control.summary import summary
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
@@ -86,6 +86,11 @@ class Solution:
         """From the beginning of training: the past, if there is one, and the schedule; for adapters."""
         schedule = self.schedule.with_parameters(**self.parameters)
         return schedule if self.past is None else self.past.followed_by(schedule)
+
+    @property
+    def mixed_schedule(self) -> Schedule:
+        """The best schedule that may mix values: what solvers, which work on shares, can start from."""
+        return self.schedule if self.relaxed is None else self.relaxed.schedule
 
     def replan(
         self,

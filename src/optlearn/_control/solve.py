@@ -9,15 +9,13 @@ import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._control.certificate import LIMITS_MET, Starts
-from optlearn._control.certify import certify
-from optlearn._control.evaluate import evaluate
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
+from optlearn._control.finish import Found, finish
 from optlearn._control.problem import MOST_INTERVALS, Problem
-from optlearn._control.program.build import CompiledProblem, compile_problem
-from optlearn._control.program.rollout import Rollout, RolloutResult
-from optlearn._control.rounding.rounded import Rounded, check_grid, round_controls, whole_schedule
+from optlearn._control.rounding.rounded import check_grid
+from optlearn._control.runs import Method, Run, Start
 from optlearn._control.shortest import shortest
-from optlearn._control.solution import NotConvergedWarning, Solution, Variant
-from optlearn._control.solvers.base import Method, Run, Start
+from optlearn._control.solution import Solution
 from optlearn._control.solvers.methods import METHODS, make_method
 from optlearn._control.solvers.starts import (
     MOST_STEPS,
@@ -28,13 +26,10 @@ from optlearn._control.solvers.starts import (
     too_coarse,
     warm_schedule,
 )
-from optlearn._errors import RunawayError, UnphysicalStateError, explained
 from optlearn._precision import float64
 from optlearn._progress import Progress, Report, silent
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._trajectory import Trajectory
-from optlearn._warn import warn
 
 __all__ = ["METHODS", "continuation", "solve"]
 
@@ -87,74 +82,37 @@ def solve(
         A solution, converged or not; if not, a ``NotConvergedWarning`` says why.
     """
     began = time.perf_counter()
+    tell = progress or silent
+    given = {
+        "intervals": intervals,
+        "starts": starts,
+        "seed": seed,
+        "steps": steps,
+        "max_iterations": max_iterations,
+        "tolerance": tolerance,
+    }
     if problem.reach is not None:
-        given = {
-            "intervals": intervals, "method": method, "starts": starts, "seed": seed, "steps": steps,
-            "max_iterations": max_iterations, "tolerance": tolerance, "progress": progress,
-        }  # fmt: skip
 
         def plain(fixed: Problem, before: Solution | None) -> Solution:
-            return solve(fixed, warm_start=warm_start if before is None else before, **given)  # type: ignore[arg-type]
+            warm = warm_start if before is None else before
+            return solve(fixed, method=method, warm_start=warm, progress=progress, **given)  # type: ignore[arg-type]
 
         return replace(shortest(problem, plain), seconds=time.perf_counter() - began)
-    tell = progress or silent
-    check = Arguments("solve")
-    check.count("seed", seed, 0)
-    for name, value in (("starts", starts), ("steps", steps), ("max_iterations", max_iterations)):
-        if value is not None:
-            check.count(name, value)
-    if tolerance is not None:
-        check.number("tolerance", tolerance, 0.0, 1.0, open_below=True)
-    count = check.count("intervals", problem.intervals if intervals is None else intervals, 1, MOST_INTERVALS)
+    count = _check_options(problem, **given)  # type: ignore[arg-type]
     chosen = make_method(method, max_iterations, tolerance)
     tell(Progress("tracing the dynamics"))
     compiled = compile_problem(problem)
     if chosen.optimises:
-        compiled.program.prepare()
+        compiled.engine.prepare()
     check_grid(compiled, count)
-    warm = None if warm_start is None else warm_schedule(problem, warm_start)
-    near = starts in (None, 1) and isinstance(warm_start, Solution) and warm_start.outcome.ok
-    alone, starts = starts == 1, starts or STARTS
-    notes: list[str] = []
-    tell(Progress("choosing starts"))
-    wanted = 1 if near or not chosen.optimises else starts
-    candidates = Candidates.of(compiled, count, wanted, warm, notes)
-    guesses = candidates.first + candidates.baselines
-    rollout = Rollout(compiled, count, steps or enough_steps(compiled, count, guesses))
-    guesses = choose_starts(rollout, wanted, seed, candidates, notes) if chosen.optimises else guesses[-1:]
-    curvature = warm_start.curvature if near and isinstance(warm_start, Solution) else None
-    guesses = [replace(guess, near=near, curvature=curvature) for guess in guesses]
-    runs = chosen.run_all(rollout, guesses, tell)
-    if near and chosen.optimises and not alone and not any(run.outcome.ok or run.interrupted for run in runs):
-        candidates = Candidates.of(compiled, count, starts, None, notes)
-        runs += chosen.run_all(rollout, choose_starts(rollout, starts, seed, candidates, notes), tell)
-    for again in range(1, MORE_STARTS + 1):
-        if runs[-1].interrupted or not Starts.of(_ends(runs)).lone:
-            break
-        # One start alone has reached the best so far: another may reach a better one.
-        others = random_starts(rollout, starts, (seed, again))
-        runs += chosen.run_all(rollout, others, tell) if others else []
-    best = _best(rollout, runs)
-    while steps is None and chosen.optimises and not runs[-1].interrupted and too_coarse(rollout, best):
-        coarser, rollout = rollout, Rollout(compiled, count, 2 * rollout.steps)
-        if np.isfinite(rollout.objective(best.w, best.theta)):
-            there = Start("the optimum with coarser steps", best.w, best.theta)
-            finer = chosen.run_all(rollout, [there], tell)
-            runs += [replace(run, continues=True) for run in finer]
-        else:
-            notes.append(
-                f"with more than {coarser.steps} steps in an interval, what was best runs away: left out"
-            )
-            # Steps that hide this are far too coarse, and the solver went where they do.
-            rollout = Rollout(compiled, count, min(FAR_FINER * coarser.steps, MOST_STEPS))
-            guesses = choose_starts(rollout, starts, seed, candidates, notes)
-            runs = finer = chosen.run_all(rollout, guesses, tell)
-        best = _best(rollout, finer)
-    options = {"intervals": count, "method": method, "starts": wanted, "seed": seed, "steps": rollout.steps}
-    given = {"max_iterations": max_iterations, "tolerance": tolerance}
-    options |= {name: value for name, value in given.items() if value is not None}
-    options["warm_start"] = warm is not None
-    return _finish(rollout, chosen, best, runs, notes, options, began, tell)
+    search = _Search(
+        compiled, chosen, count, starts=starts, seed=seed, steps=steps, source=warm_start, tell=tell
+    )
+    search.run_first_starts()
+    search.run_more_starts()
+    search.refine_steps()
+    solution = finish(search.found(method, given), tell)
+    return replace(solution, seconds=time.perf_counter() - began)
 
 
 @checked
@@ -165,6 +123,137 @@ def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
         warm = solutions[-1] if solutions else None
         solutions.append(solve(problem, warm_start=warm, **options))
     return solutions
+
+
+def _check_options(
+    problem: Problem,
+    *,
+    intervals: int | None,
+    starts: int | None,
+    seed: int,
+    steps: int | None,
+    max_iterations: int | None,
+    tolerance: float | None,
+) -> int:
+    """Raise for options that make no sense; the number of intervals."""
+    check = Arguments("solve")
+    check.count("seed", seed, 0)
+    for name, value in (("starts", starts), ("steps", steps), ("max_iterations", max_iterations)):
+        if value is not None:
+            check.count(name, value)
+    if tolerance is not None:
+        check.number("tolerance", tolerance, 0.0, 1.0, open_below=True)
+    return check.count("intervals", problem.intervals if intervals is None else intervals, 1, MOST_INTERVALS)
+
+
+class _Search:
+    """Runs from several starts, on a grid that is refined until its steps do not matter.
+
+    Args:
+        compiled: the problem.
+        method: of solution.
+        intervals: I.
+        starts: how many, if the user says.
+        seed: of the random ones.
+        steps: in an interval, if the user says.
+        source: a solution or schedule to start from.
+        tell: whom to tell.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledProblem,
+        method: Method,
+        intervals: int,
+        *,
+        starts: int | None,
+        seed: int,
+        steps: int | None,
+        source: Solution | Schedule | None,
+        tell: Report,
+    ) -> None:
+        self.compiled, self.method, self.intervals = compiled, method, intervals
+        self.seed, self.tell = seed, tell
+        self.fixed_steps, self.single = steps is not None, starts == 1
+        self.runs: list[Run] = []
+        self.notes: list[str] = []
+        self.near, self.curvature = False, None
+        if isinstance(source, Solution):
+            # The optimum of a problem like this one: it alone is a start, and its curvature is nearly right.
+            self.near = starts in (None, 1) and source.outcome.ok
+            self.curvature = source.curvature if self.near else None
+            source = source.mixed_schedule
+        self.warm = None if source is None else warm_schedule(compiled.problem, source)
+        self.starts = starts or STARTS
+        # A baseline takes one start; so does a solve that begins near its optimum.
+        self.wanted = 1 if self.near or not method.optimises else self.starts
+        tell(Progress("choosing starts"))
+        self.candidates = Candidates.of(compiled, intervals, self.wanted, self.warm, self.notes)
+        self.rollout = Rollout(
+            compiled, intervals, steps or enough_steps(compiled, intervals, self.candidates.every)
+        )
+
+    def run_first_starts(self) -> None:
+        """From the first guesses; if the one from nearby leads nowhere, from the usual ones too."""
+        guesses = self._chosen(self.wanted) if self.method.optimises else self.candidates.every[-1:]
+        self._run([replace(guess, near=self.near, curvature=self.curvature) for guess in guesses])
+        lost = not any(run.outcome.ok or run.interrupted for run in self.runs)
+        if self.near and self.method.optimises and not self.single and lost:
+            self.candidates = Candidates.of(self.compiled, self.intervals, self.starts, None, self.notes)
+            self._run(self._chosen(self.starts))
+
+    def run_more_starts(self) -> None:
+        """From further random guesses, while one start alone has reached the best: another may reach more."""
+        for again in range(1, MORE_STARTS + 1):
+            ends = [run.objective for run in self.runs if not run.continues]
+            if self._interrupted or not Starts.of(ends).lone:
+                break
+            others = random_starts(self.rollout, self.starts, (self.seed, again))
+            if others:
+                self._run(others)
+        self.best = _best(self.rollout, self.runs)
+
+    def refine_steps(self) -> None:
+        """On from the best with twice as many steps, until they do not change its objective."""
+        if self.fixed_steps or not self.method.optimises:
+            return
+        while not self._interrupted and too_coarse(self.rollout, self.best):
+            coarse = self.rollout.steps
+            self.rollout = Rollout(self.compiled, self.intervals, 2 * coarse)
+            if np.isfinite(self.rollout.objective(self.best.w, self.best.theta)):
+                there = Start("the optimum with coarser steps", self.best.w, self.best.theta)
+                finer = self.method.run_all(self.rollout, [there], self.tell)
+                self.runs += [replace(run, continues=True) for run in finer]
+            else:
+                self.notes.append(
+                    f"with more than {coarse} steps in an interval, what was best runs away: left out"
+                )
+                # Steps that hide this are far too coarse, and the solver went where they do.
+                steps = min(FAR_FINER * coarse, MOST_STEPS)
+                self.rollout = Rollout(self.compiled, self.intervals, steps)
+                finer = self.runs = self.method.run_all(self.rollout, self._chosen(self.starts), self.tell)
+            self.best = _best(self.rollout, finer)
+
+    def found(self, method: str, given: dict[str, Any]) -> Found:
+        """What has come of it, with the options for the record."""
+        options = {
+            "intervals": self.intervals, "method": method, "starts": self.wanted, "seed": self.seed,
+            "steps": self.rollout.steps,
+        }  # fmt: skip
+        optional = {name: given[name] for name in ("max_iterations", "tolerance")}
+        options |= {name: value for name, value in optional.items() if value is not None}
+        options["warm_start"] = self.warm is not None
+        return Found(self.rollout, self.method, self.best, self.runs, self.notes, options)
+
+    def _chosen(self, count: int) -> list[Start]:
+        return choose_starts(self.rollout, count, self.seed, self.candidates, self.notes)
+
+    def _run(self, starts: list[Start]) -> None:
+        self.runs += self.method.run_all(self.rollout, starts, self.tell)
+
+    @property
+    def _interrupted(self) -> bool:
+        return self.runs[-1].interrupted
 
 
 def _best(rollout: Rollout, runs: list[Run]) -> Run:
@@ -192,131 +281,3 @@ def _best(rollout: Rollout, runs: list[Run]) -> Run:
 
     polished = [run for run in runs if run.continues and run.outcome.ok and is_close(run)]
     return polished[-1] if polished else lowest
-
-
-def _ends(runs: list[Run]) -> list[float]:
-    """Where each start ended, before anything went on from there."""
-    return [run.objective for run in runs if not run.continues]
-
-
-def _finish(
-    rollout: Rollout,
-    method: Method,
-    best: Run,
-    runs: list[Run],
-    notes: list[str],
-    options: dict[str, Any],
-    began: float,
-    tell: Report,
-) -> Solution:
-    """Round the best run, re-integrate it, certify it."""
-    compiled, problem = rollout.compiled, rollout.compiled.problem
-    final = Rounded(best.w, best.theta, best.objective)
-    relaxed = whole = None
-    if problem.discrete:
-        relaxed = _variant(compiled, "mixed", best.w, best.theta, notes)
-        if method.optimises or not _is_pure(compiled, best.w):
-            tell(Progress("rounding"))
-            final = round_controls(rollout, best.w, best.theta)
-    found = whole_schedule(rollout, final.w, final.theta)
-    if found is not None:
-        whole = _variant(compiled, "whole-number", found.w, found.theta, notes)
-    tell(Progress("re-integrating and certifying"))
-    schedule = compiled.relaxation.schedule(final.w, _named(compiled, final.theta), rounded=True)
-    try:
-        trajectory = evaluate(problem, schedule)
-    except UnphysicalStateError as error:
-        raise RunawayError(
-            f"the optimum with {rollout.steps} steps in an interval runs away when it is integrated "
-            f"accurately; take more intervals or steps, or tighten the bounds of the controls ({error})"
-        ) from error
-    if relaxed is not None and trajectory.objective < relaxed.objective:
-        # An interior point stops short of a bound by its tolerance; pure values reach it.
-        relaxed = Variant(schedule, trajectory.objective)
-    certificate, rolled = certify(
-        compiled,
-        final.w,
-        final.theta,
-        objective=trajectory.objective,
-        solver_objective=final.objective,
-        relaxed_objective=None if relaxed is None else relaxed.objective,
-        outcome=best.outcome,
-        objectives=_ends(runs),
-        relaxed_controls=(best.w, best.theta) if problem.discrete else None,
-        steps=rollout.steps,
-        quadrature_error=_quadrature_error(compiled, schedule, trajectory.objective),
-        weights=best.weights,
-        multipliers=best.multipliers(problem.horizon),
-    )
-    if not certificate.converged and method.optimises:
-        warn(
-            f"{problem.name}: not converged: {'; '.join(certificate.reasons)}. {explained('not-converged')}",
-            NotConvergedWarning,
-        )
-    return Solution(
-        problem=problem,
-        schedule=schedule,
-        objective=trajectory.objective,
-        parameters=_named(compiled, final.theta),
-        trajectory=trajectory,
-        costates=_costates(compiled, rolled),
-        certificate=certificate,
-        method=method.name,
-        outcome=best.outcome,
-        seconds=time.perf_counter() - began,
-        relaxed=relaxed,
-        whole_numbers=whole,
-        runs=tuple(run.record for run in runs),
-        notes=tuple(notes),
-        options=options,
-        weights=_weights(compiled, rolled, final.theta, best.weights),
-        curvature=best.curvature,
-    )
-
-
-def _weights(
-    compiled: CompiledProblem, rolled: RolloutResult, theta: np.ndarray, found: np.ndarray | None
-) -> tuple[float, ...]:
-    """Of the costs, if there are several; by a baseline, which has none, the worst ones."""
-    if compiled.problem.weighing is None:
-        return ()
-    if found is None:
-        found = compiled.problem.weighing.weights(compiled.costs(rolled.states[-1], theta))
-    return tuple(map(float, found))
-
-
-def _variant(
-    compiled: CompiledProblem, kind: str, w: np.ndarray, theta: np.ndarray, notes: list[str]
-) -> Variant | None:
-    schedule = compiled.relaxation.schedule(w, _named(compiled, theta))
-    try:
-        return Variant(schedule, evaluate(compiled.problem, schedule, record=2).objective)
-    except UnphysicalStateError as error:
-        notes.append(f"the {kind} schedule is left out: {error}")
-        return None
-
-
-def _quadrature_error(compiled: CompiledProblem, schedule: Schedule, objective: float) -> float | None:
-    """What a finer, independent quadrature changes of a schedule's objective; None: closed forms."""
-    refined = compiled.system.system.refined()
-    if refined is None:
-        return None
-    problem = replace(compiled.problem, model=refined, quadrature=None)
-    # Where the error shrinks slowly, the difference of two rules is only a part of it.
-    return 2 * abs(evaluate(problem, schedule, record=2).objective - objective)
-
-
-def _named(compiled: CompiledProblem, theta: np.ndarray) -> dict[str, float]:
-    return dict(zip(compiled.problem.free, map(float, theta), strict=True))
-
-
-def _is_pure(compiled: CompiledProblem, w: np.ndarray) -> bool:
-    columns = [compiled.relaxation.blocks[name] for name in compiled.problem.discrete]
-    return all(bool(np.all((w[:, c] == 0) | (w[:, c] == 1))) for c in columns)
-
-
-def _costates(compiled: CompiledProblem, rolled: RolloutResult) -> Trajectory:
-    names = compiled.problem.model.layout.names
-    alpha = np.linspace(0.0, compiled.problem.horizon, len(rolled.costates))
-    values = {name: rolled.costates[:, i] for i, name in enumerate(names)}
-    return Trajectory(alpha, values, names, {"objective": float("nan")})

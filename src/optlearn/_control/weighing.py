@@ -8,7 +8,6 @@ variable, whose multipliers are the weights; indirect ones look for the weights 
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -36,18 +35,6 @@ class CVaR:
         if self.level == 1:
             return np.ones(len(weights))
         return np.minimum(1.0, weights / (1 - self.level))
-
-
-class Weigher(Protocol):
-    """A cost of costs J (K,), and the weights (K,) that are its gradient."""
-
-    def value(self, J: np.ndarray) -> float:
-        """The cost."""
-        ...
-
-    def weights(self, J: np.ndarray) -> np.ndarray:
-        """(K,) its gradient."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -61,18 +61,18 @@ def check_states(system: System, states: np.ndarray, alphas: np.ndarray, where: 
         alphas: (T,) training times.
         where: words for the place, if it is not along training.
     """
-    bad = np.argwhere(~np.isfinite(states))
-    if len(bad):
-        time, entry = bad[0]
-        found = time, f"{system.layout.names[entry]} = {states[time, entry]:.6g}; it is not finite"
+    infinite = np.argwhere(~np.isfinite(states))
+    first: tuple[int, str] | None
+    if len(infinite):
+        time, entry = infinite[0]
+        first = int(time), f"{system.layout.names[entry]} = {states[time, entry]:.6g}; it is not finite"
     else:
         first = system.first_impossible(states)
-        if first is None:
-            return
-        found = first
-    place = where or f"at α = {alphas[found[0]]:.6g}"
+    if first is None:
+        return
+    place = where or f"at α = {alphas[first[0]]:.6g}"
     advice = system.start_advice if where else system.run_advice
-    raise UnphysicalStateError(f"unphysical state {place}: {found[1]}. {advice}".rstrip())
+    raise UnphysicalStateError(f"unphysical state {place}: {first[1]}. {advice}".rstrip())
 
 
 def extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[dict[str, Array]]:

@@ -64,10 +64,10 @@ class Ensemble(System):
     @property
     def parameters(self) -> Mapping[str, Array]:
         """What the members have in common."""
-        found: dict[str, Array] = {}
+        common: dict[str, Array] = {}
         for member, own in zip(self.members, self.own, strict=True):
-            found |= {name: value for name, value in member.parameters.items() if name not in own}
-        return found
+            common |= {name: value for name, value in member.parameters.items() if name not in own}
+        return common
 
     def each(self, x: Any, u: Settings) -> list[tuple[System, Any, Settings]]:
         """The members with their states and their settings."""
@@ -145,14 +145,14 @@ class Ensemble(System):
 
     def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
         """The earliest of flat states (T, n) that a member refuses."""
-        found = [
+        impossible = [
             (*wrong, number)
             for number, (member, own) in enumerate(zip(self.members, self.layout.slices, strict=True), 1)
             if (wrong := member.first_impossible(states[:, own])) is not None
         ]
-        if not found:
+        if not impossible:
             return None
-        place, sentence, number = min(found)
+        place, sentence, number = min(impossible)
         return place, f"member {number}: {sentence}"
 
     def check_specification(self, x: Any, u: Settings) -> None:
@@ -180,17 +180,17 @@ class Ensemble(System):
     def resolved(self, states: np.ndarray, u: Settings, quadrature: Any = None) -> Resolved:
         """Every member resolved at its own part of flat states (S, n)."""
         places = zip(self.layout.slices, self.each(self.members, u), strict=True)
-        found = tuple(m.resolved(states[:, own], settings, quadrature) for own, (m, _, settings) in places)
-        accuracies = [r.accuracy for r in found if r.accuracy is not None]
-        info: dict[str, Any] = dict(found[0].info)
-        for one in found[1:]:
+        parts = tuple(m.resolved(states[:, own], settings, quadrature) for own, (m, _, settings) in places)
+        accuracies = [r.accuracy for r in parts if r.accuracy is not None]
+        info: dict[str, Any] = dict(parts[0].info)
+        for one in parts[1:]:
             info |= {n: max(v, info.get(n, v)) for n, v in one.info.items() if n.endswith("error")}
         return _ResolvedEnsemble(
-            replace(self, members=tuple(r.system for r in found)),
+            replace(self, members=tuple(r.system for r in parts)),
             min(accuracies) if accuracies else None,
-            max(r.rtol for r in found),
+            max(r.rtol for r in parts),
             info,
-            found,
+            parts,
         )
 
     def probes(self, x: Any) -> np.ndarray:
@@ -216,10 +216,10 @@ class _ResolvedEnsemble(Resolved):
 
     def errors(self, states: np.ndarray, u: Settings) -> dict[str, float]:
         """The largest of the members' errors."""
-        system, found = self.system, dict[str, float]()
+        system, errors = self.system, dict[str, float]()
         assert isinstance(system, Ensemble)
         places = zip(self.parts, system.layout.slices, system.each(system.members, u), strict=True)
         for part, own, (_, _, settings) in places:
             for name, error in part.errors(states[:, own], settings).items():
-                found[name] = max(error, found.get(name, 0.0))
-        return found
+                errors[name] = max(error, errors.get(name, 0.0))
+        return errors

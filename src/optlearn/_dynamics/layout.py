@@ -75,10 +75,10 @@ class NamedLayout:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the n entries of the flat vector."""
-        found: list[str] = []
+        names: list[str] = []
         for name, length in self.lengths:
-            found += [name] if length is None else [f"{name}{i + 1}" for i in range(length)]
-        return tuple(found)
+            names += [name] if length is None else [f"{name}{i + 1}" for i in range(length)]
+        return tuple(names)
 
     @property
     def size(self) -> int:
@@ -113,12 +113,12 @@ class NamedLayout:
 
     def unflatten(self, flat: Array) -> dict[str, Array]:
         """The state of a flat vector (…, n)."""
-        found, start = {}, 0
+        state, start = {}, 0
         for name, length in self.lengths:
             stop = start + (length or 1)
-            found[name] = flat[..., start] if length is None else flat[..., start:stop]
+            state[name] = flat[..., start] if length is None else flat[..., start:stop]
             start = stop
-        return found
+        return state
 
     def state(self, **values: Array) -> dict[str, np.ndarray]:
         """A state from named values; one number fills a vector; the rest is zero."""

@@ -52,14 +52,14 @@ def digest(owner: str, parts: Iterable[Part]) -> str:
     Raises:
         SpecificationError: a function cannot be traced; the message says which, and why.
     """
-    found = hashlib.sha256()
+    content = hashlib.sha256()
     for name, function, arguments in parts:
         with slips_explained(f"{owner}.{name}"):
             traced = jax.make_jaxpr(function)(*jax.tree.map(_shape, arguments))
-        found.update(_ADDRESS.sub("", str(traced)).encode())
+        content.update(_ADDRESS.sub("", str(traced)).encode())
         for constant in traced.consts:
-            found.update(np.asarray(constant).tobytes())
-    return found.hexdigest()
+            content.update(np.asarray(constant).tobytes())
+    return content.hexdigest()
 
 
 @contextmanager

@@ -19,8 +19,8 @@ import xarray
 from optlearn._control.certificate import Certificate, Starts
 from optlearn._control.identity import MissingProblem, check_same, description, differences
 from optlearn._control.problem import Problem
+from optlearn._control.runs import Outcome, RunRecord
 from optlearn._control.solution import Solution, Variant
-from optlearn._control.solvers.base import Outcome, RunRecord
 from optlearn._errors import DataFileError
 from optlearn._io.files import as_netcdf, read_checked, write_file
 from optlearn._io.parts import from_schedule, from_trajectory, to_schedule, to_trajectory

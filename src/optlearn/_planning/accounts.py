@@ -10,7 +10,8 @@ import numpy as np
 from typing_extensions import override
 
 from optlearn._arrays import Array, Settings
-from optlearn._control.problem import Baseline, Objective, Problem
+from optlearn._control.objective import Objective
+from optlearn._control.problem import Baseline, Problem
 from optlearn._dynamics.layout import JoinedLayout, NamedLayout
 from optlearn._dynamics.system import Resolved, System
 from optlearn._errors import SpecificationError

@@ -11,12 +11,11 @@ import numpy as np
 from jaxtyping import Float
 
 from optlearn._arrays import Array
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import CompiledProblem, compile_problem
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.program.steps import interval_functions
 from optlearn._control.solution import Solution
 from optlearn._control.weighing import Fixed
+from optlearn._engine.expansion import interval_functions
 from optlearn._errors import SpecificationError
 from optlearn._planning.replan import state_at
 from optlearn._precision import float64
@@ -107,11 +106,11 @@ def _gains(
     intervals = len(w)
     rolled = Rollout(compiled, intervals, steps).run(w, theta)
     states, costates = rolled.states[::steps], rolled.costates[::steps]
-    functions = interval_functions(compiled.program, steps)
+    functions = interval_functions(compiled.engine, steps)
     h = compiled.problem.horizon / (intervals * steps)
     c = compiled.constants
     last = c if compiled.weigher is None else compiled.with_weights(compiled.weigher.weights(np.zeros(0)))
-    S = np.array(compiled.program.derivatives.final_hessian(last, states[-1], theta))[:n, :n]
+    S = np.array(compiled.engine.derivatives.final_hessian(last, states[-1], theta))[:n, :n]
     low, high = compiled.relaxation.bounds
     margin = _AT_BOUND * (high - low)
     free = (w > low + margin) & (w < high - margin)

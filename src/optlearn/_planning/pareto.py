@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from optlearn._arguments import Arguments
-from optlearn._control.problem import Limit, Objective, Problem
-from optlearn._control.program.build import compile_problem
+from optlearn._control.compiled import compile_problem
+from optlearn._control.objective import Limit, Objective
+from optlearn._control.problem import Problem
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError

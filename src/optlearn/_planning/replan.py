@@ -9,10 +9,11 @@ import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget, used
+from optlearn._control.compiled import compile_problem
 from optlearn._control.controls import Control, Discrete
 from optlearn._control.evaluate import evaluate
-from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import compile_problem
+from optlearn._control.objective import Objective
+from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError
@@ -91,7 +92,7 @@ def _remaining(
     done = 0.0 if past is None else past.horizon
     left = end - done
     # A free parameter that training reads has been used already; one of the end can still be chosen.
-    fixed = problem.free if compile_problem(problem).program.free_in_rate else {}
+    fixed = problem.free if compile_problem(problem).engine.free_in_rate else {}
     return replace(
         problem,
         start=state,

@@ -13,7 +13,7 @@ import numpy as np
 import xarray
 from matplotlib.figure import Figure
 
-from optlearn._dynamics.integrate import integrate
+from optlearn._engine.integrate import integrate
 from optlearn._progress import Report
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate

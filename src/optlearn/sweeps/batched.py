@@ -4,8 +4,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optlearn._control.batched.lanes import stack
 from optlearn._control.batched.solve import Solved, solve_many
+from optlearn._control.batched.stack import stack
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError
 from optlearn.sweeps.executors import Tell

@@ -13,9 +13,9 @@ import numpy as np
 from optlearn._control.certificate import Certificate
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
+from optlearn._control.runs import Outcome
 from optlearn._control.solution import NotConvergedWarning, Solution
 from optlearn._control.solve import solve
-from optlearn._control.solvers.base import Outcome
 from optlearn._control.solvers.starts import fits
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn._control.batched import compaction
-from optlearn._control.batched.lanes import Lanes, stack
 from optlearn._control.batched.solve import _Batch, solve_many
+from optlearn._control.batched.stack import stack
 from optlearn._control.certificate import limits
+from optlearn._engine import lanes as engine_lanes
+from optlearn._engine.lanes import Lanes
 
 
 class Relaxation(ol.System):
@@ -104,8 +105,8 @@ def begin(left):
 
 
 def test_lanes_make_room_for_each_other_and_move_together(monkeypatch):
-    monkeypatch.setattr(compaction, "_SIZES", {"cpu": (8, 2), "gpu": (8, 2)})
-    monkeypatch.setattr(compaction, "_cores", lambda: 1)
+    monkeypatch.setattr(engine_lanes, "_SIZES", {"cpu": (8, 2), "gpu": (8, 2)})
+    monkeypatch.setattr(engine_lanes, "_cores", lambda: 1)
     sizes = []
 
     def advance(lanes, state, fresh, first):
@@ -116,7 +117,7 @@ def test_lanes_make_room_for_each_other_and_move_together(monkeypatch):
 
     waits = np.array([1, 2, 1, 30, 1, 1, 2, 1, 1, 3, 1, 1, 1])
     lanes = Lanes(*(np.zeros(len(waits)) for _ in Lanes._fields))
-    found = compaction.drain(partial(advance), begin, lanes, waits)
+    found = engine_lanes.drain(partial(advance), begin, lanes, waits)
     assert found.steps.tolist() == waits.tolist()
     assert set(sizes) == {8, 2}
     assert sizes.count(8) < 6  # the slowest goes on in the small program

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import optlearn.models as models
+from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.controls import Continuous, Discrete
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
@@ -9,8 +10,6 @@ from optlearn._control.hamiltonian.minimise import PointwiseMinimiser, share_ver
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
 from optlearn._control.hamiltonian.quadrature import quadrature
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import compile_problem
-from optlearn._control.program.rollout import Rollout
 
 # --- quadrature and the mean Hamiltonian ------------------------------------------------------------
 

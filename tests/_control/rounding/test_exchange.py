@@ -8,10 +8,9 @@ import pytest
 
 from optlearn import models
 from optlearn._control.budgets import Budget
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.controls import Continuous, Discrete
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import CompiledProblem, compile_problem
-from optlearn._control.program.rollout import Rollout
 from optlearn._control.rounding.counts import shortest_phase, switches
 from optlearn._control.rounding.exchange import exchange, shift
 from optlearn._control.rounding.rounded import check_grid, round_controls, whole_schedule

@@ -7,11 +7,11 @@ import pytest
 
 from optlearn import models
 from optlearn._control.budgets import Budget
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.controls import Continuous, Discrete, Free
-from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import CompiledProblem, compile_problem
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import _IPOPT, Outcome, Run, Start, from_ipopt
+from optlearn._control.objective import Objective
+from optlearn._control.problem import Problem
+from optlearn._control.runs import _IPOPT, Outcome, Run, Start, from_ipopt
 from optlearn._control.solvers.direct import Direct
 
 # IPOPT's ApplicationReturnStatus, from its own header (IpReturnCodes.inc).

@@ -5,11 +5,11 @@ import pytest
 
 import optlearn.models as models
 from optlearn._control.budgets import Budget
+from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.controls import Continuous
-from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import compile_problem
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Start
+from optlearn._control.objective import Objective
+from optlearn._control.problem import Problem
+from optlearn._control.runs import Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import greedy_controls
 
@@ -60,10 +60,10 @@ def test_every_control_lowers_the_final_cost_fastest(cases, greedy, name):
     (lower,), (upper,) = problem.relaxation.bounds
     grid = np.linspace(lower, upper, 2001)
     for x, chosen in zip(states, w, strict=False):
-        costate = problem.program.final_gradient(problem.constants, x, theta)[1]
+        costate = problem.engine.final_gradient(problem.constants, x, theta)[1]
         trials = np.append(grid, chosen)[None]
         tile = np.ones((1, trials.shape[1]))
-        H = problem.program.hamiltonians.value(
+        H = problem.engine.hamiltonians.value(
             problem.constants, x[:, None] * tile, trials, theta, 1.0, np.array(costate) * tile
         )
         values = np.array(H).ravel()

@@ -4,9 +4,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from optlearn._control.compiled import Rollout
 from optlearn._control.hamiltonian.multipliers import multiplier_on_box
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Outcome, Start
+from optlearn._control.runs import Outcome, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.indirect import Indirect
 from optlearn._errors import SpecificationError

@@ -3,7 +3,7 @@
 import pytest
 
 import optlearn as ol
-from optlearn._control.solvers.base import Outcome, Run, RunRecord, Start
+from optlearn._control.runs import Outcome, Run, RunRecord, Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.methods import METHODS, make_method
 from optlearn._errors import SpecificationError

@@ -8,12 +8,12 @@ import pytest
 
 from optlearn import models
 from optlearn._control.budgets import Budget
+from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.controls import Continuous, Discrete, Free
-from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import compile_problem
-from optlearn._control.program.casadi import FLAT
-from optlearn._control.program.rollout import Rollout
+from optlearn._control.objective import Objective
+from optlearn._control.problem import Problem
 from optlearn._control.solvers.shooting import shooting_program
+from optlearn._engine.casadi import FLAT
 
 
 def _cost(x: Any, u: Any) -> Any:
@@ -118,7 +118,7 @@ def test_derivatives_equal_those_of_casadi(name: str, steps: int) -> None:
 def test_both_forms_of_the_interval_functions_are_covered() -> None:
     """Small drifts are expanded to one expression, large ones are called."""
     sizes = {
-        steps * compile_problem(make()).program.rate.n_instructions() > FLAT
+        steps * compile_problem(make()).engine.rate.n_instructions() > FLAT
         for make in PROBLEMS.values()
         for steps in (1, 2)
     }

@@ -669,7 +669,7 @@ def test_tracing_is_fast_and_compiles_nothing(monkeypatch):
 
 @jax.jit
 def _traced_once(x, place, nothing):
-    """Named as an inner function that is shared (`optlearn._dynamics.flat`)."""
+    """Named as an inner function that is shared (`optlearn._engine.functions`)."""
     return jnp.sin(x) * x[place.astype(int)], jnp.arange(3.0), nothing
 
 

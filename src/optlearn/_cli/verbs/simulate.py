@@ -105,7 +105,7 @@ def _theory_and_simulation(
 ) -> "tuple[Trajectory, Trajectory]":
     """The same schedule in the theory and at finite N, at the same training times."""
     from optlearn._control.evaluate import evaluate
-    from optlearn._dynamics.integrate import integrate
+    from optlearn._engine.integrate import integrate
     from optlearn._simulate.run import simulate as run_simulation
 
     free = evaluate(problem, schedule, record=2).info["parameters"]

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 from optlearn._arrays import Array
 from optlearn._control.batched.feasible import project
 from optlearn._control.batched.gap import curved_gap, linear_gap
-from optlearn._control.batched.lanes import Lanes, Structure
-from optlearn._control.batched.passes import run
+from optlearn._engine.lanes import Lanes, LaneStructure, run
 
 MEMORY = 10  # pairs of steps and gradient changes
 PASSES = 8  # from one look at the gap to the next
@@ -68,7 +67,7 @@ def begin(v: Array) -> State:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def advance(
-    structure: Structure,
+    structure: LaneStructure,
     steps: int,
     lanes: Lanes,
     state: State,
@@ -102,7 +101,7 @@ def advance(
     return state._replace(gap=gap, ended=state.ended | done | (state.passes >= most))
 
 
-def _damped(structure: Structure, lane: Lanes, state: State) -> State:
+def _damped(structure: LaneStructure, lane: Lanes, state: State) -> State:
     """One lane, whose next step goes where the minimum principle sends it if the model promises much less.
 
     Fronts between two values move by a fraction of an interval in a step of the model, by many in such a one.
@@ -128,7 +127,7 @@ def _where(flags: Array, one: State, other: State) -> State:
     return State(*map(chosen, one, other))
 
 
-def gaps(structure: Structure, lanes: Lanes, v: Array, gradient: Array, steps: int) -> Array:
+def gaps(structure: LaneStructure, lanes: Lanes, v: Array, gradient: Array, steps: int) -> Array:
     """(B,) Hamiltonian gaps under controls v (B, I, m) with the objective's gradient (B, I, m)."""
     if not structure.curved:
         return jax.vmap(lambda lane, v, slope: linear_gap(structure, lane, v, slope)[0])(lanes, v, gradient)
@@ -137,7 +136,7 @@ def gaps(structure: Structure, lanes: Lanes, v: Array, gradient: Array, steps: i
     return jax.vmap(partial(curved_gap, structure))(lanes, v, gradient, *along)
 
 
-def _pass(structure: Structure, steps: int, lanes: Lanes, state: State) -> State:
+def _pass(structure: LaneStructure, steps: int, lanes: Lanes, state: State) -> State:
     """Try a step of every lane."""
     trial = state.v + state.share[:, None, None] * state.direction
     passed = run(structure, lanes, trial, steps)
@@ -146,7 +145,7 @@ def _pass(structure: Structure, steps: int, lanes: Lanes, state: State) -> State
 
 
 def _judged(
-    structure: Structure, lane: Lanes, state: State, trial: Array, objective: Array, gradient: Array
+    structure: LaneStructure, lane: Lanes, state: State, trial: Array, objective: Array, gradient: Array
 ) -> State:
     """One lane after a trial: there, with a new direction, or where it was, with a shorter step."""
     slope = jnp.sum(state.gradient * state.direction)
@@ -185,7 +184,13 @@ def _judged(
 
 
 def _direction(
-    structure: Structure, lane: Lanes, v: Array, gradient: Array, moves: Array, changes: Array, known: Array
+    structure: LaneStructure,
+    lane: Lanes,
+    v: Array,
+    gradient: Array,
+    moves: Array,
+    changes: Array,
+    known: Array,
 ) -> Array:
     """From v to the minimum of the model over the controls that a projected gradient step leaves free."""
     g, tight = gradient.ravel(), []

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from optlearn._arrays import Array
-from optlearn._control.batched.lanes import Lanes, Structure
+from optlearn._engine.lanes import Lanes, LaneStructure
 
 # Halvings of a bracket: below a rounding error of its ends.
 HALVINGS = 54
 
 
-def project(structure: Structure, lane: Lanes, y: Array) -> Array:
+def project(structure: LaneStructure, lane: Lanes, y: Array) -> Array:
     """The nearest controls (I, m) to any numbers y (I, m)."""
     curved = structure.curved
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from optlearn._arrays import Array
 from optlearn._control.batched.feasible import crossing
-from optlearn._control.batched.lanes import Lanes, Structure
 from optlearn._control.hamiltonian.quadrature import quadrature
+from optlearn._engine.lanes import Lanes, LaneStructure
 
 # Points of the coarse search in each continuous control, by how many there are; and for more of them.
 _POINTS, _POINTS_MANY = {1: 17, 2: 9}, 5
@@ -23,7 +23,7 @@ _NEWTON_STEPS = 12  # along one control; each doubles the digits
 _CYCLES = 4  # over several controls
 
 
-def linear_gap(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> tuple[Array, Array]:
+def linear_gap(structure: LaneStructure, lane: Lanes, v: Array, gradient: Array) -> tuple[Array, Array]:
     """The gap of shares v (I, m), and the shares that meet the budget towards which the principle sends them.
 
     Args:
@@ -73,7 +73,7 @@ def _steps(used: Array) -> Array:
 
 
 def curved_gap(
-    structure: Structure, lane: Lanes, v: Array, gradient: Array, states: Array, costates: Array
+    structure: LaneStructure, lane: Lanes, v: Array, gradient: Array, states: Array, costates: Array
 ) -> Array:
     """The gap of continuous controls.
 
@@ -93,10 +93,9 @@ def curved_gap(
     if structure.exact:
         # What a control changes of an exact step is its end, from its beginning.
         x, costate, weights, length = x[:, :-1], costate[:, 1:], jnp.full(steps, 1 / steps), length / steps
-    none = jnp.zeros(0)
 
     def at_point(u: Array, x: Array, costate: Array) -> Array:
-        slope, cost = structure.rate(lane.constants, x, lane.lower + lane.width * u, none, length)
+        slope, cost = structure.rate(lane, x, lane.lower + lane.width * u, length)
         return costate @ slope + cost
 
     def average(u: Array, x: Array, costate: Array) -> Array:
@@ -148,7 +147,7 @@ def curved_gap(
     return jnp.sum(jnp.maximum(total * now - minima, 0.0)) + slack
 
 
-def _multipliers(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> Array:
+def _multipliers(structure: LaneStructure, lane: Lanes, v: Array, gradient: Array) -> Array:
     """(b,) of the budgets, such that controls v (I, m) between their bounds are stationary."""
     found = []
     for sense, of_budget in zip(structure.budgets, lane.rows, strict=True):

@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from optlearn._arrays import Array
-from optlearn._control.batched.lanes import Lanes, Structure
-from optlearn._control.batched.passes import forward, run
 from optlearn._control.rounding.exchange import GAIN, ROUNDS, TRIES, WIDTH
+from optlearn._engine.lanes import Lanes, LaneStructure, forward, run
 
 # Exchanges that are tried in one call.
 _AT_ONCE = 16
@@ -42,7 +41,7 @@ class Levels(NamedTuple):
 
 
 @partial(jax.jit, static_argnums=0)
-def sum_up(structure: Structure, lanes: Lanes, v: Array, counts: Array) -> Array:
+def sum_up(structure: LaneStructure, lanes: Lanes, v: Array, counts: Array) -> Array:
     """(B, I) levels whose totals follow the shares v (B, I, m), each value as often as counts (B, n) say."""
     del lanes
     intervals = structure.intervals
@@ -75,7 +74,12 @@ def begin(first: tuple[Array, Array]) -> Levels:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def exchange(
-    structure: Structure, steps: int, lanes: Lanes, state: Levels, fresh: Array, first: tuple[Array, Array]
+    structure: LaneStructure,
+    steps: int,
+    lanes: Lanes,
+    state: Levels,
+    fresh: Array,
+    first: tuple[Array, Array],
 ) -> Levels:
     """Try some exchanges of every lane; ``fresh`` ones begin at ``first``."""
     state = jax.tree.map(
@@ -105,7 +109,7 @@ def exchange(
     return jax.tree.map(lambda a, b: jnp.where(kept.reshape(-1, *(1,) * (a.ndim - 1)), b, a), moved, state)
 
 
-def _kept(structure: Structure, lanes: Lanes, v: Array) -> Array:
+def _kept(structure: LaneStructure, lanes: Lanes, v: Array) -> Array:
     """(B, _AT_ONCE) flags of the controls v (B, _AT_ONCE, I, m) that keep the budgets."""
     means = jnp.einsum("btim,bqm->btq", v, lanes.rows) / structure.intervals
     excess = means - lanes.targets[:, None, :]
@@ -113,7 +117,7 @@ def _kept(structure: Structure, lanes: Lanes, v: Array) -> Array:
     return jnp.all(jnp.where(equal, jnp.abs(excess), excess) <= 1e-9, axis=-1)
 
 
-def _trials(structure: Structure, state: Levels, gradient: Array) -> tuple[Array, Array]:
+def _trials(structure: LaneStructure, state: Levels, gradient: Array) -> tuple[Array, Array]:
     """The next most promising neighbours (_AT_ONCE, I) of one lane, and which of them are some."""
     levels = state.levels
     cost = gradient @ jnp.asarray(structure.vertices).T

@@ -15,15 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._control.batched import descent, rounding
-from optlearn._control.batched.compaction import blocks, drain
 from optlearn._control.batched.feasible import project
-from optlearn._control.batched.lanes import Lanes, Structure, stack
-from optlearn._control.batched.passes import forward, run
+from optlearn._control.batched.stack import stack
 from optlearn._control.certificate import ROUND_OFF, STEPS, Certificate, Starts, judged, limits
 from optlearn._control.problem import Problem
 from optlearn._control.relaxation import Relaxation
 from optlearn._control.rounding.counts import nearest_counts, value_counts
-from optlearn._control.solvers.base import Outcome
+from optlearn._control.runs import Outcome
+from optlearn._engine.lanes import Lanes, LaneStructure, blocks, drain, forward, run
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
@@ -122,12 +121,12 @@ def solve_many(
         needed[todo] *= 2
     final, solver_objective = batch.rounded(problems, v, own_steps)
     exact, relaxed_exact = batch.accurate(final, own_steps), None
-    if structure.discrete is not None:
+    if structure.discrete:
         relaxed_exact = batch.accurate(v, own_steps)
         # An interior point stops short of a bound by its tolerance; pure values reach it.
         relaxed_exact = np.fmin(relaxed_exact, exact)
     gap, largest = batch.gaps(final, own_steps)
-    mixed = None if structure.discrete is None else batch.gaps(v, own_steps)[0]
+    mixed = None if not structure.discrete else batch.gaps(v, own_steps)[0]
     w, relaxed = (lanes.lower[:, None] + lanes.width[:, None] * u for u in (final, v))
     outcomes = [Outcome.SOLVED if ok else Outcome.ITERATIONS for ok in solved]
     certificates = [
@@ -174,7 +173,7 @@ class _Batch:
         tolerance: of the gap.
     """
 
-    structure: Structure
+    structure: LaneStructure
     lanes: Lanes
     starts: int
     seed: int
@@ -278,7 +277,7 @@ class _Batch:
         final, objective = v.copy(), np.zeros(len(v))
         for steps in np.unique(own_steps):
             own = np.flatnonzero(own_steps == steps)
-            if self.structure.discrete is None:
+            if not self.structure.discrete:
                 objective[own] = self.objective(own, v[own], int(steps))
                 continue
             counts, free = zip(*(_counts(problems[int(i)], v[i]) for i in own), strict=True)
@@ -344,17 +343,17 @@ def _counts(problem: Problem, v: np.ndarray) -> tuple[np.ndarray, bool]:
 
 
 @partial(jax.jit, static_argnums=0)
-def _project(structure: Structure, lanes: Lanes, v: np.ndarray) -> Any:
+def _project(structure: LaneStructure, lanes: Lanes, v: np.ndarray) -> Any:
     return jax.vmap(partial(project, structure))(lanes, v)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _objective(structure: Structure, steps: int, lanes: Lanes, v: np.ndarray) -> Any:
+def _objective(structure: LaneStructure, steps: int, lanes: Lanes, v: np.ndarray) -> Any:
     return forward(structure, lanes, v, steps)[0]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _gaps(structure: Structure, steps: int, lanes: Lanes, v: np.ndarray) -> Any:
+def _gaps(structure: LaneStructure, steps: int, lanes: Lanes, v: np.ndarray) -> Any:
     passed = run(structure, lanes, v, steps)
     gap = descent.gaps(structure, lanes, v, passed.gradient, steps)
     return gap, jnp.max(jnp.abs(passed.states), axis=(0, 1))

@@ -6,11 +6,11 @@ of the direct method, which belong to the *mean* of a·w over training, are the 
 
 import numpy as np
 
+from optlearn._control.compiled import CompiledProblem
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
-from optlearn._control.program.build import CompiledProblem
-from optlearn._control.program.rollout import RolloutResult
+from optlearn._engine.rollout import RolloutResult
 
 # Budgets that are met so well, relative to what they can be, give the gap to the square of it: a multiplier
 # is where the gap is least. What is left is blended away.
@@ -104,10 +104,9 @@ def free_gap(
         return 0.0, theta
     from scipy.optimize import minimize
 
-    program = compiled.program
     along = IntervalHamiltonian.along(compiled, rolled, w, theta, steps)
     # Parameters that only the final cost reads need no integral.
-    integral = program.free_in_rate
+    integral = compiled.engine.free_in_rate
 
     def total(trial: np.ndarray) -> tuple[float, np.ndarray]:
         value, _, gradient = compiled.final_gradient(rolled.states[-1], trial)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from optlearn._control.compiled import CompiledProblem
 from optlearn._control.hamiltonian.quadrature import quadrature
-from optlearn._control.program.build import CompiledProblem
-from optlearn._control.program.rollout import RolloutResult
+from optlearn._engine.rollout import RolloutResult
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class IntervalHamiltonian:
         length = compiled.problem.horizon / len(w)
         points = np.arange(len(w))[:, None] * steps + np.arange(steps + 1)[None, :]
         states, costates, weights = rolled.states[points], rolled.costates[points], quadrature(steps)
-        if compiled.program.exact:
+        if compiled.engine.exact:
             # What a control changes is the end of each step, from its beginning.
             states, costates, weights = states[:, :-1], costates[:, 1:], np.full(steps, 1 / steps)
             length /= steps
@@ -87,20 +87,20 @@ class IntervalHamiltonian:
 
     def value(self, w: np.ndarray, of: np.ndarray) -> np.ndarray:
         """(P,) values of H̄ at controls w (P, m) on the intervals ``of`` (P,)."""
-        value = self.compiled.program.hamiltonians.value
+        value = self.compiled.engine.hamiltonians.value
         (mean,) = self._averages([value(*self._columns(w, of))])
         return np.asarray(mean[:, 0] + self._added(w, of))
 
     def expand(self, w: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """H̄ (P,), its gradient (P, m) and its Hessian (P, c, c) in the c controls that are no shares."""
-        expansion = self.compiled.program.hamiltonians.expansion
+        expansion = self.compiled.engine.hamiltonians.expansion
         value, slope, curvature = self._averages(expansion(*self._columns(w, of)))
         c = self.compiled.relaxation.curved
         return value[:, 0] + self._added(w, of), slope + self.tilt[of], curvature.reshape(len(w), c, c)
 
     def free(self, w: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Mean over all intervals of H under controls w (I, m), and its gradient (k,) in θ."""
-        free = self.compiled.program.hamiltonians.free
+        free = self.compiled.engine.hamiltonians.free
         columns = replace(self, theta=theta)._columns(w, np.arange(self.intervals))
         value, slope = self._averages(free(*columns))
         return float(value.mean()), slope.mean(axis=0)

@@ -35,7 +35,7 @@ class PointwiseMinimiser:
         self.continuous = relaxation.curved
         self.lower, self.upper = (bound[: self.continuous] for bound in relaxation.bounds)
         count = _GRID_POINTS.get(self.continuous, _GRID_POINTS_MANY)
-        if hamiltonian.compiled.program.costly:
+        if hamiltonian.compiled.engine.costly:
             count = min(count, _GRID_POINTS_COSTLY)
         # Denser towards both bounds, where functions such as 1/B and √Δ bend most.
         unit = (1 - np.cos(np.linspace(0.0, np.pi, count))) / 2 if count > 1 else np.zeros(1)

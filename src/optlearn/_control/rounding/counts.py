@@ -188,12 +188,12 @@ def whole_numbers(values: np.ndarray, bounds: tuple[float, float] = (-np.inf, np
     """
     totals = np.round(np.cumsum(values) + 1e-9)
     rounded = np.diff(np.concatenate([[0.0], totals]))
-    found = np.clip(rounded, *bounds)
-    while (missing := rounded.sum() - found.sum()) != 0:
+    whole = np.clip(rounded, *bounds)
+    while (missing := rounded.sum() - whole.sum()) != 0:
         step = np.sign(missing)
-        moved = found + step
+        moved = whole + step
         possible = (moved >= bounds[0]) & (moved <= bounds[1])
         if not possible.any():
             break
-        found[np.argmin(np.where(possible, np.abs(moved - values), np.inf))] += step
-    return found
+        whole[np.argmin(np.where(possible, np.abs(moved - values), np.inf))] += step
+    return whole

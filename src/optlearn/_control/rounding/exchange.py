@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from optlearn._control.compiled import Rollout
     from optlearn._control.hamiltonian.interval import IntervalHamiltonian
-    from optlearn._control.program.rollout import Rollout
 
 Admissible = Callable[[np.ndarray], bool]
 # What it promises to change, and by how much which intervals.
@@ -72,21 +72,21 @@ def _candidates(levels: np.ndarray, cost: np.ndarray, keep_counts: bool) -> Iter
     """The most promising neighbours, best first-order change first."""
     now = np.take_along_axis(cost, levels[:, None], axis=1)[:, 0]
     change = cost - now[:, None]
-    found: list[tuple[float, tuple[int, ...], tuple[int, ...]]] = []
+    exchanges: list[tuple[float, tuple[int, ...], tuple[int, ...]]] = []
     n = cost.shape[1]
     for a in range(n):
         for b in range(a + 1, n):
             # Intervals at a that would gain most by b, and the reverse.
             ups = _lowest(np.where(levels == a, change[:, b], np.inf), WIDTH)
             downs = _lowest(np.where(levels == b, change[:, a], np.inf), WIDTH)
-            found += [(change[i, b] + change[j, a], (i, j), (b, a)) for i in ups for j in downs]
-            found += _edge_swaps(levels, change, a, b)
+            exchanges += [(change[i, b] + change[j, a], (i, j), (b, a)) for i in ups for j in downs]
+            exchanges += _edge_swaps(levels, change, a, b)
     if not keep_counts:
         for i in range(len(levels)):
             b = int(np.argmin(np.where(np.arange(n) == levels[i], np.inf, change[i])))
-            found.append((change[i, b], (i,), (b,)))
-    found.sort(key=lambda item: item[0])
-    for _, places, values in found[:TRIES]:
+            exchanges.append((change[i, b], (i,), (b,)))
+    exchanges.sort(key=lambda item: item[0])
+    for _, places, values in exchanges[:TRIES]:
         trial = levels.copy()
         trial[list(places)] = values
         yield trial

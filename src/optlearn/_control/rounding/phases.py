@@ -10,7 +10,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from optlearn._control.program.rollout import Rollout
+from optlearn._control.compiled import Rollout
 from optlearn._control.rounding.counts import limit_switches, repair, sum_up
 from optlearn._control.rounding.exchange import GAIN, Admissible
 
@@ -38,7 +38,7 @@ def first_schedules(
     n = shares.shape[1]
     rounded = [sum_up(shares, counts), sum_up(shares, counts, dwell)]
     lengths = range(int(np.count_nonzero(counts)) - 1, (4 if most is None else min(most, 6)) + 1)
-    found = rounded + [
+    schedules = rounded + [
         repair(limit_switches(levels, length), counts, cost) for levels in rounded for length in lengths
     ]
     for length in lengths:
@@ -46,8 +46,8 @@ def first_schedules(
             break
         for order in product(range(n), repeat=length + 1):
             if all(a != b for a, b in pairwise(order)):
-                found += _in_order(np.array(order), counts)
-    return found
+                schedules += _in_order(np.array(order), counts)
+    return schedules
 
 
 def _in_order(order: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
@@ -124,7 +124,7 @@ def _neighbours(levels: np.ndarray, cost: np.ndarray) -> Iterator[np.ndarray]:
     sums = np.concatenate([np.zeros((1, n)), np.cumsum(cost, axis=0)])
     now = np.concatenate([[0.0], np.cumsum(cost[np.arange(I), levels])])
     lengths = {int(length) for length in phases} | {2**i for i in range(int(np.log2(I)) + 1)}
-    found: list[tuple[float, tuple[_Move, ...]]] = []
+    ranked: list[tuple[float, tuple[_Move, ...]]] = []
     for length in lengths:
         moves: list[_Move] = []
         for i, edge in enumerate(edges):
@@ -136,14 +136,14 @@ def _neighbours(levels: np.ndarray, cost: np.ndarray) -> Iterator[np.ndarray]:
             moves += [(0, length, value) for value in range(n) if value != levels[0]]
             moves += [(I - length, I, value) for value in range(n) if value != levels[-1]]
         gains = [sums[b, v] - sums[a, v] - now[b] + now[a] for a, b, v in moves]
-        found += [(g, (move,)) for g, move in zip(gains, moves, strict=True)]
-        found += [
+        ranked += [(g, (move,)) for g, move in zip(gains, moves, strict=True)]
+        ranked += [
             (gains[i] + gains[j], (moves[i], moves[j]))
             for i in range(len(moves))
             for j in range(i + 1, len(moves))
             if moves[i][1] <= moves[j][0] or moves[j][1] <= moves[i][0]
         ]
-    for _, chosen in sorted(found):
+    for _, chosen in sorted(ranked):
         trial = levels.copy()
         for a, b, value in chosen:
             trial[a:b] = value

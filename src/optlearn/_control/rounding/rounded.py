@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.controls import Control
-from optlearn._control.program.build import CompiledProblem
-from optlearn._control.program.rollout import Rollout
 from optlearn._control.rounding.counts import (
     check_limits,
     nearest_counts,
@@ -18,7 +17,7 @@ from optlearn._control.rounding.counts import (
 )
 from optlearn._control.rounding.exchange import exchange, shift
 from optlearn._control.rounding.phases import first_schedules, search_phases
-from optlearn._control.solvers.base import Start
+from optlearn._control.runs import Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral
 from optlearn._errors import SpecificationError
@@ -58,9 +57,9 @@ def round_controls(rollout: Rollout, w: np.ndarray, theta: np.ndarray, polish: b
     w, theta = _reoptimise(rollout, w, theta)
     if polish:
         for name, control in levels.items():
-            found = control.polish(rollout, w, theta, chosen[name])
-            if not np.array_equal(found, chosen[name]):
-                w, theta = _reoptimise(rollout, control.write(w, found), theta)
+            polished = control.polish(rollout, w, theta, chosen[name])
+            if not np.array_equal(polished, chosen[name]):
+                w, theta = _reoptimise(rollout, control.write(w, polished), theta)
     return Rounded(w, theta, rollout.objective(w, theta))
 
 
@@ -139,20 +138,20 @@ class _Levels:
             return sum_up(shares, counts)
         cost = self.slopes(rollout.run(w, theta).gradient)
         starts = first_schedules(shares, counts, cost, self.dwell, self.control.max_switches)
-        found = self._search(rollout, w, theta, starts)
-        if found is None:
+        levels = self._search(rollout, w, theta, starts)
+        if levels is None:
             raise SpecificationError(
                 f"no schedule of {self.name!r} was found that meets its budget, max_switches and min_dwell "
                 f"on {self.intervals} intervals: loosen one of them"
             )
-        return found
+        return levels
 
     def polish(self, rollout: Rollout, w: np.ndarray, theta: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Levels nearby that are better, judged by the exact objective."""
         if self.control.limited:
-            found = self._search(rollout, w, theta, [chosen])
-            return chosen if found is None else found
-        found, _ = exchange(
+            better = self._search(rollout, w, theta, [chosen])
+            return chosen if better is None else better
+        better, _ = exchange(
             rollout,
             w,
             theta,
@@ -162,15 +161,15 @@ class _Levels:
             keep_counts=bool(np.all(self.exact_counts >= 0)),
             admissible=self.admissible,
         )
-        return found
+        return better
 
     def _search(
         self, rollout: Rollout, w: np.ndarray, theta: np.ndarray, starts: list[np.ndarray]
     ) -> np.ndarray | None:
-        found = search_phases(
+        best = search_phases(
             rollout, theta, starts, lambda chosen: self.write(w, chosen), self.slopes, self.admissible
         )
-        return None if found is None else found[0]
+        return None if best is None else best[0]
 
 
 def _reoptimise(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

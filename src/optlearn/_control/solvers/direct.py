@@ -10,9 +10,8 @@ from typing import Any
 import casadi
 import numpy as np
 
-from optlearn._control.program.build import CompiledProblem
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Run, Solver, Start, from_ipopt
+from optlearn._control.compiled import CompiledProblem, Rollout
+from optlearn._control.runs import Run, Solver, Start, from_ipopt
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.shooting import shooting_program
 from optlearn._progress import Report, silent
@@ -41,15 +40,15 @@ class Direct(Solver):
 
     def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
         """Where IPOPT ends, moved to meet the budgets exactly; or the start, if it failed to improve that."""
-        found = self.shoot(rollout, start)
+        shot = self.shoot(rollout, start)
         # Stopped on its way, it may not meet the budgets yet; and IPOPT meets them up to a tolerance only.
-        w, theta = FeasibleSet(rollout.compiled, rollout.intervals).nearest(found.w, found.theta)
+        w, theta = FeasibleSet(rollout.compiled, rollout.intervals).nearest(shot.w, shot.theta)
         objective = rollout.objective(w, theta)
         before = rollout.objective(start.w, start.theta)
-        if not objective <= before and not found.outcome.ok:
+        if not objective <= before and not shot.outcome.ok:
             # A failed run must not lose the schedule that it started from.
             w, theta, objective = start.w, start.theta, before
-        return replace(found, w=w, theta=theta, record=replace(found.record, objective=objective))
+        return replace(shot, w=w, theta=theta, record=replace(shot.record, objective=objective))
 
     def shoot(self, rollout: Rollout, start: Start) -> Run:
         """What IPOPT itself returns: budgets are met up to its tolerance, if it converged."""
@@ -96,13 +95,13 @@ class Direct(Solver):
         stats = solver.stats()
         z = np.array(solution["x"]).ravel()
         multipliers = np.array(solution["lam_g"]).ravel()
-        found = z[n * intervals : (n + m) * intervals].reshape(intervals, m)
+        controls = z[n * intervals : (n + m) * intervals].reshape(intervals, m)
         if not np.all(np.isfinite(z)):
-            found, z = w, np.concatenate([z[: (n + m) * intervals], theta, epigraph.start])
+            controls, z = w, np.concatenate([z[: (n + m) * intervals], theta, epigraph.start])
         outcome, iterations = from_ipopt(stats["return_status"]), int(stats["iter_count"])
         return Run(
             self.record(rollout, start, float(solution["f"]), outcome, iterations),
-            w=np.clip(found, low, high),
+            w=np.clip(controls, low, high),
             theta=z[(n + m) * intervals : len(z) - len(epigraph.start)],
             costates=multipliers[: n * intervals].reshape(intervals, n),
             budget_multipliers=multipliers[n * intervals : n * intervals + len(budgets.targets)],
@@ -142,7 +141,7 @@ class Direct(Solver):
             return casadi.nlpsol("solver", "ipopt", program.nlp, options)
 
         budgets, sums = len(compiled.relaxation.budget_rows.targets), compiled.relaxation.share_sums
-        return compiled.program.once(
+        return compiled.engine.once(
             ("ipopt", intervals, steps, budgets, sums.tobytes(), most, tolerance, factor, self.near), make
         )
 

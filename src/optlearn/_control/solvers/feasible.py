@@ -5,9 +5,9 @@ from functools import cached_property
 import numpy as np
 
 from optlearn._control.budgets import BudgetRows
+from optlearn._control.compiled import CompiledProblem
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier, multiplier_on_box
-from optlearn._control.program.build import CompiledProblem
-from optlearn._control.program.rollout import RolloutResult
+from optlearn._engine.rollout import RolloutResult
 
 
 class FeasibleSet:

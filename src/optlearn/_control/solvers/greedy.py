@@ -11,12 +11,11 @@ References:
 
 import numpy as np
 
+from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import Trial, bracket_multiplier
-from optlearn._control.program.build import CompiledProblem
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Outcome, Run, Solver, Start
+from optlearn._control.runs import Outcome, Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import SpecificationError
 from optlearn._progress import Report, silent
@@ -151,7 +150,7 @@ class _Passage:
     def _advance(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         h = self.length / self.steps
         for _ in range(self.steps):
-            end, _ = self.compiled.program.step(self.compiled.constants, x, w, self.theta, h)
+            end, _ = self.compiled.engine.step(self.compiled.constants, x, w, self.theta, h)
             x = np.array(end).ravel()
         return x
 

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optlearn._control.compiled import Rollout
 from optlearn._control.hamiltonian.gap import free_gap, minimise_hamiltonian
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
-from optlearn._control.program.rollout import Rollout, RolloutResult
-from optlearn._control.solvers.base import Curvature, Outcome, Run, Solver, Start
+from optlearn._control.runs import Curvature, Outcome, Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.quasi_newton import ARMIJO, QuasiNewton
 from optlearn._control.weighing import Proximal
+from optlearn._engine.rollout import RolloutResult
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report, silent
 

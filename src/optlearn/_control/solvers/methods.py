@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.solvers.base import Method, Run, Start
+from optlearn._control.compiled import Rollout
+from optlearn._control.runs import Method, Run, Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import Greedy
 from optlearn._control.solvers.indirect import Indirect
@@ -34,13 +34,13 @@ class Auto(Method):
     def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
         """Runs of both solvers."""
         # A direct run needs second derivatives of every step: it would take several times as long.
-        costly = rollout.compiled.program.costly
+        costly = rollout.compiled.engine.costly
         long = rollout.steps > DIRECT_STEPS or rollout.operations > DIRECT_OPERATIONS
         near = len(starts) == 1 and starts[0].near
         weighed = rollout.compiled.problem.weighing is not None
         # Exact steps have a single stage, so second derivatives cost less than a dozen passes; and several
         # continuous controls of these trade off (η²/B), along which passes creep by the hundred.
-        valley = rollout.compiled.program.exact and rollout.compiled.relaxation.curved > 1
+        valley = rollout.compiled.engine.exact and rollout.compiled.relaxation.curved > 1
         runs: list[Run] = []
         if near and not (costly or long or weighed or valley):
             runs = self._from_nearby(rollout, starts[0], tell)
@@ -81,7 +81,7 @@ class Auto(Method):
 
 def _passes(rollout: Rollout) -> int | None:
     """Forward-backward passes from one start, at most; None: as many as it takes."""
-    if rollout.compiled.program.costly:
+    if rollout.compiled.engine.costly:
         return None
     return max(FEWEST_PASSES, min(MOST_PASSES, START_OPERATIONS // rollout.operations))
 

@@ -5,8 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
+from optlearn._control.runs import Curvature
 from optlearn._control.solvers.active_set import LowRank, minimise_on_box
-from optlearn._control.solvers.base import Curvature
 from optlearn._control.solvers.feasible import FeasibleSet
 
 ARMIJO = 1e-4

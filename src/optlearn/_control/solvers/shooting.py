@@ -14,8 +14,8 @@ from typing import Any
 import casadi
 import numpy as np
 
-from optlearn._control.program.build import CompiledProblem
-from optlearn._control.program.steps import interval_functions
+from optlearn._control.compiled import CompiledProblem
+from optlearn._engine.expansion import interval_functions
 
 # Constants, free parameters and step length are the same for all intervals.
 _SHARED = [0, 3, 4]
@@ -120,10 +120,10 @@ class FinalCosts:
 
     def limited(self, final: Any, constants: Any, x: Any, theta: Any, above: Any) -> Any:
         """(C) what must not exceed its limit: J − t − s of members, J of limits."""
-        found = [final(self.weighted(constants, unit), x, theta) for unit in self.constrained]
+        limited = [final(self.weighted(constants, unit), x, theta) for unit in self.constrained]
         for j in range(self.extra - 1):
-            found[j] = found[j] - above[0] - above[1 + j]
-        return casadi.vertcat(*found)
+            limited[j] = limited[j] - above[0] - above[1 + j]
+        return casadi.vertcat(*limited)
 
     def lagrangian(self, constants: Any, lam_f: Any, lam_g: Any) -> tuple[Any, Any]:
         """A factor, and constants, with which the final cost is that of the Lagrangian."""
@@ -139,7 +139,7 @@ class _Blocks:
     def __init__(self, compiled: CompiledProblem, steps: int, intervals: int) -> None:
         self.compiled, self.intervals = compiled, intervals
         n, m, k = self.sizes = compiled.sizes
-        functions = interval_functions(compiled.program, steps)
+        functions = interval_functions(compiled.engine, steps)
         self.interval, self._slope, self._cost_slope, self._curvature = (
             function.map(f"{name}_all", "serial", intervals, shared, [])
             for name, function, shared in (
@@ -149,7 +149,7 @@ class _Blocks:
                 ("curvature", functions.curvature, [*_SHARED, 6]),
             )
         )
-        self.derivatives = compiled.program.derivatives
+        self.derivatives = compiled.engine.derivatives
         # Columns of z that an interval's (x, w, θ) stand for; its x is the state before it, which
         # for the first interval is the fixed start.
         i = np.arange(intervals)

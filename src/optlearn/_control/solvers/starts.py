@@ -6,13 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from optlearn._control.certificate import ROUND_OFF, limits
+from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.effort import first_guesses
 from optlearn._control.evaluate import check_controls, check_schedule, evaluate
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import CompiledProblem
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.solution import Solution
-from optlearn._control.solvers.base import Run, Start
+from optlearn._control.runs import Run, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError
 from optlearn._schedule import Mixture, Schedule
@@ -25,6 +23,11 @@ class Candidates(NamedTuple):
 
     first: list[Start]
     baselines: list[Start]
+
+    @property
+    def every(self) -> list[Start]:
+        """All of them."""
+        return self.first + self.baselines
 
     @classmethod
     def of(
@@ -123,13 +126,13 @@ def _randoms(compiled: CompiledProblem, intervals: int, count: int, seed: Seed) 
     """Guesses with a few random levels in time, moved to meet the budgets."""
     generator = np.random.default_rng(seed)
     low, high = compiled.relaxation.bounds
-    found = []
+    starts = []
     for number in range(count):
         pieces = int(generator.integers(2, 7))
         levels = generator.uniform(low, high, size=(pieces, len(low)))
         w = levels[np.arange(intervals) * pieces // intervals]
-        found.append(_feasible(compiled, f"random {number + 1}", w, _theta(compiled)))
-    return found
+        starts.append(_feasible(compiled, f"random {number + 1}", w, _theta(compiled)))
+    return starts
 
 
 def _feasible(compiled: CompiledProblem, name: str, w: np.ndarray, theta: np.ndarray) -> Start:
@@ -155,24 +158,19 @@ def fits(problem: Problem, schedule: Schedule) -> bool:
     return set(problem.controls) <= set(schedule.controls)
 
 
-def warm_schedule(problem: Problem, source: Solution | Schedule) -> Schedule:
+def warm_schedule(problem: Problem, schedule: Schedule) -> Schedule:
     """What to start from: stretched to the problem's horizon, with values that are admissible.
 
-    Of a solution it is the relaxed schedule, since solvers work on relaxed controls. Values take the nearest
-    admissible ones, of a mixture too; free parameters are clipped to their bounds, those that are missing
-    keep their guess.
+    Values take the nearest admissible ones, of a mixture too; free parameters are clipped to their bounds,
+    those that are missing keep their guess.
 
     Args:
         problem: that is to be solved.
-        source: a solution or schedule of a problem with the same controls, whatever its horizon.
+        schedule: of a problem with the same controls, whatever its horizon.
 
     Raises:
         SpecificationError: it lacks a control, or holds values that are not finite.
     """
-    if isinstance(source, Solution):
-        schedule = source.schedule if source.relaxed is None else source.relaxed.schedule
-    else:
-        schedule = source
     check_controls(problem, schedule)
     values: dict[str, np.ndarray] = {}
     mixtures: dict[str, Mixture] = {}
@@ -190,9 +188,9 @@ def warm_schedule(problem: Problem, source: Solution | Schedule) -> Schedule:
     }
     grid = schedule.grid * (problem.horizon / schedule.horizon)
     grid[-1] = problem.horizon
-    found = Schedule(grid, values, mixtures, parameters)
-    check_schedule(problem, found)
-    return found
+    stretched = Schedule(grid, values, mixtures, parameters)
+    check_schedule(problem, stretched)
+    return stretched
 
 
 MOST_STEPS = 512  # in an interval: stiff dynamics on long intervals are stable with so many
@@ -202,7 +200,7 @@ MOST_OPERATIONS = 50_000_000  # of a forward pass, which then takes a third of a
 
 def _as_fine_as_can_be(rollout: Rollout) -> bool:
     """Are the steps so many that nothing finer is tried?"""
-    if rollout.compiled.program.costly:
+    if rollout.compiled.engine.costly:
         return rollout.steps >= MOST_COSTLY_STEPS
     return rollout.steps >= MOST_STEPS or rollout.operations > MOST_OPERATIONS / 2
 
@@ -213,15 +211,15 @@ def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[St
     Or 1e-7 where expectations are wide quadratures, which are no more accurate than that. This is under the
     first guess whose dynamics stay finite; the optimum may need more, see ``too_coarse``.
     """
-    if compiled.program.exact:
+    if compiled.engine.exact:
         return compiled.exact_steps(compiled.problem.horizon / intervals)
-    found = (_enough_for(guess, compiled, intervals) for guess in guesses)
-    return next((steps for steps in found if steps is not None), 1)
+    enough = (_enough_for(guess, compiled, intervals) for guess in guesses)
+    return next((steps for steps in enough if steps is not None), 1)
 
 
 def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int | None:
     """Enough steps for a guess; None: its dynamics run away, however fine the steps."""
-    small = 1e-7 if compiled.program.costly else 1e-8
+    small = 1e-7 if compiled.engine.costly else 1e-8
     rollout, known_to_stay = Rollout(compiled, intervals, 1), False
     coarse = rollout.objective(guess.w, guess.theta)
     while not _as_fine_as_can_be(rollout):
@@ -240,7 +238,7 @@ def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int 
 
 def too_coarse(rollout: Rollout, best: Run) -> bool:
     """Whether twice as many steps would change the objective by more than a certificate allows."""
-    if rollout.compiled.program.exact or _as_fine_as_can_be(rollout):
+    if rollout.compiled.engine.exact or _as_fine_as_can_be(rollout):
         return False
     finer = Rollout(rollout.compiled, rollout.intervals, 2 * rollout.steps)
     fine = finer.objective(best.w, best.theta)

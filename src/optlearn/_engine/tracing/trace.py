@@ -167,7 +167,7 @@ _CALLS = frozenset(
 )
 
 
-# Inner functions of these names stand in several functions of one system (`optlearn._dynamics.flat`).
+# Inner functions of these names stand in several functions of one system (`optlearn._engine.functions`).
 _SHARED = frozenset({"_traced_once"})
 
 # How often shared inner functions were interpreted: (name, shapes of the results) → count.

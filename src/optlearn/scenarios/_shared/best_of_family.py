@@ -10,10 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.effort import guessing
 from optlearn._control.problem import Problem
-from optlearn._control.program.build import CompiledProblem, compile_problem
-from optlearn._control.program.rollout import Rollout
 from optlearn._errors import UnphysicalStateError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
@@ -127,7 +126,7 @@ class _Trial:
 
     def _rollout(self, schedule: Schedule) -> Rollout:
         steps = -(-self.total_steps // schedule.intervals)
-        if self.compiled.program.exact:
+        if self.compiled.engine.exact:
             steps = self.compiled.exact_steps(float(np.diff(schedule.grid).max()))
         return Rollout(self.compiled, schedule.grid, steps)
 

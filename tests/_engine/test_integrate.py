@@ -11,8 +11,8 @@ import pytest
 from scipy.integrate import solve_ivp
 from tests.marks import slow_but
 
-from optlearn._dynamics import on_casadi, on_xla
-from optlearn._dynamics.integrate import integrate
+from optlearn._engine import build
+from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
 from optlearn._theory.expectation import AutoQuadrature, GaussHermite
@@ -77,8 +77,8 @@ def test_casadi_and_xla_agree(name):
     model, schedule, start, reference = PROBLEMS[name]
     first = run(schedule, model, start, "casadi", record=25)
     second = run(schedule, model, start, "xla", record=25)
-    assert first.info["backend"] == "OnCasadi"
-    assert second.info["backend"] == "OnXla"
+    assert first.info["backend"] == "casadi"
+    assert second.info["backend"] == "xla"
     assert first.info["quadrature"] == "closed form"
     assert first.order_parameters == model.layout.names
     assert set(first.values) == set(second.values)
@@ -92,13 +92,11 @@ def test_casadi_and_xla_agree(name):
 
 
 def test_auto_takes_casadi_for_closed_forms():
-    assert run(backend="auto", record=2).info["backend"] == "OnCasadi"
+    assert run(backend="auto", record=2).info["backend"] == "casadi"
 
 
 def test_unknown_backend():
-    with pytest.raises(
-        SpecificationError, match="backend must be one of auto, casadi, xla or an Executor, got 'gpu'"
-    ):
+    with pytest.raises(SpecificationError, match="backend must be one of auto, casadi, xla, got 'gpu'"):
         run(backend="gpu")
 
 
@@ -242,11 +240,11 @@ def test_changed_numbers_trace_nothing_again(backend, monkeypatch):
 
     first = objective(1.0, 0.5, 1.0, 0.1)
     calls = len(CALLS)
-    sizes = len(on_casadi._CACHE), len(on_xla._CACHE)
+    programs = len(build._MADE)
     assert calls > 0
     others = [objective(*o) for o in [(1.2, 0.5, 1, 0.1), (1, 0.4, 1, 0.1), (1, 0.5, 2, 0.3)]]
     assert len(CALLS) == calls
-    assert (len(on_casadi._CACHE), len(on_xla._CACHE)) == sizes
+    assert len(build._MADE) == programs
     assert len({first, *others}) == 4  # and yet they were used
 
 
@@ -310,7 +308,7 @@ def test_absurd_learning_rate():
 
 
 def test_dynamics_too_fast_to_follow_are_given_up(monkeypatch):
-    monkeypatch.setattr("optlearn._dynamics.executor.MAX_STEPS", 200)
+    monkeypatch.setattr("optlearn._engine.adaptive.MAX_STEPS", 200)
     with pytest.raises(UnphysicalStateError, match=r"at α = \S+: Q11 = nan"):
         run(Schedule.constant(5.0, {"learning_rate": 1e6}))
 
@@ -340,7 +338,7 @@ HOST = """
 import jax, jax.numpy as jnp, numpy as np
 assert not jax.config.jax_enable_x64
 from optlearn.models._curriculum import curriculum
-from optlearn._dynamics.integrate import integrate
+from optlearn._engine.integrate import integrate
 from optlearn._schedule import Schedule
 model = curriculum()
 start = model.state(Q11=1, Q22=1)

@@ -16,7 +16,7 @@ import numpy as np
 from optlearn._progress import Progress, Report, silent
 
 if TYPE_CHECKING:
-    from optlearn._control.program.rollout import Rollout
+    from optlearn._control.compiled import Rollout
 
 
 class Outcome(Enum):
@@ -181,8 +181,8 @@ class Run:
 
     def multipliers(self, horizon: float) -> np.ndarray | None:
         """(b,) multipliers of the budgets in units of the Hamiltonian, if the solver has them."""
-        found = self.budget_multipliers
-        return None if found is None or not np.all(np.isfinite(found)) else found / horizon
+        multipliers = self.budget_multipliers
+        return None if multipliers is None or not np.all(np.isfinite(multipliers)) else multipliers / horizon
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,8 +227,8 @@ class Solver(Method):
         """Go on from a start, and take the time."""
         began = perf_counter()
         tell(Progress(f"{self.name}, from {start.name}"))
-        found = self.solve(rollout, start, tell)
-        return replace(found, record=replace(found.record, seconds=perf_counter() - began))
+        run = self.solve(rollout, start, tell)
+        return replace(run, record=replace(run.record, seconds=perf_counter() - began))
 
     @abstractmethod
     def solve(self, rollout: "Rollout", start: Start, tell: Report = silent) -> Run:

@@ -11,24 +11,25 @@ import pytest
 
 import optlearn.models as models
 from optlearn._control.budgets import Budget
+from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.controls import Continuous, Free
 from optlearn._control.evaluate import evaluate
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
-from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import compile_problem
-from optlearn._control.program.casadi import CasadiProgram
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.program.xla import XlaProgram
-from optlearn._control.program.xla_kernels import COLUMNS
-from optlearn._control.solvers.base import Start
+from optlearn._control.objective import Objective
+from optlearn._control.problem import Problem
+from optlearn._control.runs import Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import greedy_controls
 from optlearn._control.solvers.indirect import Indirect
-from optlearn._dynamics.executor import Course
-from optlearn._dynamics.integrate import integrate
-from optlearn._dynamics.on_steps import OnSteps
+from optlearn._engine.adaptive import Course, states_along
+from optlearn._engine.build import engine_for
+from optlearn._engine.casadi import CasadiEngine
+from optlearn._engine.functions import FlatSystem, pack, system_functions
+from optlearn._engine.integrate import integrate
 from optlearn._engine.tracing.trace import UnsupportedPrimitive
+from optlearn._engine.xla import XlaEngine
+from optlearn._engine.xla_kernels import COLUMNS
 from optlearn._schedule import Schedule
 from optlearn._theory.expectation import GaussHermite
 
@@ -51,7 +52,7 @@ def problem():
 
 @pytest.fixture(scope="module")
 def both(problem):
-    return compile_problem(problem, xla=False), compile_problem(problem, xla=True)
+    return compile_problem(problem, "casadi"), compile_problem(problem, "xla")
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +78,8 @@ def test_the_size_of_the_rate_decides():
         rule = GaussHermite(nodes, 3)
         return compile_problem(Problem(model=model, start=start, horizon=1, controls=rates, quadrature=rule))
 
-    assert isinstance(made(3).program, CasadiProgram)
-    assert isinstance(made(14).program, XlaProgram)
+    assert isinstance(made(3).engine, CasadiEngine)
+    assert isinstance(made(14).engine, XlaEngine)
 
 
 def test_operations_that_casadi_lacks_run_under_xla():
@@ -95,9 +96,9 @@ def test_operations_that_casadi_lacks_run_under_xla():
         controls={"learning_rate": Continuous(0, 3)},
         quadrature=GaussHermite(3),
     )
-    assert isinstance(compile_problem(problem).program, XlaProgram)
+    assert isinstance(compile_problem(problem).engine, XlaEngine)
     with pytest.raises(UnsupportedPrimitive, match="sort"):
-        compile_problem(problem, xla=False)
+        compile_problem(problem, "casadi")
 
 
 @pytest.mark.parametrize("name", ["objective", "states", "costates", "gradient", "free_gradient"])
@@ -164,30 +165,30 @@ def test_columns_beyond_a_block_and_single_ones_agree(both):
     x = casadi.start[:, None] * rng.uniform(0.8, 1.2, (len(casadi.start), COLUMNS + 45))
     w, theta = rng.uniform(0.2, 0.9, (1, x.shape[1])), np.array([0.6])
     for a, b in zip(
-        casadi.program.rate(casadi.constants, x, w, theta, 1.0),
-        xla.program.rate(xla.constants, x, w, theta, 1.0),
+        casadi.engine.rate(casadi.constants, x, w, theta, 1.0),
+        xla.engine.rate(xla.constants, x, w, theta, 1.0),
         strict=True,
     ):
         assert b.shape == a.shape
         same(a, b)
-    slope, cost = xla.program.rate(xla.constants, x[:, 7], w[:, 7], theta, 1.0)
+    slope, cost = xla.engine.rate(xla.constants, x[:, 7], w[:, 7], theta, 1.0)
     assert (slope.shape, cost.shape) == ((len(x), 1), (1, 1))
-    same(casadi.program.rate(casadi.constants, x[:, 7], w[:, 7], theta, 1.0)[0], slope)
+    same(casadi.engine.rate(casadi.constants, x[:, 7], w[:, 7], theta, 1.0)[0], slope)
 
 
 def test_a_host_in_single_precision_gets_double_precision(both, controls, rolled):
     with jax.enable_x64(False):
         single = Rollout(both[1], INTERVALS, STEPS).run(*controls)
-        columns = both[1].program.rate(both[1].constants, both[1].start, [0.5], controls[1], 1.0)
+        columns = both[1].engine.rate(both[1].constants, both[1].start, [0.5], controls[1], 1.0)
     same(rolled[0].gradient, single.gradient)
-    same(both[0].program.rate(both[0].constants, both[0].start, [0.5], controls[1], 1.0)[0], columns[0])
+    same(both[0].engine.rate(both[0].constants, both[0].start, [0.5], controls[1], 1.0)[0], columns[0])
 
 
 def test_steps_on_a_compiled_drift_are_those_of_the_other_executor(problem):
     schedule = Schedule.piecewise([0, 1.2, 5], {"activation": [0.9, 0.6]})
     common = {"start": problem.start, "record": 7, "rtol": 1e-10}
     expected = integrate(problem.model, schedule, backend="casadi", **common)
-    found = integrate(problem.model, schedule, backend=OnSteps(), **common)
+    found = integrate(problem.model, schedule, backend="xla", **common)
     same(expected.states, found.states, 1e-9)
     same(expected["error"], found["error"], 1e-9)
     objective = evaluate(problem, schedule, {"rescaling": 0.7}).objective
@@ -196,15 +197,9 @@ def test_steps_on_a_compiled_drift_are_those_of_the_other_executor(problem):
 
 def test_a_state_that_is_not_finite_ends_the_steps(problem):
     model = problem.model
-    absurd = Schedule.constant(5.0, {"learning_rate": 1e200})
-    states = OnSteps().solve(
-        Course(*_flat(model), np.full(5, 0.1), absurd, np.array([0.0, 5.0]), (1e-8, 1e-10))
-    )
+    functions = system_functions(FlatSystem(model, ("learning_rate",)), model.settings())
+    edges, absurd = np.array([0.0, 5.0]), np.array([[1e200]])
+    course = Course(pack(functions.constants), np.full(5, 0.1), edges, absurd, (1e-8, 1e-10))
+    states = states_along(engine_for(functions, "xla"), course, edges)
     assert np.all(np.isfinite(states[0]))
     assert np.all(np.isnan(states[1]))
-
-
-def _flat(model):
-    from optlearn._dynamics.flat import FlatSystem
-
-    return FlatSystem(model, ("learning_rate",)), model.settings()

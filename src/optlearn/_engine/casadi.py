@@ -1,13 +1,24 @@
-"""A problem as CasADi expressions: no compilation, and derivatives of any order."""
+"""An engine on CasADi expressions: no compilation, and derivatives of any order."""
 
-from collections.abc import Hashable
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import casadi
+import numpy as np
 
-from optlearn._control.program.base import Derivatives, Hamiltonians, Kernel, Program
-from optlearn._control.program.stages import CLASSICAL, Stages, step
+from optlearn._engine.adaptive import extrapolated_step
+from optlearn._engine.base import (
+    ControlledStep,
+    Derivatives,
+    Engine,
+    Expressions,
+    Hamiltonians,
+    Kernel,
+    Slope,
+)
+from optlearn._engine.functions import Functions
+from optlearn._engine.steps import step
 from optlearn._engine.tracing.buffered import Buffered
 
 # Below this many instructions in an interval, one flat expression is faster than calls of the rate.
@@ -15,22 +26,24 @@ FLAT = 600
 # Up to this many instructions, a search for what occurs twice is worth its time: it saves a tenth of a call,
 # and takes as long as hundreds of calls, as thousands of a large one.
 SHARED = 50_000
+# Estimated operations of a rate up to which an adaptive step is one function.
+SMALL = 3_000
 
 
-class CasadiProgram(Program):
+class CasadiEngine(Engine):
     """Everything from two traced functions.
 
     Args:
+        functions: what was traced.
+        size: estimated scalar operations in one rate.
         rate: (c, x, w, θ, h) → dx/dα, running cost, as a CasADi function.
         final: (c, x, θ) → final cost.
-        curved: how many of w, the first ones, are no shares.
-        key: equal for problems that share the program.
-        stages: of a step.
     """
 
-    def __init__(self, rate: Any, final: Any, curved: int, key: Hashable, stages: Stages = CLASSICAL) -> None:
-        constants, *sizes = (int(rate.size1_in(i)) for i in range(4))
-        super().__init__((sizes[0], sizes[1], sizes[2]), curved, constants, key, stages)
+    name = "casadi"
+
+    def __init__(self, functions: Functions, size: int, rate: Any, final: Any) -> None:
+        super().__init__(functions, size)
         self._rate, self._final = rate, final
 
     @property
@@ -115,6 +128,48 @@ class CasadiProgram(Program):
             _function("H_free", inputs, [H, casadi.gradient(H, theta)]),
         )
 
+    def slope(self, constants: np.ndarray) -> Callable[[np.ndarray], Slope]:
+        """In place: conversions would take as long as a small rate itself."""
+        rate = Buffered(self._rate)
+        held_constants, state, controls = (argument.reshape(-1) for argument in rate.inputs[:3])
+        held_constants[:] = constants
+
+        def at(x: np.ndarray) -> np.ndarray:
+            state[:] = x
+            rate.evaluate()
+            return rate.outputs[0][0].copy()
+
+        def under(w: np.ndarray) -> Slope:
+            controls[:] = w
+            return at
+
+        return under
+
+    def controlled_step(self, constants: np.ndarray) -> Callable[[np.ndarray], ControlledStep] | None:
+        """For small rates: an extrapolated step as one function, so that Python is entered once a step."""
+        if self.size > SMALL:
+            return None
+
+        def make() -> Any:
+            c, x, w, theta, h, _ = self.symbols()
+            ends = extrapolated_step(lambda y: self._rate(c, y, w, theta, h)[0], x, h)
+            return casadi.Function("extrapolated_step", [c, x, w, theta, h], list(ends))
+
+        function = Buffered(self.once("extrapolated step", make))
+        held_constants, state, controls, _, length = (argument.reshape(-1) for argument in function.inputs)
+        held_constants[:] = constants
+
+        def from_state(x: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray]:
+            state[:], length[:] = x, h
+            function.evaluate()
+            return function.outputs[0][0].copy(), function.outputs[1][0]
+
+        def under(w: np.ndarray) -> ControlledStep:
+            controls[:] = w
+            return from_state
+
+        return under
+
     @cached_property
     def derivatives(self) -> Derivatives:
         """By CasADi's own differentiation."""
@@ -133,6 +188,14 @@ class CasadiProgram(Program):
             self.final_gradient,
             casadi.Function("final_hessian", [c, x, theta], [casadi.densify(final)]),
         )
+
+    @property
+    def expressions(self) -> Expressions:
+        """As they were traced."""
+        symbols = self.symbols()
+        c, x, w, theta, h, _ = symbols
+        slope, cost = self._rate(c, x, w, theta, h)
+        return Expressions(symbols, slope, cost, self._final(c, x, theta))
 
     def better_flat(self, steps: int) -> bool:
         """For small rates and few steps."""

@@ -1,24 +1,16 @@
 """Extrapolated steps: their order, and the same numbers as SciPy's integrator."""
 
-import casadi
 import numpy as np
 import pytest
 
 import optlearn as ol
-from optlearn._dynamics import on_casadi
-from optlearn._dynamics.extrapolation import step_function
+from optlearn._engine import casadi
+from optlearn._engine.adaptive import extrapolated_step
 
 
 def one_step(h: float) -> tuple[float, float]:
     """Error of a step of ẋ = −x² from 1, and its own estimate of it."""
-    (
-        constants,
-        x,
-        u,
-        s,
-    ) = (casadi.SX.sym(n) for n in "cxus")
-    step = step_function(casadi.Function("rate", [constants, x, u, s], [-(x**2)]))
-    end, error = (float(value) for value in step(0, 1, 0, 0, h))
+    end, error = extrapolated_step(lambda x: -(x**2), 1.0, h)
     return abs(end - 1 / (1 + h)), abs(error)
 
 
@@ -45,8 +37,8 @@ def test_it_agrees_with_another_integrator(scenario: str, monkeypatch: pytest.Mo
         controls[name] = rng.choice(values, 30)
     schedule = ol.Schedule(grid, controls)
     courses = []
-    for small in (0, on_casadi.SMALL):  # steps of SciPy's, then extrapolated ones
-        monkeypatch.setattr(on_casadi, "SMALL", small)
+    for small in (0, casadi.SMALL):  # steps of SciPy's, then extrapolated ones
+        monkeypatch.setattr(casadi, "SMALL", small)
         courses.append(ol.evaluate(problem, schedule))
     first, second = courses
     for name in first.values:

@@ -6,12 +6,15 @@ discretised objective and its costates are those of Pontryagin to the order of t
 
 from copy import copy
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
+from jaxtyping import Float
 
-from optlearn._control.program.build import CompiledProblem
-from optlearn._control.weighing import Weigher
+from optlearn._engine.build import Compiled, Weigher
 from optlearn._schedule import uniform_grid
+
+C = TypeVar("C", bound=Compiled)
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,13 @@ class RolloutResult:
     """
 
     objective: float
-    states: np.ndarray
-    costates: np.ndarray
-    gradient: np.ndarray
-    free_gradient: np.ndarray
+    states: Float[np.ndarray, "S+1 n"]
+    costates: Float[np.ndarray, "S+1 n"]
+    gradient: Float[np.ndarray, "I m"]
+    free_gradient: Float[np.ndarray, " k"]
 
 
-class Rollout:
+class Rollout(Generic[C]):
     """Forward and backward passes over training on a fixed grid.
 
     Args:
@@ -42,42 +45,47 @@ class Rollout:
         steps: s, steps in each interval.
     """
 
-    def __init__(self, compiled: CompiledProblem, grid: int | np.ndarray, steps: int = 1) -> None:
-        edges = uniform_grid(compiled.problem.horizon, grid) if isinstance(grid, int) else grid
+    def __init__(self, compiled: C, grid: int | np.ndarray, steps: int = 1) -> None:
+        edges = uniform_grid(compiled.horizon, grid) if isinstance(grid, int) else grid
         self.compiled, self.intervals, self.steps = compiled, len(edges) - 1, steps
         self._total = self.intervals * steps
         self._h = np.repeat(np.diff(edges) / steps, steps)
-        self._forward, self._backward = compiled.program.chains(self._total)
+        self._forward, self._backward = compiled.engine.chains(self._total)
 
-    def weighted(self, weigher: Weigher) -> "Rollout":
+    def weighted(self, weigher: Weigher) -> "Rollout[C]":
         """The same passes, with another cost of several costs."""
         other = copy(self)
         other.compiled = self.compiled.weighted(weigher)
         return other
 
-    def costs(self, w: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    def costs(self, w: Float[np.ndarray, "I m"], theta: Float[np.ndarray, " k"]) -> np.ndarray:
         """(K,) the costs of which there are several, under controls w (I, m)."""
         return self.compiled.costs(self.forward(w, theta)[1][-1], theta)
 
     @property
     def operations(self) -> int:
         """Scalar operations of a forward pass; a backward pass takes about three times as many."""
-        program = self.compiled.program
-        return self._total * len(program.stages.nodes) * program.operations
+        engine = self.compiled.engine
+        return self._total * len(engine.stages.nodes) * engine.operations
 
-    def forward(self, w: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
+    def forward(
+        self, w: Float[np.ndarray, "I m"], theta: Float[np.ndarray, " k"]
+    ) -> tuple[float, np.ndarray]:
         """Objective, and (I·s + 1, n) states, under controls w (I, m)."""
         start, constants = self.compiled.start, self.compiled.constants
         X, cost = self._forward(start, np.repeat(w, self.steps, axis=0), self._h, constants, theta)
         states = np.vstack([start, X])
         return self.compiled.final(states[-1], theta) + float(np.sum(cost)), states
 
-    def objective(self, w: np.ndarray, theta: np.ndarray) -> float:
+    def objective(self, w: Float[np.ndarray, "I m"], theta: Float[np.ndarray, " k"]) -> float:
         """Objective alone."""
         return self.forward(w, theta)[0]
 
     def run(
-        self, w: np.ndarray, theta: np.ndarray, forward: tuple[float, np.ndarray] | None = None
+        self,
+        w: Float[np.ndarray, "I m"],
+        theta: Float[np.ndarray, " k"],
+        forward: tuple[float, np.ndarray] | None = None,
     ) -> RolloutResult:
         """A forward pass, unless what it gives is known, and a backward pass."""
         objective, states = self.forward(w, theta) if forward is None else forward

@@ -1,10 +1,10 @@
-"""A problem whose rate is too large for expressions: programs that XLA compiles.
+"""An engine for rates that are too large for expressions: programs that XLA compiles.
 
 A drift of thousands of quadrature points is too large for an expression graph, but XLA sums it in about a
 millisecond. Compilation takes seconds, so every program is compiled once, for all grids (``xla_kernels``).
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -14,44 +14,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array
-from optlearn._control.program.base import Derivatives, Hamiltonians, Kernel, Program
-from optlearn._control.program.stages import CLASSICAL, Stages
-from optlearn._control.program.xla_kernels import Callback, Chain, Columns
+from optlearn._engine.base import Derivatives, Engine, Hamiltonians, Kernel, Slope
+from optlearn._engine.functions import Functions
+from optlearn._engine.xla_kernels import Chain, Columns
 
 
-class XlaProgram(Program):
-    """Everything from two functions in ``jax.numpy``.
+class XlaEngine(Engine):
+    """Everything from functions in ``jax.numpy``."""
 
-    Args:
-        slope: (c, x, w, θ, h) → dx/dα (n,), running cost (), on vectors; h is one number.
-        cost: (c, x, θ) → final cost ().
-        sizes: lengths of x, w, θ.
-        curved: how many of w, the first ones, are no shares.
-        constants: how many.
-        operations: in one slope.
-        key: equal for problems that share the program.
-        stages: of a step.
-    """
+    name = "xla"
 
-    def __init__(
-        self,
-        slope: Callable[..., tuple[Array, Array]],
-        cost: Callable[..., Array],
-        sizes: tuple[int, int, int],
-        curved: int,
-        constants: int,
-        operations: int,
-        key: Hashable,
-        stages: Stages = CLASSICAL,
-    ) -> None:
-        super().__init__(sizes, curved, constants, key, stages)
-        self.cost = cost
-        self._slope, self._operations = slope, operations
+    def __init__(self, functions: Functions, size: int) -> None:
+        super().__init__(functions, size)
+        self._functions = functions.on_vectors
 
-    def slope(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
+    def _slope(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
         """dx/dα (n,) and running cost (), on vectors."""
         # Kernels have a vector for every argument, for h too.
-        return self._slope(c, x, w, theta, jnp.reshape(h, ()))
+        return self._functions.rate(c, x, w, theta, jnp.reshape(h, ()))
+
+    def _step(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
+        return self._functions.step(c, x, w, theta, jnp.reshape(h, ()))
+
+    def _cost(self, c: Array, x: Array, theta: Array) -> Array:
+        return self._functions.final(c, x, theta)
 
     @property
     def costly(self) -> bool:
@@ -61,7 +47,7 @@ class XlaProgram(Program):
     @property
     def operations(self) -> int:
         """Known from the trace."""
-        return self._operations
+        return self.size
 
     @property
     def free_in_rate(self) -> bool:
@@ -78,7 +64,7 @@ class XlaProgram(Program):
     @cached_property
     def rate(self) -> Columns:
         """(c, x, w, θ, h) → dx/dα, running cost."""
-        return self._over_columns(self.slope, "cxwth")
+        return self._over_columns(self._slope, "cxwth")
 
     @property
     def final(self) -> Kernel:
@@ -91,7 +77,7 @@ class XlaProgram(Program):
         """(c, x, θ) → final cost, its gradients in x and θ."""
 
         def gradient(c: Array, x: Array, theta: Array) -> tuple[Array, Array, Array]:
-            cost, (by_x, by_theta) = jax.value_and_grad(self.cost, argnums=(1, 2))(c, x, theta)
+            cost, (by_x, by_theta) = jax.value_and_grad(self._cost, argnums=(1, 2))(c, x, theta)
             return cost, by_x, by_theta
 
         return self._over_columns(gradient, "cxt")
@@ -99,7 +85,7 @@ class XlaProgram(Program):
     @cached_property
     def step(self) -> Columns:
         """(c, x, w, θ, h) → x and cost after one step of length h."""
-        return self._over_columns(self.one_step, "cxwth")
+        return self._over_columns(self._step, "cxwth")
 
     @cached_property
     def rate_jacobian(self) -> Columns:
@@ -108,16 +94,16 @@ class XlaProgram(Program):
 
         def jacobian(c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, ...]:
             def values(x: Array, v: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-                found = self.slope(c, x, v[:m], v[m:], h)
-                return found, found
+                rates = self._slope(c, x, v[:m], v[m:], h)
+                return rates, rates
 
             # Settings may enter by a deep product, states linearly: apart, so that no derivative in these is
             # carried through the product.
             v = jnp.concatenate([w, theta])
-            states, found = jax.jacfwd(values, 0, has_aux=True)(x, v)
+            states, rates = jax.jacfwd(values, 0, has_aux=True)(x, v)
             settings, _ = jax.jacfwd(values, 1, has_aux=True)(x, v)
             slopes, costs = (jnp.concatenate(parts, -1) for parts in zip(states, settings, strict=True))
-            return *found, slopes.reshape(-1), costs
+            return *rates, slopes.reshape(-1), costs
 
         return self._over_columns(jacobian, "cxwth")
 
@@ -128,7 +114,7 @@ class XlaProgram(Program):
 
         def hessian(c: Array, x: Array, w: Array, theta: Array, h: Array, mu: Array, nu: Array) -> Array:
             def total(x: Array, v: Array) -> Array:
-                slope, cost = self.slope(c, x, v[:m], v[m:], h)
+                slope, cost = self._slope(c, x, v[:m], v[m:], h)
                 return mu @ slope + nu[0] * cost
 
             # Apart, as above; and what is mixed along the settings, of which there are few.
@@ -145,8 +131,8 @@ class XlaProgram(Program):
         n = self.sizes[0]
 
         def hessian(c: Array, x: Array, theta: Array) -> Array:
-            found = jax.hessian(lambda y: self.cost(c, y[:n], y[n:]))(jnp.concatenate([x, theta]))
-            return found.reshape(-1)
+            curvatures = jax.hessian(lambda y: self._cost(c, y[:n], y[n:]))(jnp.concatenate([x, theta]))
+            return curvatures.reshape(-1)
 
         return self._over_columns(hessian, "cxt")
 
@@ -169,7 +155,7 @@ class XlaProgram(Program):
         directions, how = _curvatures(m, self.curved)
 
         def H(c: Array, x: Array, w: Array, theta: Array, h: Array, costate: Array) -> Array:
-            slope, cost = self.slope(c, x, w, theta, h)
+            slope, cost = self._slope(c, x, w, theta, h)
             return costate @ slope + cost
 
         def expansion(
@@ -202,6 +188,9 @@ class XlaProgram(Program):
     @cached_property
     def derivatives(self) -> Derivatives:
         """Compiled programs behind callbacks."""
+        # Only here: what needs no expressions also runs where CasADi is not installed.
+        from optlearn._engine.expansion import Callback
+
         n, m, k = self.sizes
         c, q = self.constants, n + m + k
         everything, end = [c, n, m, k], [c, n, k]
@@ -221,25 +210,21 @@ class XlaProgram(Program):
         """Callbacks cannot be flattened."""
         return False
 
-    def one_step(self, c: Array, x: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
-        """State and cost after one step of length h, on vectors."""
-        h = jnp.reshape(h, ())
+    def slope(self, constants: np.ndarray) -> Callable[[np.ndarray], Slope]:
+        """A program of the rate alone, for one state: it compiles faster than anything that holds a loop."""
+        rate = self.once("slope", lambda: jax.jit(lambda c, x, w: self._slope(c, x, w, np.zeros(0), 0.0)[0]))
+        c = jnp.asarray(constants)
 
-        def stage(carry: Any, table: Any) -> tuple[Any, None]:
-            (slope, total, costs), (node, weight) = carry, table
-            slope, cost = self.slope(c, x + node * h * slope, w, theta, h)
-            return (slope, total + weight * slope, costs + weight * cost), None
+        def under(w: np.ndarray) -> Slope:
+            controls = jnp.asarray(w)
+            return lambda x: np.asarray(rate(c, x, controls))
 
-        # A loop over the stages, so that the rate is compiled once and not four times.
-        table = jnp.asarray(self.stages.nodes), jnp.asarray(self.stages.weights)
-        none = (jnp.zeros_like(x), jnp.zeros_like(x), jnp.zeros(()))
-        (_, total, costs), _ = jax.lax.scan(stage, none, table)
-        return x + h * total, h * costs
+        return under
 
     @cached_property
     def _forward(self) -> Chain:
         def step(x: Array, w: Array, h: Array, c: Array, theta: Array) -> tuple[Array, tuple[Array, ...]]:
-            end, cost = self.one_step(c, x, w, theta, h)
+            end, cost = self._step(c, x, w, theta, h)
             return end, (end, cost)
 
         return Chain(step, self._lengths("xwhct"), 2)
@@ -249,7 +234,7 @@ class XlaProgram(Program):
         def back(
             costate: Array, x: Array, w: Array, h: Array, c: Array, theta: Array
         ) -> tuple[Array, tuple[Array, ...]]:
-            _, pull = jax.vjp(lambda x, w, theta: self.one_step(c, x, w, theta, h), x, w, theta)
+            _, pull = jax.vjp(lambda x, w, theta: self._step(c, x, w, theta, h), x, w, theta)
             gradients = pull((costate, jnp.ones(())))
             return gradients[0], gradients
 

@@ -1,23 +1,30 @@
-"""A problem's functions of vectors, as solvers use them, whatever runs underneath.
+"""What runs a system: its functions of vectors in numbers, whatever does the work underneath.
 
-Arguments come in this order: constants c, state x (n), relaxed controls w (m), free parameters θ (k), step
-length h, costate λ (n). Kernels are called with numbers: each argument is a vector, or a matrix with one
-column for each of P points, and so are the results. Only the direct method needs expressions
-(``Derivatives``).
+Arguments come in this order: constants c, state x (n), controls w (m), free parameters θ (k), step length h,
+costate λ (n). Kernels are called with numbers: each argument is a vector, or a matrix with one column for
+each of P points, and so are the results. Only the direct method needs expressions (``Derivatives``).
 
-One step of training is the seam between a problem's dynamics and everything else: ``step`` for numbers,
-``chains`` for many steps and their adjoints, ``step_expansion`` for its first and second derivatives.
+One step of training is the seam between dynamics and everything else: ``step`` for numbers, ``chains`` for
+many steps and their adjoints, ``expansion`` for its first and second derivatives.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from optlearn._control.program.stages import CLASSICAL, EXACT, Stages
-from optlearn._control.program.steps import RungeKuttaExpansion, StepExpansion
+import numpy as np
+from jaxtyping import Float
+
+from optlearn._engine.functions import Functions, pack
+from optlearn._engine.steps import EXACT, Stages
 
 Kernel = Callable[..., Any]
+# state (n,) → its slope (n,)
+Slope = Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]]
+# state (n,) and length of a step → the state after it and an estimate of its error
+ControlledStep = Callable[
+    [Float[np.ndarray, " n"], float], tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]
+]
 
 
 class Hamiltonians(NamedTuple):
@@ -54,34 +61,52 @@ class Derivatives(NamedTuple):
     final_hessian: Any
 
 
-class Program(ABC):
-    """Rate, costs and steps of all problems that differ in numbers only.
+class Expressions(NamedTuple):
+    """Everything as CasADi expressions of symbols: for proofs, which look at what is computed.
+
+    Attributes:
+        symbols: c, x, w, θ, h, λ.
+        slope: dx/dα (n).
+        cost: running cost.
+        final: final cost.
+    """
+
+    symbols: tuple[Any, ...]
+    slope: Any
+    cost: Any
+    final: Any
+
+
+class Engine(ABC):
+    """Rate, costs and steps of all systems or problems that differ in numbers only.
 
     Args:
+        functions: of one of them.
+        size: estimated scalar operations in one rate.
+
+    Attributes:
+        name: of what does the work.
         sizes: lengths n, m, k of x, w, θ.
-        curved: how many of w, the first ones, are no shares.
+        curved: how many of w, the first ones, are not shares.
         constants: how many there are.
-        key: equal for problems that share the program.
+        key: equal for problems that share the engine.
         stages: of a step.
     """
 
-    def __init__(
-        self,
-        sizes: tuple[int, int, int],
-        curved: int,
-        constants: int,
-        key: Hashable,
-        stages: Stages = CLASSICAL,
-    ) -> None:
-        self.sizes, self.curved, self.constants = sizes, curved, constants
-        self.key, self.stages = key, stages
-        self._kept: dict[Hashable, Any] = {}
+    name: ClassVar[str]
+
+    def __init__(self, functions: Functions, size: int) -> None:
+        self.sizes, self.curved, self.size = functions.sizes, functions.curved, size
+        self.constants = pack(functions.constants).size
+        self.key: Hashable = functions.key
+        self.stages: Stages = functions.stages
+        self._made: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What ``make`` gives, made when it is first asked for: things that take long to build."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return self._kept[key]
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
 
     @property
     def exact(self) -> bool:
@@ -149,6 +174,19 @@ class Program(ABC):
     def hamiltonians(self) -> Hamiltonians:
         """Kernels for the minimum principle."""
 
+    # --- adaptive integration ----------------------------------------------------------------------
+
+    @abstractmethod
+    def slope(self, constants: Float[np.ndarray, " c"]) -> Callable[[Float[np.ndarray, " m"]], Slope]:
+        """Controls w → x → dx/dα, without free parameters: what integrators call thousands of times."""
+
+    def controlled_step(
+        self, constants: Float[np.ndarray, " c"]
+    ) -> Callable[[Float[np.ndarray, " m"]], ControlledStep] | None:
+        """Controls w → (x, h) → a step and its error in one call; None where that is no gain."""
+        del constants
+        return None
+
     # --- expressions -----------------------------------------------------------------------------
 
     @property
@@ -156,10 +194,10 @@ class Program(ABC):
     def derivatives(self) -> Derivatives:
         """Functions for CasADi expressions."""
 
-    @cached_property
-    def step_expansion(self) -> StepExpansion:
-        """One step and its derivatives as expressions."""
-        return RungeKuttaExpansion(self.stages, *self.derivatives[:3])
+    @property
+    def expressions(self) -> Expressions | None:
+        """The rate and the costs themselves, where they are expressions."""
+        return None
 
     @abstractmethod
     def better_flat(self, steps: int) -> bool:

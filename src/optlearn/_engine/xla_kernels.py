@@ -1,18 +1,17 @@
-"""Compiled programs over columns of numbers, along chains of steps, and inside CasADi expressions."""
+"""Compiled programs over columns of numbers, and along chains of steps."""
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-import casadi
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array
+from optlearn._engine.tracing.values import casadi
 from optlearn._precision import float64
 
 # Steps, and columns, in one call of a compiled program, at most. Tables of columns are also asked for one by
@@ -68,8 +67,8 @@ class Columns(_Compiled):
                 result = function(*(v if same else v[i] for v, same in zip(given, shared, strict=True)))
                 return _vectors(result if isinstance(result, tuple) else (result,))
 
-            def body(i: Array, found: list[Array]) -> list[Array]:
-                return [table.at[i].set(part) for table, part in zip(found, one(i), strict=True)]
+            def body(i: Array, tables: list[Array]) -> list[Array]:
+                return [table.at[i].set(part) for table, part in zip(tables, one(i), strict=True)]
 
             shapes = jax.eval_shape(one, count)
             return jax.lax.fori_loop(0, count, body, [jnp.zeros((COLUMNS, *shape.shape)) for shape in shapes])
@@ -98,8 +97,8 @@ class Columns(_Compiled):
 
         starts = range(0, total, size)
         pieces = _threads().map(piece, starts) if len(starts) > 1 else map(piece, starts)
-        found = tuple(casadi.DM(np.concatenate(parts, axis=1)) for parts in zip(*pieces, strict=True))
-        return found if len(found) > 1 else found[0]
+        results = tuple(casadi.DM(np.concatenate(parts, axis=1)) for parts in zip(*pieces, strict=True))
+        return results if len(results) > 1 else results[0]
 
 
 class Chain(_Compiled):
@@ -169,59 +168,3 @@ def _as_rows(value: Any) -> np.ndarray:
 
 def _padded(rows: np.ndarray, count: int) -> np.ndarray:
     return np.concatenate([rows, np.zeros((count - len(rows), rows.shape[1]))])
-
-
-# Results kept: values, Jacobian and Hessian of a program ask for the same points in turn.
-_KEPT_POINTS = 4096
-
-
-class Callback(casadi.Callback):
-    """A function of columns of numbers as a CasADi function without derivatives.
-
-    CasADi does not keep a callback alive: whoever builds expressions of it must.
-
-    Args:
-        name: of the function.
-        inputs: lengths of its arguments.
-        outputs: shapes of its results.
-        function: the function; its results are columns with the entries in C order.
-    """
-
-    def __init__(
-        self, name: str, inputs: list[int], outputs: list[tuple[int, int]], function: Callable[..., Any]
-    ) -> None:
-        casadi.Callback.__init__(self)
-        self._inputs, self._outputs, self._function = inputs, outputs, function
-        self._known: OrderedDict[bytes, list[Any]] = OrderedDict()
-        self.construct(name, {})
-
-    def get_n_in(self) -> int:
-        """How many arguments."""
-        return len(self._inputs)
-
-    def get_n_out(self) -> int:
-        """How many results."""
-        return len(self._outputs)
-
-    def get_sparsity_in(self, i: int) -> Any:
-        """A dense column."""
-        return casadi.Sparsity.dense(self._inputs[i], 1)
-
-    def get_sparsity_out(self, i: int) -> Any:
-        """A dense matrix."""
-        return casadi.Sparsity.dense(*self._outputs[i])
-
-    def eval(self, arg: Sequence[Any]) -> list[Any]:
-        """The results for columns of numbers."""
-        arrays = [np.array(column) for column in arg]
-        point = b"".join(array.tobytes() for array in arrays)
-        if point not in self._known:
-            found = self._function(*arrays)
-            found = found if isinstance(found, tuple) else (found,)
-            self._known[point] = [
-                casadi.DM(np.array(part).reshape(shape))
-                for part, shape in zip(found, self._outputs, strict=True)
-            ]
-            if len(self._known) > _KEPT_POINTS:
-                self._known.popitem(last=False)
-        return self._known[point]

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from optlearn import models
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.controls import Continuous, Discrete, Free
-from optlearn._control.problem import Objective, Problem
-from optlearn._control.program.build import CompiledProblem, compile_problem
-from optlearn._control.program.rollout import Rollout
-from optlearn._dynamics.integrate import integrate
+from optlearn._control.objective import Objective
+from optlearn._control.problem import Problem
+from optlearn._engine.integrate import integrate
 
 
 def _cost(x: Any, u: Any) -> Any:
@@ -139,11 +139,11 @@ def test_costates_are_derivatives_with_respect_to_the_state() -> None:
         total = 0.0
         for i in range(3, 6):
             for _ in range(2):
-                state, cost = compiled.program.step(
+                state, cost = compiled.engine.step(
                     compiled.constants, state, w[i], theta, (grid[i + 1] - grid[i]) / 2
                 )
                 total += float(cost)
-        return total + float(compiled.program.final(compiled.constants, state, theta))
+        return total + float(compiled.engine.final(compiled.constants, state, theta))
 
     for i in range(3):
         wanted = _difference(rest, rolled.states[6], (i,))

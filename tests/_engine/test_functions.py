@@ -2,7 +2,7 @@ import jax
 import numpy as np
 
 import optlearn as ol
-from optlearn._dynamics.flat import FlatSystem
+from optlearn._engine.functions import FlatSystem
 from optlearn._engine.tracing.trace import trace
 
 CALLS = []

@@ -1,34 +1,27 @@
-"""Integrate a system under a schedule, to a stated tolerance.
+"""Integrate a system under a schedule, with quadratures that are accurate all along.
 
-Executors run the same drift: CasADi (the traced drift on SciPy's DOP853; nothing compiles, so a small
-closed-form model is done in a fraction of a second) and XLA (diffrax's Dopri8; for large quadratures and
-GPUs). All step exactly onto the schedule's edges, where the drift jumps. A system that gives its own exact
-``advance`` is not integrated at all.
+The same engines run it that solvers use; ``adaptive`` says how.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn._dynamics.checks import check_problem, check_states, extreme_settings
-from optlearn._dynamics.executor import Course, Executor
-from optlearn._dynamics.flat import FlatSystem
 from optlearn._dynamics.system import System, resolved_for
+from optlearn._engine.adaptive import Course, states_along
+from optlearn._engine.base import Engine
+from optlearn._engine.build import Backend, engine_for, outputs_along
+from optlearn._engine.functions import FlatSystem, control_tables, pack, system_functions
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
-
-Backend = Literal["auto", "casadi", "xla"]
-
-# Scalar operations in one drift up to which tracing into CasADi beats an XLA compilation (measured:
-# docs/decisions/005-two-executors.md, 029-growth.md).
-CASADI_LIMIT = 150_000
 
 
 @checked
@@ -41,7 +34,7 @@ def integrate(
     parameters: Mapping[str, Array] | None = None,
     record: int | Sequence[float] | np.ndarray = 201,
     quadrature: Any = None,
-    backend: Backend | Executor = "auto",
+    backend: Backend = "auto",
     rtol: float | None = None,
     atol: float = 1e-13,
 ) -> Trajectory:
@@ -55,7 +48,7 @@ def integrate(
         record: training times to record, or how many equally spaced ones.
         quadrature: for expectations. Default: closed forms where the model has them, else a
             one chosen for an accuracy of 1e-7 (``AutoQuadrature``). Any can be swapped for another.
-        backend: "casadi" (compiles nothing), "xla", "auto": by the size of the drift; or an executor.
+        backend: "casadi" (compiles nothing), "xla" (for wide quadratures), "auto": by the size of the drift.
         rtol: relative local error tolerance of the integrator. Default: 1e-12 for closed forms, a
             tenth of the quadrature's accuracy where expectations are computed by quadrature.
         atol: absolute local error tolerance.
@@ -70,7 +63,6 @@ def integrate(
     model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
     times = _record_times(record, schedule.horizon)
-    initial = np.asarray(model.layout.flatten(start))
     probes = model.probes(start)
     at_end = {**settings, **schedule.at(schedule.horizon)}
     cases = [{**settings, **schedule.at(0.0)}, *extreme_settings(schedule, settings)]
@@ -80,16 +72,14 @@ def integrate(
     while True:
         resolved = resolved_for(model, probes, cases, quadrature)
         info, accuracy = dict(resolved.info), resolved.accuracy
-        flat = FlatSystem(resolved.system, schedule.controls)
+        system = FlatSystem(resolved.system, tuple(sorted(schedule.controls)))
         tolerances = (rtol or resolved.rtol, atol)
-        executor = choose_executor(flat, settings, backend)
+        engine, course = _course(system, settings, model.layout.flatten(start), schedule, tolerances, backend)
 
-        course = Course(flat, settings, initial, schedule, times, tolerances)
-
-        def dense(at: np.ndarray, executor: Executor = executor, course: Course = course) -> np.ndarray:
+        def dense(at: np.ndarray, engine: Engine = engine, course: Course = course) -> np.ndarray:
             order = np.argsort(at, kind="stable")
             states = np.empty((len(at), model.layout.size))
-            states[order] = executor.solve(replace(course, times=at[order]))
+            states[order] = states_along(engine, course, at[order])
             return states
 
         states = dense(times)
@@ -103,42 +93,40 @@ def integrate(
         probes, chosen_again = np.concatenate([probes, states[-1:]]), True
     check_states(model, states, times)
     at_times = schedule.at(times)
-    u = (
-        np.stack([at_times[c] for c in schedule.controls], axis=1)
-        if schedule.controls
-        else np.zeros((len(times), 0))
-    )
+    columns = [at_times[name] for name in system.controls]
+    u = np.stack(columns, axis=1) if columns else np.zeros((len(times), 0))
     values = {name: states[:, i] for i, name in enumerate(model.layout.names)}
-    values |= choose_executor(flat, settings, backend, "outputs").outputs(flat, settings, states, u)
-    info |= {"backend": type(executor).__name__, "rtol": tolerances[0], "atol": atol}
+    values |= outputs_along(system, settings, states, u, backend)
+    info |= {"backend": engine.name, "rtol": tolerances[0], "atol": atol}
     return Trajectory(times, values, model.layout.names, info, dense)
 
 
-def choose_executor(
-    flat: FlatSystem,
+def _course(
+    system: FlatSystem,
     settings: Mapping[str, Array],
-    backend: Backend | Executor = "auto",
-    what: Literal["drift", "outputs"] = "drift",
-) -> Executor:
-    """CasADi for small drifts, or outputs; XLA for large ones or where an operation has no CasADi form."""
-    from optlearn._dynamics.on_casadi import OnCasadi, drift_size, outputs_size
-
-    if what == "drift" and flat.system.advances:
-        from optlearn._dynamics.exactly import Exactly
-
-        return Exactly()
-    if not isinstance(backend, str):
-        return backend
-    if backend == "auto":
-        size = {"drift": drift_size, "outputs": outputs_size}[what]
-        backend = "casadi" if size(flat, settings) <= CASADI_LIMIT else "xla"
-    if backend == "casadi":
-        return OnCasadi()
-    if backend == "xla":
-        from optlearn._dynamics.on_xla import OnXla
-
-        return OnXla()
-    raise SpecificationError(f"backend must be 'auto', 'casadi' or 'xla', got {backend!r}")
+    start: Float[Array, " n"],
+    schedule: Schedule,
+    tolerances: tuple[float, float],
+    backend: Backend,
+) -> tuple[Engine, Course]:
+    """What to run, and what runs it."""
+    model = system.system
+    # Where exact steps mix values, the ends of intervals are part of the meaning.
+    pieces = schedule if model.advances and schedule.mixtures else schedule.merged()
+    shares, vectors = control_tables(pieces, system.controls)
+    variants = vectors.shape[1]
+    functions = system_functions(system, settings, variants)
+    controls = vectors.reshape(len(vectors), -1)
+    course = Course(
+        constants=pack(functions.constants),
+        start=np.asarray(start),
+        edges=pieces.grid,
+        controls=np.hstack([controls, shares]) if variants > 1 else controls,
+        tolerances=tolerances,
+        guard=model.round_off_guard(),
+        longest=model.longest,
+    )
+    return engine_for(functions, backend), course
 
 
 def _record_times(record: int | Sequence[float] | np.ndarray, horizon: float) -> np.ndarray:

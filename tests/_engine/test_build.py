@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 from tests.marks import slow_but
 
+import optlearn as ol
 from optlearn import models
 from optlearn._control.budgets import Budget
+from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.controls import Continuous, Discrete, Free
-from optlearn._control.problem import Objective, Problem
-from optlearn._control.program import build
-from optlearn._control.program.build import compile_problem
-from optlearn._control.program.rollout import Rollout
-from optlearn._control.program.steps import interval_functions
-from optlearn._control.solvers.base import Start
+from optlearn._control.objective import Objective
+from optlearn._control.problem import Problem
+from optlearn._control.runs import Start
 from optlearn._control.solvers.direct import Direct
+from optlearn._engine import build
+from optlearn._engine.expansion import interval_functions
+from optlearn._engine.tracing.trace import interpretations
 from optlearn._theory.model import LearningModel
 
 # Every function is compiled to run a few times only.
@@ -199,7 +201,7 @@ def close(found: Any, wanted: Any) -> None:
 def test_rate_value_jacobian_and_hessian_equal_jax(name: str) -> None:
     problem = TRACED[name].problem()
     compiled, rate = compile_problem(problem), jax_rate(problem)
-    functions = compiled.program
+    functions = compiled.engine
     c, x, w, theta = (
         casadi.SX.sym(n, functions.rate.size1_in(i)) for i, n in enumerate(("c", "x", "w", "t"))
     )
@@ -245,7 +247,7 @@ def test_final_value_gradient_and_hessian_equal_jax(name: str) -> None:
     n = len(compiled.start)
     c = casadi.SX.sym("c", len(compiled.constants))
     x, theta = casadi.SX.sym("x", n), casadi.SX.sym("theta", len(problem.free))
-    curvature, _ = casadi.hessian(compiled.program.final(c, x, theta), casadi.vertcat(x, theta))
+    curvature, _ = casadi.hessian(compiled.engine.final(c, x, theta), casadi.vertcat(x, theta))
     made = casadi.Function("made", [c, x, theta], [casadi.densify(curvature)])
 
     @quick_jit
@@ -255,7 +257,7 @@ def test_final_value_gradient_and_hessian_equal_jax(name: str) -> None:
     for i, state in enumerate(random_states(problem.model, 3, seed=3)):
         _, parameters = random_controls(problem, i)
         value, slope, hessian = reference(np.concatenate([state, parameters]))
-        cost, by_state, by_free = compiled.program.final_gradient(compiled.constants, state, parameters)
+        cost, by_state, by_free = compiled.engine.final_gradient(compiled.constants, state, parameters)
         close(cost, value)
         close(np.concatenate([np.array(by_state).ravel(), np.array(by_free).ravel()]), slope)
         close(made(compiled.constants, state, parameters), hessian)
@@ -274,10 +276,10 @@ def test_step_is_classical_runge_kutta() -> None:
     k2, l2 = slope(x + h / 2 * k1)
     k3, l3 = slope(x + h / 2 * k2)
     k4, l4 = slope(x + h * k3)
-    end, cost = compiled.program.step(compiled.constants, x, w, theta, h)
+    end, cost = compiled.engine.step(compiled.constants, x, w, theta, h)
     close(end, x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
     close(cost, h / 6 * (l1 + 2 * l2 + 2 * l3 + l4))
-    value, total = interval_functions(compiled.program, 1).value(compiled.constants, x, w, theta, h)
+    value, total = interval_functions(compiled.engine, 1).value(compiled.constants, x, w, theta, h)
     close(value, end)
     close(total, cost)
 
@@ -289,10 +291,10 @@ def test_hamiltonian_is_costate_times_slope_plus_cost() -> None:
     costate = np.array([0.3, -0.2, 0.5])
 
     def hamiltonian(w: np.ndarray) -> float:
-        slope, cost = compiled.program.rate(compiled.constants, x, w, theta, 1.0)
+        slope, cost = compiled.engine.rate(compiled.constants, x, w, theta, 1.0)
         return float(costate @ np.array(slope).ravel() + float(cost))
 
-    H, slope, _ = compiled.program.hamiltonians.expansion(compiled.constants, x, w, theta, 1.0, costate)
+    H, slope, _ = compiled.engine.hamiltonians.expansion(compiled.constants, x, w, theta, 1.0, costate)
     close(H, hamiltonian(w))
     h = 1e-5
     wanted = [(hamiltonian(w + h * e) - hamiltonian(w - h * e)) / (2 * h) for e in np.eye(len(w))]
@@ -320,8 +322,8 @@ def test_changed_numbers_reuse_the_program() -> None:
         return rollout.objective(w, np.zeros(0)), found.objective
 
     first = run(problem())
-    program = compile_problem(problem()).program
-    sizes = len(build._PROGRAMS), len(program._kept)
+    engine = compile_problem(problem()).engine
+    sizes = len(build._MADE), len(engine._made)
     assert sizes[1] > 0
     changes = [
         {"weight_decay": 0.3},
@@ -334,12 +336,43 @@ def test_changed_numbers_reuse_the_program() -> None:
     ]
     for change in changes:
         changed = problem(**change)
-        assert compile_problem(changed).program is program
+        assert compile_problem(changed).engine is engine
         found = run(changed)
         # The share moves the optimum only; the rollout has controls of its own.
         assert (abs(found[0] - first[0]) > 1e-4) == ("share" not in change), change
         assert abs(found[1] - first[1]) > 1e-4, change
-        assert (len(build._PROGRAMS), len(program._kept)) == sizes, change
+        assert (len(build._MADE), len(engine._made)) == sizes, change
     with_other_values = compile_problem(problem().with_parameters(weight_decay=0.3))
-    assert with_other_values.program is program
+    assert with_other_values.engine is engine
     assert run(with_other_values.problem) == run(problem(weight_decay=0.3))
+
+
+class Cascade(ol.System):
+    names = ("a", "b", "c")
+    parameters = {"push": 0.5, "pull": 0.2, "side": 0.0}  # noqa: RUF012
+
+    def drift(self, x, u):
+        fed = u["push"] * x["a"]
+        return {"a": u["side"] - fed, "b": fed - u["pull"] * x["b"] ** 2, "c": x["b"] - x["c"]}
+
+    def error(self, x, u):
+        return (x["c"] - 0.3) ** 2 + x["a"]
+
+
+@pytest.mark.parametrize(
+    "controls",
+    [
+        {"push": Continuous(0, 1)},
+        {"pull": Discrete((0.0, 1.0))},
+        # Mixed and pure values, in another order than the problem's.
+        {"side": Continuous(0, 0.2), "push": Discrete((0.0, 0.5, 1.0))},
+    ],
+    ids=["continuous", "discrete", "both"],
+)
+def test_a_solve_traces_its_drift_once(controls):
+    before = interpretations.copy()
+    start = {"a": 1.0, "b": 0.2}
+    problem = Problem(model=Cascade(), start=start, horizon=3.0, controls=controls, intervals=12)
+    assert ol.solve(problem).certificate.converged
+    drifts = {name: count for name, count in (interpretations - before).items() if name[1] == ((3,),)}
+    assert list(drifts.values()) == [1]

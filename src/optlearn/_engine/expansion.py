@@ -6,16 +6,16 @@ in y is exactly Σ_j Z_jᵀ ∇²(μ_j·f + ν_j ℓ) Z_j. Only the rate itself 
 derivative program stays small however many steps an interval has.
 """
 
-from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import casadi
+import numpy as np
 
-from optlearn._control.program.stages import Stages, step
-
-if TYPE_CHECKING:
-    from optlearn._control.program.base import Program
+from optlearn._engine.base import Engine
+from optlearn._engine.steps import Stages, step
 
 
 class Expanded(NamedTuple):
@@ -36,25 +36,9 @@ class Expanded(NamedTuple):
     kept: Any
 
 
-class StepExpansion(ABC):
-    """One step of length h with first and second derivatives, in CasADi expressions."""
-
-    @abstractmethod
-    def plain(self, c: Any, x: Any, w: Any, theta: Any, h: Any) -> tuple[Any, Any]:
-        """State and cost after the step from x, without derivatives."""
-
-    @abstractmethod
-    def forward(self, c: Any, x: Any, w: Any, theta: Any, h: Any, slope: Any, below: Any) -> Expanded:
-        """The step from x, where slope (n, p) = ∂x/∂y and below (m + k, p) = ∂(w, θ)/∂y."""
-
-    @abstractmethod
-    def backward(self, kept: Any, costate: Any, weight: Any) -> tuple[Any, Any]:
-        """Hessian (p, p) in y of costate·end + weight·cost, and the costate (n) before the step."""
-
-
 @dataclass(frozen=True)
-class RungeKuttaExpansion(StepExpansion):
-    """From the rate's derivatives, as in ``Derivatives``.
+class StepExpansion:
+    """One step of length h with first and second derivatives, from those of the rate (``Derivatives``).
 
     Attributes:
         stages: of the step.
@@ -69,11 +53,11 @@ class RungeKuttaExpansion(StepExpansion):
     second: Any
 
     def plain(self, c: Any, x: Any, w: Any, theta: Any, h: Any) -> tuple[Any, Any]:
-        """Through the stages."""
+        """State and cost after the step from x, without derivatives."""
         return step(self.stages, lambda state: self.rate(c, state, w, theta, h)[:2], x, h)
 
     def forward(self, c: Any, x: Any, w: Any, theta: Any, h: Any, slope: Any, below: Any) -> Expanded:
-        """Through the stages, with their sensitivities."""
+        """The step from x, where slope (n, p) = ∂x/∂y and below (m + k, p) = ∂(w, θ)/∂y."""
         k: Any = casadi.MX(casadi.DM(*x.shape))
         k_slope: Any = casadi.MX(casadi.DM(*slope.shape))
         total, total_slope = k, k_slope
@@ -92,7 +76,7 @@ class RungeKuttaExpansion(StepExpansion):
         return Expanded(x + h * total, cost, slope + h * total_slope, cost_slope, kept)
 
     def backward(self, kept: Any, costate: Any, weight: Any) -> tuple[Any, Any]:
-        """Back through the stages, with the adjoints of their slopes."""
+        """Hessian (p, p) in y of costate·end + weight·cost, and the costate (n) before the step."""
         c, w, theta, h, passed = kept
         nodes, weights = reversed(self.stages.nodes), reversed(self.stages.weights)
         n = costate.shape[0]
@@ -128,9 +112,10 @@ class IntervalFunctions:
     curvature: Any
 
 
-def interval_functions(program: "Program", steps: int) -> IntervalFunctions:
+def interval_functions(engine: Engine, steps: int) -> IntervalFunctions:
     """The functions for intervals of so many steps."""
-    lengths = (program.constants, *program.sizes)
+    expansion = StepExpansion(engine.stages, *engine.derivatives[:3])
+    lengths = (engine.constants, *engine.sizes)
     c, x, w, theta = (casadi.MX.sym(n, size) for n, size in zip("cxwt", lengths, strict=True))
     h, weight = casadi.MX.sym("h"), casadi.MX.sym("weight")
     n, rest = x.shape[0], w.shape[0] + theta.shape[0]
@@ -139,17 +124,17 @@ def interval_functions(program: "Program", steps: int) -> IntervalFunctions:
     slope = casadi.MX(casadi.horzcat(casadi.DM.eye(n), casadi.DM(n, rest)))
     plain, cost = x, casadi.MX(0)
     for _ in range(steps):
-        plain, own_cost = program.step_expansion.plain(c, plain, w, theta, h)
+        plain, own_cost = expansion.plain(c, plain, w, theta, h)
         cost = cost + own_cost
     end, cost_slope = x, casadi.MX(casadi.DM(1, n + rest))
     passed = []
     for _ in range(steps):
-        end, _, slope, own_slope, kept = program.step_expansion.forward(c, end, w, theta, h, slope, below)
+        end, _, slope, own_slope, kept = expansion.forward(c, end, w, theta, h, slope, below)
         cost_slope = cost_slope + own_slope
         passed.append(kept)
     hessian, adjoint = 0, costate
     for kept in reversed(passed):
-        own, adjoint = program.step_expansion.backward(kept, adjoint, weight)
+        own, adjoint = expansion.backward(kept, adjoint, weight)
         hessian = hessian + own
     # As one flat expression, what is below the diagonal is then not computed a second time.
     symmetric = casadi.triu2symm(casadi.triu(hessian))
@@ -160,4 +145,60 @@ def interval_functions(program: "Program", steps: int) -> IntervalFunctions:
         casadi.Function("cost_slope", inputs, [casadi.densify(cost_slope.T)]),
         casadi.Function("curvature", [*inputs, costate, weight], [symmetric]),
     )
-    return IntervalFunctions(*(f.expand() for f in made) if program.better_flat(steps) else made)
+    return IntervalFunctions(*(f.expand() for f in made) if engine.better_flat(steps) else made)
+
+
+# Results kept: values, Jacobian and Hessian of a program ask for the same points in turn.
+_KEPT_POINTS = 4096
+
+
+class Callback(casadi.Callback):
+    """A function of columns of numbers as a CasADi function without derivatives.
+
+    CasADi does not keep a callback alive: whoever builds expressions of it must.
+
+    Args:
+        name: of the function.
+        inputs: lengths of its arguments.
+        outputs: shapes of its results.
+        function: the function; its results are columns with the entries in C order.
+    """
+
+    def __init__(
+        self, name: str, inputs: list[int], outputs: list[tuple[int, int]], function: Callable[..., Any]
+    ) -> None:
+        casadi.Callback.__init__(self)
+        self._inputs, self._outputs, self._function = inputs, outputs, function
+        self._known: OrderedDict[bytes, list[Any]] = OrderedDict()
+        self.construct(name, {})
+
+    def get_n_in(self) -> int:
+        """How many arguments."""
+        return len(self._inputs)
+
+    def get_n_out(self) -> int:
+        """How many results."""
+        return len(self._outputs)
+
+    def get_sparsity_in(self, i: int) -> Any:
+        """A dense column."""
+        return casadi.Sparsity.dense(self._inputs[i], 1)
+
+    def get_sparsity_out(self, i: int) -> Any:
+        """A dense matrix."""
+        return casadi.Sparsity.dense(*self._outputs[i])
+
+    def eval(self, arg: Sequence[Any]) -> list[Any]:
+        """The results for columns of numbers."""
+        arrays = [np.array(column) for column in arg]
+        point = b"".join(array.tobytes() for array in arrays)
+        if point not in self._known:
+            results = self._function(*arrays)
+            results = results if isinstance(results, tuple) else (results,)
+            self._known[point] = [
+                casadi.DM(np.array(part).reshape(shape))
+                for part, shape in zip(results, self._outputs, strict=True)
+            ]
+            if len(self._known) > _KEPT_POINTS:
+                self._known.popitem(last=False)
+        return self._known[point]

@@ -1,0 +1,138 @@
+"""A problem on the engine of its structure: its functions of relaxed controls, and its numbers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arrays import Array
+from optlearn._control.problem import Problem
+from optlearn._control.relaxation import Relaxation
+from optlearn._dynamics.system import resolved_for
+from optlearn._engine.build import Backend, Compiled, engine_for
+from optlearn._engine.functions import FlatSystem, Functions, pack
+from optlearn._engine.rollout import Rollout as EngineRollout
+from optlearn._precision import float64
+
+# Positions and weights of Gauss's rule of three points on [0, 1].
+_GAUSS = ((0.5 - 0.15**0.5, 0.5, 0.5 + 0.15**0.5), (5 / 18, 8 / 18, 5 / 18))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledProblem(Compiled):
+    """A problem ready for solvers.
+
+    Attributes:
+        problem: what was compiled.
+        relaxation: its controls as vectors.
+        rtol: relative tolerance that suits an integration.
+    """
+
+    problem: Problem
+    relaxation: Relaxation
+    rtol: float
+
+
+# Forward and backward passes of a problem.
+Rollout: TypeAlias = EngineRollout[CompiledProblem]
+
+
+@float64
+def compile_problem(problem: Problem, backend: Backend = "auto") -> CompiledProblem:
+    """The problem on a new engine, or on that of a problem of the same structure.
+
+    Args:
+        problem: the problem.
+        backend: "casadi" for expressions, "xla" for compiled programs; by default the latter if functions are
+            large, or have an operation that CasADi does not know.
+    """
+    functions, relaxation, rtol = problem_functions(problem)
+    return CompiledProblem(
+        functions=functions,
+        engine=engine_for(functions, backend),
+        constants=pack(functions.constants),
+        start=problem.flat_start,
+        horizon=problem.horizon,
+        weigher=problem.weighing,
+        problem=problem,
+        relaxation=relaxation,
+        rtol=rtol,
+    )
+
+
+def problem_functions(problem: Problem) -> tuple[Functions, Relaxation, float]:
+    """What engines compute, controls as vectors, and the tolerance that suits an integration.
+
+    Quadratures, if there are any, are accurate where the problem starts.
+    """
+    relaxation, settings = Relaxation(problem), problem.settings
+    u = {**settings, **{n: np.asarray(c.start) for n, c in problem.controls.items()}}
+    # Steep gates and sharp attention are the hardest to integrate: the bounds count as much as the guess.
+    ends = [{**u, n: np.asarray(v)} for n, c in problem.controls.items() for v in (c.lower, c.upper)]
+    model = problem.model.current()
+    resolved = resolved_for(model, model.probes(problem.start), [u, *ends], problem.quadrature)
+    system = FlatSystem(resolved.system, relaxation.vector_names)
+    weights = 0 if problem.weighing is None else problem.weighing.size
+    constants = (system.system, settings, relaxation.values, np.asarray(problem.horizon))
+    parts = {
+        "the model": system.key,
+        "the controls": tuple((n, type(c), c.size) for n, c in problem.controls.items()),
+        "the free parameters": tuple(problem.free),
+        "the objective": tuple(o.key(model, settings) for o in problem.objectives),
+        "the risk": problem.risk is None,
+    }
+    functions = Functions(
+        system=system,
+        sizes=(model.layout.size, relaxation.size, len(problem.free)),
+        curved=relaxation.curved,
+        constants=(*constants, np.zeros(weights)) if weights else constants,
+        parts=parts,
+        make_rate=lambda flat_system: _rate(problem, relaxation, flat_system),
+        final=_final(problem),
+        weights=weights,
+    )
+    return functions, relaxation, resolved.rtol
+
+
+def _rate(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> Callable[..., tuple[Array, Array]]:
+    """(constants, x, w, θ, h) → dx/dα (n,), running cost ()."""
+    free, advances = tuple(problem.free), system.system.advances
+    # Within an exact step a running cost is averaged by Gauss's rule.
+    moments = list(zip(*_GAUSS, strict=True)) if advances else [(0.0, 1.0)]
+
+    def rate(constants: Any, flat: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
+        model, settings, values, horizon = constants[:4]
+        settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
+        u, shares = relaxation.table(w, values)
+        if advances:
+            slope = (system.mixed_advance(model, settings, flat, u, shares, h) - flat) / h
+        else:
+            slope = system.mixed_drift(model, settings, flat, u, shares)
+        if not problem.objective.has_running:
+            return slope, np.zeros(())
+        cost = 0.0
+        for part, weight in moments:
+            for i in range(u.shape[0]):
+                there = system.advance(model, settings, flat, u[i], part * h) if advances else flat
+                x, merged = model.layout.unflatten(there), system.merge(settings, u[i])
+                cost = cost + weight * shares[i] * problem.running(model, x, merged)
+        return slope, cost / horizon
+
+    return rate
+
+
+def _final(problem: Problem) -> Callable[..., Array]:
+    """(constants, x, θ) → final cost ()."""
+    free = tuple(problem.free)
+
+    def final(constants: Any, flat: Array, theta: Array) -> Array:
+        model, settings, _, _, *weights = constants
+        settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
+        costs = problem.costs(model, model.layout.unflatten(flat), settings)
+        if not weights:
+            return costs[0]
+        return jnp.stack([jnp.asarray(cost) for cost in costs]) @ weights[0]
+
+    return final

@@ -1,0 +1,238 @@
+"""From the best run to a solution: rounded, re-integrated, certified."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from optlearn._control.certificate import STEPS, Certificate, Starts, judged
+from optlearn._control.compiled import CompiledProblem, Rollout
+from optlearn._control.evaluate import evaluate
+from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
+from optlearn._control.rounding.rounded import Rounded, round_controls, whole_schedule
+from optlearn._control.runs import Method, Outcome, Run
+from optlearn._control.solution import NotConvergedWarning, Solution, Variant
+from optlearn._control.weighing import Fixed
+from optlearn._engine.rollout import RolloutResult
+from optlearn._errors import RunawayError, UnphysicalStateError, explained
+from optlearn._progress import Progress, Report
+from optlearn._schedule import Schedule
+from optlearn._trajectory import Trajectory
+from optlearn._warn import warn
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has come to.
+
+    Attributes:
+        rollout: the grid that it ended on.
+        method: of solution.
+        best: the run that became the solution.
+        runs: all of them.
+        notes: for people, on what was left out.
+        options: of ``solve``, for the record.
+    """
+
+    rollout: Rollout
+    method: Method
+    best: Run
+    runs: list[Run]
+    notes: list[str] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> list[float]:
+        """Where each start ended, before anything went on from there."""
+        return [run.objective for run in self.runs if not run.continues]
+
+
+def finish(search: Found, tell: Report) -> Solution:
+    """Round the best run, re-integrate it, certify it; ``seconds`` are left to the caller."""
+    rollout, best, notes = search.rollout, search.best, search.notes
+    compiled, problem = rollout.compiled, rollout.compiled.problem
+    final = Rounded(best.w, best.theta, best.objective)
+    relaxed = whole = None
+    if problem.discrete:
+        relaxed = _variant(compiled, "mixed", best.w, best.theta, notes)
+        if search.method.optimises or not _is_pure(compiled, best.w):
+            tell(Progress("rounding"))
+            final = round_controls(rollout, best.w, best.theta)
+    whole_numbers = whole_schedule(rollout, final.w, final.theta)
+    if whole_numbers is not None:
+        whole = _variant(compiled, "whole-number", whole_numbers.w, whole_numbers.theta, notes)
+    tell(Progress("re-integrating and certifying"))
+    schedule = compiled.relaxation.schedule(final.w, _named(compiled, final.theta), rounded=True)
+    try:
+        trajectory = evaluate(problem, schedule)
+    except UnphysicalStateError as error:
+        raise RunawayError(
+            f"the optimum with {rollout.steps} steps in an interval runs away when it is integrated "
+            f"accurately; take more intervals or steps, or tighten the bounds of the controls ({error})"
+        ) from error
+    if relaxed is not None and trajectory.objective < relaxed.objective:
+        # An interior point stops short of a bound by its tolerance; pure values reach it.
+        relaxed = Variant(schedule, trajectory.objective)
+    certificate, rolled = certify(
+        compiled,
+        final.w,
+        final.theta,
+        objective=trajectory.objective,
+        solver_objective=final.objective,
+        relaxed_objective=None if relaxed is None else relaxed.objective,
+        outcome=best.outcome,
+        objectives=search.ends,
+        relaxed_controls=(best.w, best.theta) if problem.discrete else None,
+        steps=rollout.steps,
+        quadrature_error=_quadrature_error(compiled, schedule, trajectory.objective),
+        weights=best.weights,
+        multipliers=best.multipliers(problem.horizon),
+    )
+    if not certificate.converged and search.method.optimises:
+        warn(
+            f"{problem.name}: not converged: {'; '.join(certificate.reasons)}. {explained('not-converged')}",
+            NotConvergedWarning,
+        )
+    return Solution(
+        problem=problem,
+        schedule=schedule,
+        objective=trajectory.objective,
+        parameters=_named(compiled, final.theta),
+        trajectory=trajectory,
+        costates=_costates(compiled, rolled),
+        certificate=certificate,
+        method=search.method.name,
+        outcome=best.outcome,
+        seconds=0.0,
+        relaxed=relaxed,
+        whole_numbers=whole,
+        runs=tuple(run.record for run in search.runs),
+        notes=tuple(notes),
+        options=search.options,
+        weights=_weights(compiled, rolled, final.theta, best.weights),
+        curvature=best.curvature,
+    )
+
+
+def certify(
+    compiled: CompiledProblem,
+    w: Float[np.ndarray, "I m"],
+    theta: Float[np.ndarray, " k"],
+    *,
+    objective: float,
+    solver_objective: float,
+    relaxed_objective: float | None,
+    outcome: Outcome,
+    objectives: list[float],
+    relaxed_controls: tuple[Float[np.ndarray, "I m"], Float[np.ndarray, " k"]] | None = None,
+    steps: int = STEPS,
+    quadrature_error: float | None = None,
+    weights: Float[np.ndarray, " K"] | None = None,
+    multipliers: Float[np.ndarray, " b"] | None = None,
+) -> tuple[Certificate, RolloutResult]:
+    """Certificate of relaxed controls, and the fine rollout that it is based on.
+
+    Args:
+        compiled: the problem.
+        w: controls as returned (shares of 0 or 1 where rounded).
+        theta: free parameters.
+        objective: re-integrated objective.
+        solver_objective: objective on the solver's grid.
+        relaxed_objective: re-integrated objective of the relaxed optimum, with discrete controls.
+        outcome: what the solver said.
+        objectives: where each start ended.
+        relaxed_controls: w and θ of the relaxed optimum. If given, it is *its* Hamiltonian gap that counts,
+            if it is smaller: what rounding costs is known exactly, as the relaxation gap, while the
+            Hamiltonian gap of a rounded schedule also counts what no schedule on this grid can win.
+        steps: in each interval, that the solver needed.
+        quadrature_error: change of the objective under a finer quadrature, if there is one.
+        weights: of several costs, if there are. The gap is then that of their weighted sum, plus what
+            the sum leaves out of the objective.
+        multipliers: of the budgets, in units of the Hamiltonian, near which to look for them.
+    """
+    weighing = compiled.problem.weighing
+    slack = excess = 0.0
+    if weighing is not None:
+        costs = Rollout(compiled, len(w), steps).costs(w, theta)
+        weights = weighing.weights(costs) if weights is None else weights
+        slack, excess = max(0.0, weighing.slack(costs, weights)), weighing.excess(costs)
+        compiled = compiled.weighted(Fixed(weights))
+    steps = steps if compiled.engine.exact else max(STEPS, steps)
+    gap, rolled = _gap(compiled, w, theta, steps, multipliers)
+    gap += slack
+    mixed = None
+    if relaxed_controls is not None:
+        mixed = _gap(compiled, *relaxed_controls, steps, multipliers)[0] + slack
+    certificate = judged(
+        compiled.problem,
+        objective=objective,
+        hamiltonian_gap=gap,
+        mixed_gap=mixed,
+        relaxed_objective=relaxed_objective,
+        integration_error=solver_objective - objective,
+        budget_error=compiled.relaxation.budget_rows.error(w),
+        outcome=outcome,
+        starts=Starts.of(objectives),
+        largest=float(np.abs(rolled.states).max()),
+        quadrature_error=quadrature_error,
+        excess=excess,
+    )
+    return certificate, rolled
+
+
+def _gap(
+    compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray, steps: int, multipliers: np.ndarray | None
+) -> tuple[float, RolloutResult]:
+    """What the minimum principle says is to be won by controls and free parameters; and the rollout."""
+    rolled = Rollout(compiled, len(w), steps).run(w, theta)
+    gap, _, _ = hamiltonian_gap(compiled, rolled, w, theta, steps, multipliers)
+    return max(float(gap), 0.0) + free_gap(compiled, rolled, w, theta, steps)[0], rolled
+
+
+def _weights(
+    compiled: CompiledProblem, rolled: RolloutResult, theta: np.ndarray, of_run: np.ndarray | None
+) -> tuple[float, ...]:
+    """Of the costs, if there are several; by a baseline, which has none, the worst ones."""
+    if compiled.problem.weighing is None:
+        return ()
+    if of_run is None:
+        of_run = compiled.problem.weighing.weights(compiled.costs(rolled.states[-1], theta))
+    return tuple(map(float, of_run))
+
+
+def _variant(
+    compiled: CompiledProblem, kind: str, w: np.ndarray, theta: np.ndarray, notes: list[str]
+) -> Variant | None:
+    schedule = compiled.relaxation.schedule(w, _named(compiled, theta))
+    try:
+        return Variant(schedule, evaluate(compiled.problem, schedule, record=2).objective)
+    except UnphysicalStateError as error:
+        notes.append(f"the {kind} schedule is left out: {error}")
+        return None
+
+
+def _quadrature_error(compiled: CompiledProblem, schedule: Schedule, objective: float) -> float | None:
+    """What a finer, independent quadrature changes of a schedule's objective; None: closed forms."""
+    refined = compiled.functions.system.system.refined()
+    if refined is None:
+        return None
+    problem = replace(compiled.problem, model=refined, quadrature=None)
+    # Where the error shrinks slowly, the difference of two rules is only a part of it.
+    return 2 * abs(evaluate(problem, schedule, record=2).objective - objective)
+
+
+def _named(compiled: CompiledProblem, theta: np.ndarray) -> dict[str, float]:
+    return dict(zip(compiled.problem.free, map(float, theta), strict=True))
+
+
+def _is_pure(compiled: CompiledProblem, w: np.ndarray) -> bool:
+    columns = [compiled.relaxation.blocks[name] for name in compiled.problem.discrete]
+    return all(bool(np.all((w[:, c] == 0) | (w[:, c] == 1))) for c in columns)
+
+
+def _costates(compiled: CompiledProblem, rolled: RolloutResult) -> Trajectory:
+    names = compiled.problem.model.layout.names
+    alpha = np.linspace(0.0, compiled.problem.horizon, len(rolled.costates))
+    values = {name: rolled.costates[:, i] for i, name in enumerate(names)}
+    return Trajectory(alpha, values, names, {"objective": float("nan")})

@@ -1,0 +1,161 @@
+"""What is minimised, and what must not exceed a limit."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from optlearn._arrays import Array, Settings
+from optlearn._dynamics.own_code import Known, digest
+from optlearn._dynamics.system import System
+from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
+
+
+@checked
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: a function of the final state, plus integrals over training.
+
+    Args:
+        final: weight of the generalisation error at the end.
+        average: weight of the generalisation error averaged over training.
+        terminal: further function of the final state, ``terminal(x, u) → scalar``.
+        cost: running cost, ``cost(x, u) → scalar``, averaged over training. ``x`` are the order
+            parameters and ``u`` the settings at that time.
+        tests: settings under which the error is measured, if not those of training: a mapping from
+            parameters to values; or pairs of a weight and such a mapping, whose errors are added up.
+    """
+
+    final: float = 1.0
+    average: float = 0.0
+    terminal: Callable[[Any, Settings], Array] | None = None
+    cost: Callable[[Any, Settings], Array] | None = None
+    tests: Any = ()
+
+    def __post_init__(self) -> None:
+        if not (self.final or self.average or self.terminal or self.cost):
+            raise SpecificationError(
+                "Objective: final, average, terminal or cost must be given, got nothing to minimise"
+            )
+        pairs = [(1.0, self.tests)] if isinstance(self.tests, Mapping) else self.tests
+        try:
+            # As tuples, which can be told apart by what they hold.
+            held = [(float(w), tuple(sorted((n, _held(v)) for n, v in dict(t).items()))) for w, t in pairs]
+        except (TypeError, ValueError):
+            raise SpecificationError(
+                f"tests must be a mapping of settings, or pairs of a weight and one, got {self.tests!r}"
+            ) from None
+        object.__setattr__(self, "tests", tuple(held))
+
+    @classmethod
+    def under(cls, *tests: Mapping[str, float], weights: Sequence[float] | None = None) -> "Objective":
+        """The final error under other settings than those of training; of several, the mean.
+
+        Args:
+            tests: settings of each test, such as ``{"test_noise": 0.5}``.
+            weights: of the tests, by default equal ones that add up to 1; any numbers are allowed: 1 and −1
+                give a difference.
+        """
+        if not tests:
+            raise SpecificationError("Objective.under: at least one test")
+        shares = [1 / len(tests)] * len(tests) if weights is None else list(weights)
+        if len(shares) != len(tests):
+            raise SpecificationError(f"weights must be {len(tests)} numbers, one a test, got {weights!r}")
+        return cls(tests=tuple(zip(shares, tests, strict=True)))
+
+    @classmethod
+    def gap(cls, one: Mapping[str, float], other: Mapping[str, float]) -> "tuple[Objective, Objective]":
+        """By how much the errors under two tests differ: the larger of the two differences."""
+        return cls.under(one, other, weights=(1, -1)), cls.under(other, one, weights=(1, -1))
+
+    @classmethod
+    def average_error(cls) -> "Objective":
+        """The error averaged over training."""
+        return cls(final=0.0, average=1.0)
+
+    @classmethod
+    def price(cls, per_sample: float = 1.0, per_step: float = 0.0, batch: str = "batch") -> "Objective":
+        """What a step of training costs on average, its samples counted; per_sample = 1 alone counts samples.
+
+        Args:
+            per_sample: price of a sample.
+            per_step: price of a step, whatever its batch.
+            batch: the control that is the number of samples in a step.
+        """
+        return cls(final=0.0, cost=Price(float(per_sample), float(per_step), batch))
+
+    def error(self, model: System, x: Any, u: Settings) -> Array:
+        """The error that counts: the model's own, or that of the tests."""
+        if not self.tests:
+            return model.error(x, u)
+        total = jax.numpy.zeros(())
+        for weight, values in self.tests:
+            total = total + weight * model.error(x, {**u, **{n: np.asarray(v) for n, v in values}})
+        return total
+
+    def key(self, model: System, u: Settings) -> Hashable:
+        """What is minimised, with what own functions compute now: programs are kept by this."""
+        own = [(name, f) for name in ("terminal", "cost") if (f := getattr(self, name)) is not None]
+        parts = [
+            (name, lambda x, u, f=f: f(x, Known("u", u)), (state, dict(settings)))
+            for _, state, settings in model.each(model.state(), u)
+            for name, f in own
+        ]
+        return self, digest("Objective", parts)
+
+    def terminal_value(self, model: System, x: Any, u: Settings) -> Array:
+        """The part that reads the final state."""
+        total = jax.numpy.zeros(())
+        if self.final:
+            total = total + self.final * self.error(model, x, u)
+        if self.terminal is not None:
+            total = total + self.terminal(x, u)
+        return total
+
+    def running_value(self, model: System, x: Any, u: Settings) -> Array:
+        """The integrand of the rest, before division by the horizon."""
+        total = jax.numpy.zeros(())
+        if self.average:
+            total = total + self.average * self.error(model, x, u)
+        if self.cost is not None:
+            total = total + self.cost(x, u)
+        return total
+
+    @property
+    def has_running(self) -> bool:
+        """Is there an integral over training?"""
+        return bool(self.average) or self.cost is not None
+
+
+def _held(value: Any) -> Any:
+    """A number, or numbers, as something that can be compared."""
+    return float(value) if np.ndim(value) == 0 else tuple(map(_held, value))
+
+
+@dataclass(frozen=True)
+class Price:
+    """A running cost: a price for every step, and one for each of its samples."""
+
+    per_sample: float
+    per_step: float
+    batch: str
+
+    def __call__(self, x: Any, u: Settings) -> Array:
+        return self.per_step + self.per_sample * u[self.batch]
+
+
+@checked
+@dataclass(frozen=True)
+class Limit:
+    """Something that must not exceed a value at the end of training.
+
+    Args:
+        objective: what is limited; of an ensemble, its mean over the members.
+        at_most: the value.
+    """
+
+    objective: Objective
+    at_most: float

@@ -1,1 +1,0 @@
-"""A problem as functions of vectors, under CasADi or XLA."""

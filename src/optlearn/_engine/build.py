@@ -1,0 +1,183 @@
+"""From functions to the engine that runs them: one cache, one choice, one limit.
+
+An engine is made once for each structure. Small functions are traced into CasADi expressions; those that are
+too large for that, as wide quadratures are, are compiled by XLA.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from optlearn._arrays import Array
+from optlearn._engine.base import Engine
+from optlearn._engine.functions import FlatSystem, Functions, pack
+from optlearn._engine.steps import EXACT
+from optlearn._engine.tracing.trace import UnsupportedPrimitive, trace
+from optlearn._errors import SpecificationError
+
+Backend = Literal["auto", "casadi", "xla"]
+
+# Scalar operations up to which expressions beat compiled programs, to be built and to be run (measured:
+# docs/decisions/005-two-executors.md, 009-wide-quadratures.md, 029-growth.md).
+EXPRESSION_LIMIT = 150_000
+# The same for an exact advance: a power of a matrix is a deep product, and its derivatives, as expressions,
+# are far larger than itself (10 modes, 20 squarings: not built after minutes; XLA compiles them in seconds).
+EXACT_LIMIT = 10_000
+
+# By structure. What is derived from an engine is kept by the engine itself (``Engine.once``).
+_MADE: dict[Hashable, Any] = {}
+
+
+def once(key: Hashable, make: Callable[[], Any]) -> Any:
+    """What ``make`` gives, made when it is first asked for under this key."""
+    if key not in _MADE:
+        _MADE[key] = make()
+    return _MADE[key]
+
+
+def engine_for(functions: Functions, backend: Backend = "auto") -> Engine:
+    """The engine of functions of this structure."""
+    _check_backend(backend)
+    return once((functions.key, backend), lambda: _make(functions, backend))
+
+
+def _make(functions: Functions, backend: Backend) -> Engine:
+    n, m, k = functions.sizes
+    constants, theta = functions.constants, np.zeros(k)
+    rate = trace(functions.rate(unrolled=True), constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
+    final = trace(functions.final, constants, np.zeros(n), theta)
+    limit = EXACT_LIMIT if functions.stages is EXACT else EXPRESSION_LIMIT
+    small = max(rate.size, final.size) <= limit
+    if backend == "casadi" or (backend == "auto" and small):
+        from optlearn._engine.casadi import CasadiEngine
+
+        try:
+            return CasadiEngine(functions, rate.size, rate.function("rate"), final.function("final"))
+        except UnsupportedPrimitive:
+            # XLA knows all operations, CasADi does not.
+            if backend == "casadi":
+                raise
+    from optlearn._engine.xla import XlaEngine
+
+    return XlaEngine(functions, rate.size)
+
+
+def _check_backend(backend: Backend) -> None:
+    if backend not in ("auto", "casadi", "xla"):
+        raise SpecificationError(f"backend must be 'auto', 'casadi' or 'xla', got {backend!r}")
+
+
+def outputs_along(
+    system: FlatSystem,
+    settings: Mapping[str, Array],
+    states: Float[np.ndarray, "T n"],
+    u: Float[np.ndarray, "T c"],
+    backend: Backend = "auto",
+) -> dict[str, Float[np.ndarray, " T"]]:
+    """Error and observables at states under control vectors.
+
+    They are chosen for apart from the drift: an error may be a wide quadrature where the drift is not.
+    """
+    constants = (system.system, dict(settings))
+    names: list[str] = []
+
+    def values(constants: Any, flat: Array, vector: Array) -> tuple[Array, ...]:
+        model, values_of_parameters = constants
+        outputs = system.outputs(model, values_of_parameters, flat, vector)
+        names[:] = outputs
+        return tuple(outputs.values())
+
+    def make() -> tuple[tuple[str, ...], Callable[..., Any]]:
+        traced = trace(values, constants, states[0], u[0])
+        if backend == "casadi" or (backend == "auto" and traced.size <= EXPRESSION_LIMIT):
+            function = traced.function("outputs")
+
+            def columns(constants: Any, states: np.ndarray, u: np.ndarray) -> list[Any]:
+                results = function(np.tile(pack(constants)[:, None], len(states)), states.T, u.T)
+                return list(results) if isinstance(results, tuple) else [results]
+
+            return tuple(names), columns
+        # One state at a time: a wide quadrature times all states would not fit in memory.
+        program = jax.jit(lambda c, x, v: jax.lax.map(lambda pair: values(c, *pair), (x, v)))
+        return tuple(names), program
+
+    made_names, function = once(("outputs", system.key, backend), make)
+    columns = function(constants, states, u)
+    return {name: np.array(column).ravel() for name, column in zip(made_names, columns, strict=True)}
+
+
+class Weigher(Protocol):
+    """A cost of costs J (K,), and the weights (K,) that are its gradient."""
+
+    def value(self, J: Float[np.ndarray, " K"]) -> float:
+        """The cost."""
+        ...
+
+    def weights(self, J: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
+        """Its gradient."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """Functions with costs, ready to run: the engine of their structure, and their numbers.
+
+    Attributes:
+        functions: what was compiled.
+        engine: shared by all functions of this structure.
+        constants: (c,) the numbers that it reads.
+        start: (n,) state at α = 0.
+        horizon: training time.
+        weigher: of several costs, if there are; the engine's final cost is then their sum with the weights
+            that are the last of its constants.
+    """
+
+    functions: Functions
+    engine: Engine
+    constants: Float[np.ndarray, " c"]
+    start: Float[np.ndarray, " n"]
+    horizon: float
+    weigher: Weigher | None = None
+
+    def weighted(self, weigher: Weigher) -> Self:
+        """The same with another cost of the costs."""
+        return replace(self, weigher=weigher)
+
+    def costs(self, x: Float[np.ndarray, " n"], theta: Float[np.ndarray, " k"]) -> Float[np.ndarray, " K"]:
+        """The costs of which there are several, at the final state."""
+        units = np.eye(self.functions.weights)
+        return np.array([float(self.engine.final(self.with_weights(unit), x, theta)) for unit in units])
+
+    def with_weights(self, weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " c"]:
+        """The constants with these weights of the costs."""
+        return np.concatenate([self.constants[: -len(weights)], weights])
+
+    def final(self, x: Float[np.ndarray, " n"], theta: Float[np.ndarray, " k"]) -> float:
+        """Cost of the final state."""
+        if self.weigher is None:
+            return float(self.engine.final(self.constants, x, theta))
+        return self.weigher.value(self.costs(x, theta))
+
+    def final_gradient(
+        self, x: Float[np.ndarray, " n"], theta: Float[np.ndarray, " k"]
+    ) -> tuple[float, Float[np.ndarray, " n"], Float[np.ndarray, " k"]]:
+        """Cost of the final state, and its gradients in x and θ."""
+        constants, cost = self.constants, None
+        if self.weigher is not None:
+            costs = self.costs(x, theta)
+            constants, cost = self.with_weights(self.weigher.weights(costs)), self.weigher.value(costs)
+        total, by_x, by_theta = self.engine.final_gradient(constants, x, theta)
+        return float(total) if cost is None else cost, np.array(by_x).ravel(), np.array(by_theta).ravel()
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Lengths of x, w, θ."""
+        return self.engine.sizes
+
+    def exact_steps(self, length: float) -> int:
+        """Steps that a system with its own exact ``advance`` asks for in an interval."""
+        return max(1, int(np.ceil(length / self.functions.system.system.longest * (1 - 1e-9))))

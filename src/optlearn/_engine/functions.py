@@ -1,0 +1,278 @@
+"""A system and its costs as plain functions of vectors: what every engine is made of.
+
+Everything that may change between two calls (states, controls, parameters, a system's own numbers) is an
+argument, so what is traced or compiled serves all problems of one structure. ``Functions.key`` is that
+structure; it is the only key that programs are kept by.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from optlearn._arrays import Array
+from optlearn._dynamics.system import System
+from optlearn._engine.steps import CLASSICAL, EXACT, Stages, scanned_step
+from optlearn._schedule import Schedule
+
+
+@dataclass(frozen=True)
+class FlatSystem:
+    """Drift and outputs of a system on its flat state.
+
+    Attributes:
+        system: the system.
+        controls: names of the parameters that vary in time, in the order of control vectors.
+        unrolled: mixed controls are a sum of drifts, not one drift over a batch. An expression is then made
+            of one and the same traced drift; a compiler would compile it several times.
+    """
+
+    system: System
+    controls: tuple[str, ...]
+    unrolled: bool = False
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for systems that differ in numbers only."""
+        leaves, structure = jax.tree.flatten(self.system)
+        shapes = tuple(np.shape(leaf) for leaf in leaves)
+        return structure, shapes, self.controls
+
+    def drift(
+        self, system: System, settings: Mapping[str, Array], flat: Float[Array, " n"], u: Float[Array, " c"]
+    ) -> Float[Array, " n"]:
+        """dx/dα at a flat state under a control vector."""
+        return _traced_once("drift", self.controls, system, dict(settings), flat, u)
+
+    def mixed_drift(
+        self,
+        system: System,
+        settings: Mapping[str, Array],
+        flat: Float[Array, " n"],
+        u: Float[Array, "v c"],
+        shares: Float[Array, " v"],
+    ) -> Float[Array, " n"]:
+        """Drift averaged over control vectors that are drawn with ``shares``."""
+        return self._mixed(lambda one: self.drift(system, settings, flat, one), u, shares)
+
+    def advance(
+        self,
+        system: System,
+        settings: Mapping[str, Array],
+        flat: Float[Array, " n"],
+        u: Float[Array, " c"],
+        length: Float[Array, ""],
+    ) -> Float[Array, " n"]:
+        """Flat state after ``length`` under a control vector."""
+        return _traced_once("advance", self.controls, system, dict(settings), flat, u, length)
+
+    def mixed_advance(
+        self,
+        system: System,
+        settings: Mapping[str, Array],
+        flat: Float[Array, " n"],
+        u: Float[Array, "v c"],
+        shares: Float[Array, " v"],
+        length: Float[Array, ""],
+    ) -> Float[Array, " n"]:
+        """The mean of where control vectors lead, drawn with ``shares``.
+
+        Mixing within an interval is then mixing of ends: the same to first order in ``length``.
+        """
+        return self._mixed(lambda one: self.advance(system, settings, flat, one, length), u, shares)
+
+    def _mixed(self, moved: Callable[[Array], Array], u: Array, shares: Array) -> Array:
+        if u.shape[0] == 1:
+            return moved(u[0])
+        if self.unrolled:
+            return sum(shares[i] * moved(u[i]) for i in range(u.shape[0]))
+        return shares @ jax.vmap(moved)(u)
+
+    def outputs(
+        self, system: System, settings: Mapping[str, Array], flat: Float[Array, " n"], u: Float[Array, " c"]
+    ) -> dict[str, Array]:
+        """``error`` and the system's observables, scalars."""
+        return dict(_traced_once("outputs", self.controls, system, dict(settings), flat, u))
+
+    def merge(self, settings: Mapping[str, Array], u: Float[Array, " c"]) -> dict[str, Array]:
+        """The settings with the controls' values from a control vector."""
+        return _merged(self.controls, settings, u)
+
+
+def _merged(controls: tuple[str, ...], settings: Mapping[str, Array], u: Array) -> dict[str, Array]:
+    return {**settings, **{name: u[i] for i, name in enumerate(controls)}}
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _traced_once(
+    method: Literal["drift", "advance", "outputs"],
+    controls: tuple[str, ...],
+    system: System,
+    settings: dict[str, Array],
+    flat: Array,
+    u: Array,
+    *length: Array,
+) -> Any:
+    """A method of a system on flat vectors; programs of one structure share what JAX has traced of it."""
+    result = getattr(system, method)(system.layout.unflatten(flat), _merged(controls, settings, u), *length)
+    # JAX sorts the names of a plain dictionary.
+    return OrderedDict(result) if method == "outputs" else system.layout.flatten(result)
+
+
+def _no_cost(constants: Any, flat: Array, theta: Array) -> Array:
+    del constants, flat, theta
+    return np.zeros(())
+
+
+@dataclass(frozen=True)
+class Functions:
+    """What an engine computes at a moment of training, in ``jax.numpy``.
+
+    Sizes: n of the state x, m of the controls w, k of the free parameters θ.
+
+    Attributes:
+        system: the dynamics; an engine chooses whether its mixed controls are unrolled.
+        sizes: n, m, k.
+        curved: how many of w, the first ones, are not shares: the rate need not be linear in them.
+        constants: a tree of all numbers that the functions read, the system's own first, then the settings.
+        parts: what must be equal for two problems to share a program, by its name in words.
+        make_rate: system → (constants, x, w, θ, h) → dx/dα (n,), running cost (). Where steps are exact these
+            are the means over a length h; the cost is that at x itself for h = 0.
+        final: (constants, x, θ) → final cost (); 0 for a system by itself.
+        weights: how many of the constants, the last ones, are weights of several final costs.
+    """
+
+    system: FlatSystem
+    sizes: tuple[int, int, int]
+    curved: int
+    constants: tuple[Any, ...]
+    parts: Mapping[str, Hashable]
+    make_rate: Callable[[FlatSystem], Callable[..., tuple[Array, Array]]]
+    final: Callable[..., Array] = _no_cost
+    weights: int = 0
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for functions that differ in numbers only."""
+        return tuple(self.parts.items())
+
+    @property
+    def stages(self) -> Stages:
+        """Of a step: one if the system knows where it is after any time."""
+        return EXACT if self.system.system.advances else CLASSICAL
+
+    def rate(self, *, unrolled: bool = False) -> Callable[..., tuple[Array, Array]]:
+        """The rate, with mixed controls as a sum or as a batch."""
+        return self.make_rate(FlatSystem(self.system.system, self.system.controls, unrolled))
+
+    @cached_property
+    def on_vectors(self) -> "VectorFunctions":
+        """For JAX: the constants are a vector too."""
+        rate, final = (unpacked(function, self.constants) for function in (self.rate(), self.final))
+        return VectorFunctions(rate, final, self.stages)
+
+
+@dataclass(frozen=True, eq=False)
+class VectorFunctions:
+    """Functions of vectors for compiled programs.
+
+    Attributes:
+        rate: (c, x, w, θ, h) → dx/dα (n,), running cost ().
+        final: (c, x, θ) → final cost ().
+        stages: of a step.
+    """
+
+    rate: Callable[..., tuple[Array, Array]]
+    final: Callable[..., Array]
+    stages: Stages
+
+    def step(
+        self,
+        c: Float[Array, " c"],
+        x: Float[Array, " n"],
+        w: Float[Array, " m"],
+        theta: Float[Array, " k"],
+        h: Float[Array, ""],
+    ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+        """State and cost after one step of length h."""
+        return scanned_step(self.stages, lambda y: self.rate(c, y, w, theta, h), x, h)
+
+
+def system_functions(system: FlatSystem, settings: Mapping[str, Array], variants: int = 1) -> Functions:
+    """A system by itself, without costs.
+
+    Args:
+        system: the system.
+        settings: values of its parameters.
+        variants: v, how many control vectors are mixed. The controls w are these vectors one after the
+            other, and then, if there are several, their shares.
+    """
+    count = len(system.controls)
+
+    def make_rate(flat_system: FlatSystem) -> Callable[..., tuple[Array, Array]]:
+        def rate(constants: Any, flat: Array, w: Array, theta: Array, h: Array) -> tuple[Array, Array]:
+            del theta
+            model, values = constants
+            u = w[: variants * count].reshape(variants, count)
+            shares = w[variants * count :]
+            if not model.advances:
+                return flat_system.mixed_drift(model, values, flat, u, shares), np.zeros(())
+            end = flat_system.mixed_advance(model, values, flat, u, shares, h)
+            return (end - flat) / h, np.zeros(())
+
+        return rate
+
+    size = variants * count + (variants if variants > 1 else 0)
+    return Functions(
+        system=system,
+        sizes=(system.system.layout.size, size, 0),
+        curved=size,
+        constants=(system.system, dict(settings)),
+        parts={"the model": system.key, "the mixed controls": variants},
+        make_rate=make_rate,
+    )
+
+
+def control_tables(
+    schedule: Schedule, controls: tuple[str, ...]
+) -> tuple[Float[np.ndarray, "I v"], Float[np.ndarray, "I v c"]]:
+    """Shares and control vectors of what a schedule mixes in each of its I intervals."""
+    variants = list(schedule.variants())
+    shares = np.stack([share for share, _ in variants], axis=1)
+    vectors = np.stack(
+        [
+            np.stack([values[name] for name in controls], axis=1)
+            if controls
+            else np.zeros((schedule.intervals, 0))
+            for _, values in variants
+        ],
+        axis=1,
+    )
+    return shares, vectors
+
+
+def pack(tree: Any) -> Float[np.ndarray, " c"]:
+    """All numbers of a tree as one vector, in the order that traced functions expect."""
+    leaves = [np.ravel(np.asarray(leaf, dtype=float)) for leaf in jax.tree.leaves(tree)]
+    return np.concatenate([np.zeros(0), *leaves])
+
+
+def unpacked(function: Callable[..., Any], constants: Any) -> Callable[..., Any]:
+    """``function(constants, …)`` with its constants, a tree of numbers, packed into one vector."""
+    leaves, structure = jax.tree.flatten(constants)
+    shapes = [np.shape(leaf) for leaf in leaves]
+    stops = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
+
+    def unpack(packed: Array, *arguments: Array) -> Any:
+        parts = [
+            packed[start:stop].reshape(shape)
+            for shape, start, stop in zip(shapes, stops[:-1], stops[1:], strict=True)
+        ]
+        return function(jax.tree.unflatten(structure, parts), *arguments)
+
+    return unpack
