@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from optlearn._control.problem import Problem
     from optlearn._control.solution import Solution
-    from optlearn.practice.many_passes import ManyPassesFit
-    from optlearn.practice.regression import Check, RegressionFit
+    from optlearn.practice.regression import Check, ManyPassesFit, RegressionFit
 
 Data = tuple[str, str | None, Path | None]
 
@@ -80,8 +79,7 @@ class Regression:
 
     def _fit(self, X: "np.ndarray", y: "np.ndarray") -> "tuple[RegressionFit | ManyPassesFit, Problem]":
         """The data as the theory sees them, and what to optimise."""
-        from optlearn.practice.many_passes import many_passes
-        from optlearn.practice.regression import regression
+        from optlearn.practice.regression import many_passes, regression
 
         if self.passes > 1:
             many = many_passes(X, y, self.test_share, self.seed)
@@ -96,7 +94,7 @@ class Regression:
         import numpy as np
 
         from optlearn._schedule import Schedule
-        from optlearn.practice.many_passes import ManyPassesFit
+        from optlearn.practice.regression import ManyPassesFit
 
         schedule = solution.schedule
         mean = float(np.average(schedule["learning_rate"], weights=np.diff(schedule.grid)))
@@ -113,7 +111,7 @@ class Regression:
 
     def _facts(self, fit: "RegressionFit | ManyPassesFit", solution: "Solution") -> dict[str, Any]:
         """What was measured, and the schedule in the units of a training loop."""
-        from optlearn.practice.many_passes import ManyPassesFit
+        from optlearn.practice.regression import ManyPassesFit
 
         rates = fit.learning_rate(solution.schedule["learning_rate"])
         facts = fit.to_dict() | {"learning_rates": [float(rate) for rate in rates]}

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from optlearn.practice.extras import missing
+from optlearn._errors import missing_extra
 from optlearn.practice.steps import FollowsSteps
 
 try:
     from transformers import TrainerCallback
 except ModuleNotFoundError as error:
-    raise missing("transformers", "HuggingFaceSchedules") from error
+    raise missing_extra("transformers", "HuggingFaceSchedules") from error
 
 
 class HuggingFaceSchedules(TrainerCallback):

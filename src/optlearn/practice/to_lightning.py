@@ -2,14 +2,14 @@
 
 from typing import Any
 
+from optlearn._errors import missing_extra
 from optlearn.practice.curriculum_sampler import CurriculumSampler
-from optlearn.practice.extras import missing
 from optlearn.practice.steps import FollowsSteps
 
 try:
     import lightning.pytorch as lightning
 except ModuleNotFoundError as error:
-    raise missing("lightning", "LightningSchedules") from error
+    raise missing_extra("lightning", "LightningSchedules") from error
 
 
 class LightningSchedules(lightning.Callback):

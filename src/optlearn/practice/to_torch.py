@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, missing_extra
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn.practice.extras import missing
 from optlearn.practice.steps import step_table
 
 try:
     import torch
     from torch.optim.lr_scheduler import LRScheduler
 except ModuleNotFoundError as error:
-    raise missing("torch", "this adapter") from error
+    raise missing_extra("torch", "this adapter") from error
 
 
 class ScheduledLR(LRScheduler):

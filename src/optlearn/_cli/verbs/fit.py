@@ -171,7 +171,7 @@ def _read(
     """Samples, labels and weights of an ``.npz`` file, without ever unpickling."""
     import numpy as np
 
-    from optlearn.practice.archives import Archive
+    from optlearn.practice.samples import Archive
 
     archive = Archive(file)
 
