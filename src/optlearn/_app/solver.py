@@ -28,12 +28,11 @@ from optlearn._control.solve import solve
 from optlearn._control.solvers.starts import fits
 from optlearn._control.summary import certificate_words
 from optlearn._dynamics import on_casadi, on_xla
-from optlearn._dynamics.integrate import integrate
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._processes import Send
 from optlearn._progress import Progress
 from optlearn._schedule import Schedule
-from optlearn._simulate.run import simulate
+from optlearn._simulate.run import simulate, theory_beside
 from optlearn._trajectory import Trajectory
 
 del scipy, on_casadi, on_xla
@@ -186,14 +185,7 @@ def _simulate(request: Simulate, send: Send) -> None:
             )
         )
         if theory is None:
-            theory = integrate(
-                problem.model,
-                request.schedule,
-                start=problem.start,
-                parameters={**problem.parameters, **free},
-                record=parts[0].alpha.clip(max=request.schedule.horizon),
-                quadrature=problem.quadrature,
-            )
+            theory = theory_beside(parts[0], problem, request.schedule, parameters=free)
         send(Simulated(_plain(theory), _joined(parts), request.seeds, request.N, time.perf_counter() - began))
 
 

@@ -13,10 +13,9 @@ import numpy as np
 import xarray
 from matplotlib.figure import Figure
 
-from optlearn._dynamics.integrate import integrate
 from optlearn._progress import Report
 from optlearn._schedule import Schedule
-from optlearn._simulate.run import simulate
+from optlearn._simulate.run import simulate, theory_beside
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn.models._autoencoder import FIGS_OMEGA, FIGS_START, autoencoder, optimal_skip
@@ -113,9 +112,7 @@ def compute(
         tell(f"{name}: {count} runs at N = {N}")
         case = make(N)
         run = simulate(case.model, case.schedule, start=case.start, N=N, seeds=count, mode=mode, record=TIMES)
-        theory = integrate(
-            case.model, case.schedule, start=case.start, record=run.alpha.clip(max=case.schedule.horizon)
-        )
+        theory = theory_beside(run, case.model, case.schedule, start=case.start)
         axis = f"{name}_alpha"
         coords = {axis: run.alpha}
         for quantity in quantities:

@@ -8,26 +8,17 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from typing import Any, Literal
 
 import typer
 
 from optlearn import __version__
-from optlearn._cli import options
+from optlearn._cli import inputs
 from optlearn._cli.output import console, deliver
 from optlearn._errors import how_to_install
 from optlearn._io.provenance import version_of
 
-NEEDED = (
-    "jax",
-    "jaxlib",
-    "diffrax",
-    "casadi",
-    "numpy",
-    "scipy",
-    "xarray",
-    "h5netcdf",
-    "matplotlib",
-)
+NEEDED = ("jax", "jaxlib", "diffrax", "casadi", "numpy", "scipy", "xarray", "h5netcdf", "matplotlib")
 # Extra → the module that it brings, and what it is for.
 EXTRAS = {
     "torch": ("torch", "schedules in PyTorch"),
@@ -41,7 +32,8 @@ EXTRAS = {
 }
 FAULTY_JAX = "0.10.2"
 
-Status = str  # "ok", "note" (nothing is wrong, something could be better) or "wrong"
+# A note: nothing is wrong, something could be better.
+Status = Literal["ok", "note", "wrong"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +46,7 @@ class Finding:
     advice: str = ""
 
 
-def command(as_json: options.Json = False) -> None:
+def run_doctor(as_json: inputs.Json = False) -> None:
     """Check the installation, solve a tiny problem, and say what to do about what is wrong.
 
     Exit code 1 if anything is wrong.
@@ -74,12 +66,12 @@ def command(as_json: options.Json = False) -> None:
     raise typer.Exit(1 if wrong else 0)
 
 
-def _show(screen: object, finding: Finding) -> None:
+def _show(screen: Any, finding: Finding) -> None:
     colour = {"ok": "green", "note": "yellow", "wrong": "bold red"}[finding.status]
-    screen.print(f"[{colour}]{finding.status:>5}[/{colour}]  {finding.name}: ", end="")  # type: ignore[attr-defined]
-    screen.print(finding.detail, markup=False)  # type: ignore[attr-defined]
+    screen.print(f"[{colour}]{finding.status:>5}[/{colour}]  {finding.name}: ", end="")
+    screen.print(finding.detail, markup=False)
     if finding.advice:
-        screen.print(f"       {finding.advice}", style="dim", markup=False)  # type: ignore[attr-defined]
+        screen.print(f"       {finding.advice}", style="dim", markup=False)
 
 
 def _examined(check: Callable[[], list[Finding]]) -> list[Finding]:
@@ -93,8 +85,8 @@ def _examined(check: Callable[[], list[Finding]]) -> list[Finding]:
 
 
 def _python() -> list[Finding]:
-    found = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return [Finding("Python", "ok", found)]
+    where = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return [Finding("Python", "ok", where)]
 
 
 def _packages() -> list[Finding]:
@@ -138,22 +130,22 @@ def _precision() -> list[Finding]:
 
     from optlearn._precision import float64
 
-    found = float64(lambda: jnp.zeros(()).dtype)()
-    if found == jnp.float64.dtype:
-        return [Finding("precision", "ok", f"optlearn computes in {found}")]
+    dtype = float64(lambda: jnp.zeros(()).dtype)()
+    if dtype == jnp.float64.dtype:
+        return [Finding("precision", "ok", f"optlearn computes in {dtype}")]
     advice = "Something resets jax_enable_x64: look in JAX_ENABLE_X64 and in start-up files."
-    return [Finding("precision", "wrong", f"optlearn computes in {found}", advice)]
+    return [Finding("precision", "wrong", f"optlearn computes in {dtype}", advice)]
 
 
 def _devices() -> list[Finding]:
     import jax
 
     devices = jax.devices()
-    found = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in devices}))
+    names = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in devices}))
     if all(d.platform == "cpu" for d in devices) and shutil.which("nvidia-smi"):
         advice = "For simulations on it: pip install 'jax[cuda12]' (the version that your driver supports)."
-        return [Finding("devices", "note", f"{found}; there is an NVIDIA GPU that JAX does not see", advice)]
-    return [Finding("devices", "ok", found)]
+        return [Finding("devices", "note", f"{names}; there is an NVIDIA GPU that JAX does not see", advice)]
+    return [Finding("devices", "ok", names)]
 
 
 def _ipopt() -> list[Finding]:
@@ -179,9 +171,9 @@ def _extras() -> list[Finding]:
     absent = {name: what for name, (module, what) in EXTRAS.items() if not find_spec(module)}
     findings = [Finding("extras", "ok", ", ".join(there))] if there else []
     if absent:
-        found = ", ".join(f"{name} ({what})" for name, what in absent.items())
+        purposes = ", ".join(f"{name} ({what})" for name, what in absent.items())
         advice = f"What you want of them: {how_to_install(*absent)}"
-        findings.append(Finding("extras", "note", f"not installed: {found}", advice))
+        findings.append(Finding("extras", "note", f"not installed: {purposes}", advice))
     return findings
 
 
@@ -192,12 +184,12 @@ def _tiny_problem() -> list[Finding]:
     solution = ol.solve(ol.scenarios.dropout(), intervals=20, starts=2)
     seconds = time.perf_counter() - began
     gap = solution.certificate.hamiltonian_gap
-    found = f"dropout, 20 intervals: error {solution.objective:.6f}, gap {gap:.1e}, {seconds:.1f} s"
+    result = f"dropout, 20 intervals: error {solution.objective:.6f}, gap {gap:.1e}, {seconds:.1f} s"
     if solution.certificate.converged:
-        return [Finding("a tiny problem", "ok", found)]
+        return [Finding("a tiny problem", "ok", result)]
     reasons = "; ".join(solution.certificate.reasons)
     advice = "Please report this with the output of `optlearn doctor --json`."
-    return [Finding("a tiny problem", "wrong", f"{found}; not converged: {reasons}", advice)]
+    return [Finding("a tiny problem", "wrong", f"{result}; not converged: {reasons}", advice)]
 
 
 CHECKS = (_python, _packages, _jax_numbers, _precision, _devices, _ipopt, _cache, _extras, _tiny_problem)
