@@ -5,8 +5,9 @@ Requests and events, beside ``Progress``, go from process to process: they are p
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -230,26 +231,21 @@ def as_csv(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> Fil
     return File(f"{scenario}.csv", text, "text/csv")
 
 
-def as_torch(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
-    """A script of PyTorch that trains under the schedule."""
-    return _script("torch", f"{scenario}_torch.py", scenario, arguments, optimum)
-
-
-def as_optax(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
-    """A script of JAX and optax that trains under the schedule."""
-    return _script("jax", f"{scenario}_optax.py", scenario, arguments, optimum)
-
-
-FILES = {"json": as_json, "csv": as_csv, "torch": as_torch, "optax": as_optax}
-
-
-def _script(
-    framework: Framework, name: str, scenario: str, arguments: Mapping[str, Any], optimum: Optimum
-) -> File:
+def as_script(framework: Framework, scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
+    """A script of PyTorch, or of JAX and optax, that trains under the schedule."""
     call = ", ".join(f"{argument}={plain(value)!r}" for argument, value in arguments.items())
     title = (
         f"Training under a schedule of {', '.join(optimum.schedule.controls)}, optimal for {scenario}.\n\n"
         f"{scenario}({call}): final error {optimum.objective:.8g} in theory."
     )
     text = training_script(optimum.schedule, framework=framework, arguments=arguments, title=title)
-    return File(name, text, "text/x-python")
+    name = {"torch": "torch", "jax": "optax"}[framework]
+    return File(f"{scenario}_{name}.py", text, "text/x-python")
+
+
+FILES: Mapping[str, Callable[[str, Mapping[str, Any], Optimum], File]] = {
+    "json": as_json,
+    "csv": as_csv,
+    "torch": partial(as_script, "torch"),
+    "optax": partial(as_script, "jax"),
+}

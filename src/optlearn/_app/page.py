@@ -6,18 +6,7 @@ from typing import Any
 
 import panel as pn
 
-from optlearn._app import parts, words
-from optlearn._app.messages import (
-    FILES,
-    Compared,
-    Done,
-    Failed,
-    Optimum,
-    Solve,
-    arguments,
-    defaults,
-    parameters,
-)
+from optlearn._app import messages, parts, words
 from optlearn._app.simulation import SimulationPanel
 from optlearn._app.worker import Worker
 from optlearn._control.compare import OPTIMUM
@@ -55,12 +44,12 @@ class Page:
         self.simulation = SimulationPanel(simulator, deliver, lambda: self._show_buttons())
         self.scenario = ""
         self.values: dict[str, Value] = {}
-        self.optimum: Optimum | None = None
-        self.compared: Compared | None = None
+        self.optimum: messages.Optimum | None = None
+        self.compared: messages.Compared | None = None
         # Scenario and arguments that ``optimum`` and ``compared`` belong to.
         self._solved: tuple[str, dict[str, Any]] = (scenario, {})
         self._compared = self._solved
-        self._request: Solve | None = None  # that is being worked on
+        self._request: messages.Solve | None = None  # that is being worked on
         self.changed: Callable[[str, dict[str, Value]], None] = lambda scenario, values: None
         self._build()
         if scenario in list_scenarios():
@@ -168,10 +157,10 @@ class Page:
         """Show a scenario, at its defaults but for what ``texts`` says."""
         if scenario != self.scenario:
             self._clear()
-        self.scenario, self.values = scenario, defaults(scenario)
+        self.scenario, self.values = scenario, messages.defaults(scenario)
         self.scenario_form.values = {"scenario": scenario}
         self.about.object = words.about(scenario, sorted(texts.keys() - self.values.keys()))
-        controls = {parameter.name: parameter for parameter in parameters(scenario)}
+        controls = {parameter.name: parameter for parameter in messages.parameters(scenario)}
         errors = {}
         for name in controls.keys() & texts.keys():
             try:
@@ -186,7 +175,7 @@ class Page:
         self._solve()
 
     def _move(self, name: str, text: str) -> None:
-        (parameter,) = [p for p in parameters(self.scenario) if p.name == name]
+        (parameter,) = [p for p in messages.parameters(self.scenario) if p.name == name]
         form = self.parameter_form
         others = {key: error for key, error in form.errors.items() if key != name}
         try:
@@ -231,12 +220,12 @@ class Page:
 
     def _download(self, name: str, text: str) -> None:
         if self.optimum is not None:
-            self.download_form.download(*FILES[name](*self._solved, self.optimum))
+            self.download_form.download(*messages.FILES[name](*self._solved, self.optimum))
 
     # --- solving -------------------------------------------------------------------------------------
 
     def _solve(self, full: bool = False) -> None:
-        request = Solve(self.scenario, arguments(self.scenario, self.values), full)
+        request = messages.Solve(self.scenario, messages.arguments(self.scenario, self.values), full)
         self.changed(self.scenario, self.values)
         self.simulation.stop()
         self._busy(request, f"Solving {self.scenario} …")
@@ -246,33 +235,33 @@ class Page:
 
         self._solver.ask(self, request, heard)
 
-    def _receive(self, request: Solve, event: Any) -> None:
+    def _receive(self, request: messages.Solve, event: Any) -> None:
         """An event of the newest solve, in the page's thread."""
         if request is not self._request:
             return  # it was on its way when something else was asked for
         asked = (request.scenario, dict(request.arguments))
         if isinstance(event, Progress):
             self._busy(request, f"Solving {self.scenario}: {event} …")
-        elif isinstance(event, Optimum):
+        elif isinstance(event, messages.Optimum):
             self.optimum, self._solved = event, asked
             self._show_optimum()
-        elif isinstance(event, Compared):
+        elif isinstance(event, messages.Compared):
             self.compared, self._compared = event, asked
             self._show_compared()
-        elif isinstance(event, Done):
+        elif isinstance(event, messages.Done):
             if self.optimum is not None:
                 self._idle(*words.status(self.optimum))
             self.simulation.settled()
-        elif isinstance(event, Failed):
+        elif isinstance(event, messages.Failed):
             self._fail(event)
 
-    def _fail(self, event: Failed) -> None:
+    def _fail(self, event: messages.Failed) -> None:
         """Say what is wrong, at the control if it is one's fault; the last result stays."""
         at_fault = [name for name in self.values if f"({name.partition('[')[0]}=" in event.reason]
         self.parameter_form.errors = dict.fromkeys(at_fault, event.reason)
         self._idle(f"Not solved: {event.reason}.{self._kept}", "bad")
 
-    def _busy(self, request: Solve, text: str) -> None:
+    def _busy(self, request: messages.Solve, text: str) -> None:
         self._request = request
         self.status.param.update(text=text, busy=True)
         self._show_buttons()
@@ -290,7 +279,7 @@ class Page:
             "stop": self._request is not None or self.simulation.running,
         }
         self.action_form.values = {name: "" if can else "disabled" for name, can in possible.items()}
-        self.download_form.values = dict.fromkeys(FILES, "disabled" if self.optimum is None else "")
+        self.download_form.values = dict.fromkeys(messages.FILES, "disabled" if self.optimum is None else "")
 
     # --- results -------------------------------------------------------------------------------------
 

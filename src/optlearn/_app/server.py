@@ -25,6 +25,7 @@ from tornado.httputil import HTTPServerRequest
 from tornado.ioloop import IOLoop
 from tornado.routing import Matcher, Rule
 from tornado.web import Application, RequestHandler
+from typing_extensions import override
 
 from optlearn._app import SCENARIO
 from optlearn._app.messages import as_text, defaults, typed
@@ -161,9 +162,11 @@ class _Alive(RequestHandler):
         run: its name.
     """
 
+    @override
     def initialize(self, run: str) -> None:
         self._run = run
 
+    @override
     def get(self) -> None:
         """The name of the run."""
         self.set_header("Cache-Control", "no-store")
@@ -206,6 +209,7 @@ def _is_loopback(host: str) -> bool:
 class _Stranger(Matcher):
     """Matches what must be refused."""
 
+    @override
     def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
         """Not None for requests that are not admitted."""
         headers = request.headers
@@ -216,6 +220,7 @@ class _Stranger(Matcher):
 class _Refusal(RequestHandler):
     """403 to whatever is asked."""
 
+    @override
     def prepare(self) -> None:
         """Answer before the request's method is looked at."""
         self.set_status(403)

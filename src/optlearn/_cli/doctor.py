@@ -5,7 +5,7 @@ import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -74,110 +74,103 @@ def _show(screen: Any, finding: Finding) -> None:
         screen.print(f"       {finding.advice}", style="dim", markup=False)
 
 
-def _examined(check: Callable[[], list[Finding]]) -> list[Finding]:
+def _examined(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
     """A check that breaks down is a finding too: the others still run."""
     try:
-        return check()
+        return list(check())
     except Exception as error:
         name = check.__name__.strip("_").replace("_", " ")
         detail = f"{type(error).__name__}: {error}"
         return [Finding(name, "wrong", detail, "Reinstall optlearn and what it needs.")]
 
 
-def _python() -> list[Finding]:
+def _python() -> Iterator[Finding]:
     where = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return [Finding("Python", "ok", where)]
+    yield Finding("Python", "ok", where)
 
 
-def _packages() -> list[Finding]:
-    missing, present = [], []
-    for name in NEEDED:
-        version = version_of(name)
-        if version is None:
-            missing.append(name)
-        else:
-            present.append(f"{name} {version}")
-    findings = [Finding("packages", "ok", ", ".join(present))]
+def _packages() -> Iterator[Finding]:
+    versions = {name: version_of(name) for name in NEEDED}
+    yield Finding("packages", "ok", ", ".join(f"{name} {v}" for name, v in versions.items() if v is not None))
+    missing = [name for name, version in versions.items() if version is None]
     if missing:
-        findings.append(Finding("packages", "wrong", f"missing: {', '.join(missing)}", _install(missing)))
-    return findings
+        advice = f"Install what is missing: {sys.executable} -m pip install {' '.join(missing)}"
+        yield Finding("packages", "wrong", f"missing: {', '.join(missing)}", advice)
 
 
-def _install(names: list[str]) -> str:
-    return f"Install what is missing: {sys.executable} -m pip install {' '.join(names)}"
-
-
-def _jax_numbers() -> list[Finding]:
+def _jax_numbers() -> Iterator[Finding]:
     from optlearn._theory.jax_fault import wrong_rows
 
     have, batches = version_of("jax"), (16385, 20000, 32769)
     wrong = {batch: count for batch in batches if (count := wrong_rows(batch))}
-    if wrong:
-        worst = ", ".join(f"{count} of {batch} rows" for batch, count in wrong.items())
-        return [
-            Finding(
-                "numbers of JAX",
-                "wrong",
-                f"JAX {have} returns wrong numbers: {worst} (jax-ml/jax#39103)",
-                f"Every expectation may be wrong. Install another: pip install 'jax!={FAULTY_JAX}'",
-            )
-        ]
-    return [Finding("numbers of JAX", "ok", "batched sums are right (jax-ml/jax#39103 is absent)")]
+    if not wrong:
+        yield Finding("numbers of JAX", "ok", "batched sums are right (jax-ml/jax#39103 is absent)")
+        return
+    worst = ", ".join(f"{count} of {batch} rows" for batch, count in wrong.items())
+    detail = f"JAX {have} returns wrong numbers: {worst} (jax-ml/jax#39103)"
+    advice = f"Every expectation may be wrong. Install another: pip install 'jax!={FAULTY_JAX}'"
+    yield Finding("numbers of JAX", "wrong", detail, advice)
 
 
-def _precision() -> list[Finding]:
+def _precision() -> Iterator[Finding]:
     import jax.numpy as jnp
 
     from optlearn._precision import float64
 
     dtype = float64(lambda: jnp.zeros(()).dtype)()
-    if dtype == jnp.float64.dtype:
-        return [Finding("precision", "ok", f"optlearn computes in {dtype}")]
     advice = "Something resets jax_enable_x64: look in JAX_ENABLE_X64 and in start-up files."
-    return [Finding("precision", "wrong", f"optlearn computes in {dtype}", advice)]
+    right = dtype == jnp.float64.dtype
+    yield Finding(
+        "precision", "ok" if right else "wrong", f"optlearn computes in {dtype}", "" if right else advice
+    )
 
 
-def _devices() -> list[Finding]:
+def _devices() -> Iterator[Finding]:
     import jax
 
     devices = jax.devices()
     names = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in devices}))
     if all(d.platform == "cpu" for d in devices) and shutil.which("nvidia-smi"):
         advice = "For simulations on it: pip install 'jax[cuda12]' (the version that your driver supports)."
-        return [Finding("devices", "note", f"{names}; there is an NVIDIA GPU that JAX does not see", advice)]
-    return [Finding("devices", "ok", names)]
+        yield Finding("devices", "note", f"{names}; there is an NVIDIA GPU that JAX does not see", advice)
+    else:
+        yield Finding("devices", "ok", names)
 
 
-def _ipopt() -> list[Finding]:
+def _ipopt() -> Iterator[Finding]:
     import casadi
 
     have = f"CasADi {version_of('casadi')}"
     if casadi.has_nlpsol("ipopt"):
-        return [Finding("IPOPT", "ok", f"in {have}")]
-    advice = "Take CasADi's wheel: pip install --force-reinstall casadi. Until then use method='indirect'."
-    return [Finding("IPOPT", "wrong", f"{have} has been built without it", advice)]
+        yield Finding("IPOPT", "ok", f"in {have}")
+    else:
+        advice = (
+            "Take CasADi's wheel: pip install --force-reinstall casadi. Until then use method='indirect'."
+        )
+        yield Finding("IPOPT", "wrong", f"{have} has been built without it", advice)
 
 
-def _cache() -> list[Finding]:
+def _cache() -> Iterator[Finding]:
     kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
     if kept:
-        return [Finding("compiled programs", "ok", f"are kept in {kept}")]
-    advice = "Set OPTLEARN_CACHE to a directory that can be written."
-    return [Finding("compiled programs", "note", "are not kept between runs", advice)]
+        yield Finding("compiled programs", "ok", f"are kept in {kept}")
+    else:
+        advice = "Set OPTLEARN_CACHE to a directory that can be written."
+        yield Finding("compiled programs", "note", "are not kept between runs", advice)
 
 
-def _extras() -> list[Finding]:
+def _extras() -> Iterator[Finding]:
     there = [name for name, (module, _) in EXTRAS.items() if find_spec(module)]
     absent = {name: what for name, (module, what) in EXTRAS.items() if not find_spec(module)}
-    findings = [Finding("extras", "ok", ", ".join(there))] if there else []
+    if there:
+        yield Finding("extras", "ok", ", ".join(there))
     if absent:
         purposes = ", ".join(f"{name} ({what})" for name, what in absent.items())
         advice = f"What you want of them: {how_to_install(*absent)}"
-        findings.append(Finding("extras", "note", f"not installed: {purposes}", advice))
-    return findings
+        yield Finding("extras", "note", f"not installed: {purposes}", advice)
 
 
-def _tiny_problem() -> list[Finding]:
+def _tiny_problem() -> Iterator[Finding]:
     import optlearn as ol
 
     began = time.perf_counter()
@@ -186,10 +179,11 @@ def _tiny_problem() -> list[Finding]:
     gap = solution.certificate.hamiltonian_gap
     result = f"dropout, 20 intervals: error {solution.objective:.6f}, gap {gap:.1e}, {seconds:.1f} s"
     if solution.certificate.converged:
-        return [Finding("a tiny problem", "ok", result)]
-    reasons = "; ".join(solution.certificate.reasons)
-    advice = "Please report this with the output of `optlearn doctor --json`."
-    return [Finding("a tiny problem", "wrong", f"{result}; not converged: {reasons}", advice)]
+        yield Finding("a tiny problem", "ok", result)
+    else:
+        reasons = "; ".join(solution.certificate.reasons)
+        advice = "Please report this with the output of `optlearn doctor --json`."
+        yield Finding("a tiny problem", "wrong", f"{result}; not converged: {reasons}", advice)
 
 
 CHECKS = (_python, _packages, _jax_numbers, _precision, _devices, _ipopt, _cache, _extras, _tiny_problem)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,12 +51,7 @@ class Claim:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON's types only."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Claim":
-        """The claim that ``to_dict`` wrote."""
-        return cls(**values)
+        return asdict(self)
 
 
 def save_claims(claims: Iterable[Claim], path: Path) -> None:
@@ -70,7 +65,7 @@ def load_claims(path: Path) -> list[Claim]:
     """Claims that ``save_claims`` wrote."""
     rows = read_json(path)
     try:
-        return [Claim.from_dict(row) for row in rows]
+        return [Claim(**row) for row in rows]
     except TypeError as error:
         raise DataFileError(f"{path} does not hold claims: {error}") from error
 

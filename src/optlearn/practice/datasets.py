@@ -96,10 +96,10 @@ class DataSet:
 
     def file(self, folder: Path, name: str, verify: bool) -> tuple[Path, str | None]:
         """A file, gzipped or not, and the SHA-256 to check its content with, if any."""
-        found = _find(folder, name)
-        if found is None:
+        path = _find(folder, name)
+        if path is None:
             raise MissingDataError(self.advice(folder))
-        return found, self.digests[name] if verify else None
+        return path, self.digests[name] if verify else None
 
     def ensure(self, data_dir: str | os.PathLike[str] | None = None) -> Path:
         """The folder that holds the files; they are fetched into the cache if none was named."""
@@ -347,21 +347,21 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         return content
     try:
         with gzip.open(io.BytesIO(content)) as unpacked:
-            found = unpacked.read(MOST_BYTES + 1)
+            whole = unpacked.read(MOST_BYTES + 1)
     except (EOFError, OSError, zlib.error) as error:
         raise DataFileError(f"{path}: truncated or damaged gzip file ({error})") from error
-    if len(found) > MOST_BYTES:
+    if len(whole) > MOST_BYTES:
         raise DataFileError(f"{path}: unpacks to more than {MOST_BYTES:,} bytes")
-    return found
+    return whole
 
 
 def _check_digest(path: str | os.PathLike[str], content: bytes, sha256: str | None) -> None:
     if sha256 is None:
         return
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
         raise DataFileError(
-            f"{path}: not the official file: SHA-256 of its content is {found[:16]}… where "
+            f"{path}: not the official file: SHA-256 of its content is {digest[:16]}… where "
             f"{sha256[:16]}… is expected. Remove it and fetch it again, or pass verify=False to use it as "
             "it is"
         )

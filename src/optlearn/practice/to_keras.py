@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from typing_extensions import override
+
 from optlearn._errors import missing_extra
 from optlearn.practice.steps import StepTable
 
@@ -25,14 +27,17 @@ class ScheduledLearningRate(keras.callbacks.Callback):
         self._before_epoch = 0
         self._set: float | None = None
 
+    @override
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """The optimiser may have been given another rate since the last run."""
         self._set = None
 
+    @override
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """See how many steps are done."""
         self._before_epoch = int(self.model.optimizer.iterations)
 
+    @override
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Set the rate of this step."""
         value = self.table.at(self._before_epoch + batch)
