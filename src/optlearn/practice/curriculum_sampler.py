@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from optlearn._arguments import Arguments, is_whole
 from optlearn._errors import SpecificationError, missing_extra
@@ -277,14 +278,14 @@ class CurriculumOrder:
     """
 
     labels: tuple[Hashable, ...]
-    members: tuple[np.ndarray, ...]
-    counts: np.ndarray
-    sequence: np.ndarray
+    members: tuple[Int[np.ndarray, " n"], ...]
+    counts: Int[np.ndarray, " G"]
+    sequence: Int[np.ndarray, " total"]
     seed: int
 
     @cached_property
-    def indices(self) -> np.ndarray:
-        """(total,) index of every sample shown: a group is gone through once before it repeats."""
+    def indices(self) -> Int[np.ndarray, " total"]:
+        """Index of every sample shown: a group is gone through once before it repeats."""
         made = np.empty(len(self.sequence), dtype=np.int64)
         for g, members in enumerate(self.members):
             rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(1, g)))
@@ -353,7 +354,7 @@ def curriculum_order(
     return CurriculumOrder(tuple(labels.tolist()), members, counts, sequence, seed)
 
 
-def largest_remainder(shares: np.ndarray, total: int) -> np.ndarray:
+def largest_remainder(shares: Float[np.ndarray, " n"], total: int) -> Int[np.ndarray, " n"]:
     """Whole numbers (n,) that add up to ``total`` and are nearest to ``total`` times the shares (n,).
 
     All are rounded down, then those with the largest remainders (the first, if equal) get one more.
@@ -379,8 +380,10 @@ def _control(schedule: Schedule, control: str | None) -> str:
     return control
 
 
-def _shares(schedule: Schedule, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Values (n,) of a control, ascending, and the share (intervals, n) of each."""
+def _shares(
+    schedule: Schedule, name: str
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "intervals n"]]:
+    """Values of a control, ascending, and the share of each."""
     if name in schedule.mixtures:
         mixture = schedule.mixtures[name]
         order = np.argsort(mixture.values)

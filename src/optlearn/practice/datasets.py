@@ -19,6 +19,7 @@ from textwrap import shorten
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Float, UInt8
 
 from optlearn._caches import cache_folder
 from optlearn._errors import DataFileError, SpecificationError
@@ -44,12 +45,12 @@ class ImageSet:
     """Images with labels.
 
     Attributes:
-        images: (n, height, width), or (n, channels, height, width) in colour; uint8 from 0 to 255.
-        labels: (n,) uint8.
+        images: (n, height, width), or (n, channels, height, width) in colour; from 0 to 255.
+        labels: classes.
     """
 
-    images: np.ndarray
-    labels: np.ndarray
+    images: UInt8[np.ndarray, "n ..."]
+    labels: UInt8[np.ndarray, " n"]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -59,8 +60,8 @@ class ImageSet:
         chosen = np.isin(self.labels, labels)
         return ImageSet(self.images[chosen], self.labels[chosen])
 
-    def rows(self, scale: float = 255.0) -> np.ndarray:
-        """(n, N) float64 pixels divided by ``scale``, an image a row."""
+    def rows(self, scale: float = 255.0) -> Float[np.ndarray, "n N"]:
+        """Pixels divided by ``scale``, an image a row."""
         return self.images.reshape(len(self), -1) / scale
 
 

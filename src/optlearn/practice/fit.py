@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int, Shaped
 from scipy.cluster.vq import ClusterError, kmeans2
 
 from optlearn import scenarios
@@ -53,9 +54,9 @@ class Isotropy:
         expected: (C,) the same of isotropic Gaussian data of as many samples, N/(1 + N/n).
     """
 
-    spectra: tuple[np.ndarray, ...]
-    participation: np.ndarray
-    expected: np.ndarray
+    spectra: tuple[Float[np.ndarray, " d"], ...]
+    participation: Float[np.ndarray, " C"]
+    expected: Float[np.ndarray, " C"]
 
     @classmethod
     def measure(cls, clusters: Sequence[np.ndarray], rng: np.random.Generator) -> "Isotropy":
@@ -69,7 +70,7 @@ class Isotropy:
         )
 
     @property
-    def ratio(self) -> np.ndarray:
+    def ratio(self) -> Float[np.ndarray, " C"]:
         """(C,) participation against isotropic data: about 1 where the model holds."""
         return np.asarray(self.participation / self.expected)
 
@@ -78,7 +79,7 @@ class Isotropy:
         """Is a cluster far from isotropic?"""
         return bool(np.any(self.ratio < ISOTROPY_LIMIT))
 
-    def top_share(self, directions: int = 1) -> np.ndarray:
+    def top_share(self, directions: int = 1) -> Float[np.ndarray, " C"]:
         """(C,) share of the variance in the ``directions`` with the largest."""
         return np.array([spectrum[:directions].sum() for spectrum in self.spectra])
 
@@ -111,11 +112,11 @@ class MixtureFit:
         isotropy: how well one number σ_c describes a cluster.
     """
 
-    classes: np.ndarray
-    centroids: np.ndarray
-    sigma: np.ndarray
-    probabilities: np.ndarray
-    assignment: np.ndarray
+    classes: Shaped[np.ndarray, " C"]
+    centroids: Float[np.ndarray, "C N"]
+    sigma: Float[np.ndarray, " C"]
+    probabilities: Float[np.ndarray, " C"]
+    assignment: Int[np.ndarray, " n"]
     isotropy: Isotropy
 
     @property
@@ -124,7 +125,7 @@ class MixtureFit:
         return self.centroids.shape[1]
 
     @cached_property
-    def Omega(self) -> np.ndarray:
+    def Omega(self) -> Float[np.ndarray, "C C"]:
         """(C, C) overlaps of the centroids, μ_c·μ_c'/N."""
         return self.centroids @ self.centroids.T / self.N
 
@@ -161,7 +162,7 @@ class MixtureFit:
             )
         return {"Q": w @ w.T / self.N, "R": w @ self.centroids.T / self.N, "Omega": self.Omega}
 
-    def weights(self, Q: Array, R: Array, seed: int | Sequence[int] = 0) -> np.ndarray:
+    def weights(self, Q: Array, R: Array, seed: int | Sequence[int] = 0) -> Float[np.ndarray, "K N"]:
         """Random weights with exactly the given overlaps.
 
         A part in the span of the centroids has the overlaps R with them; the rest lies in random
@@ -375,7 +376,7 @@ def _used(count: int, N: int) -> int:
     return min(count, SPECTRUM_SAMPLES) if N > SPECTRUM_SAMPLES else count
 
 
-def _spectrum(residuals: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _spectrum(residuals: Float[np.ndarray, "n N"], rng: np.random.Generator) -> Float[np.ndarray, " d"]:
     """Eigenvalues of the covariance as shares of the variance, largest first."""
     used = _used(*residuals.shape)
     if used < len(residuals):

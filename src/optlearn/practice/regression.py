@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
@@ -54,17 +55,17 @@ class Training:
         excess: (seeds, T) excess risk of each run.
     """
 
-    steps: np.ndarray
-    excess: np.ndarray
+    steps: Int[np.ndarray, " T"]
+    excess: Float[np.ndarray, "seeds T"]
 
     @property
-    def mean(self) -> np.ndarray:
-        """(T,) over runs."""
+    def mean(self) -> Float[np.ndarray, " T"]:
+        """Over runs."""
         return np.asarray(self.excess.mean(axis=0))
 
     @property
-    def standard_error(self) -> np.ndarray:
-        """(T,) of the mean."""
+    def standard_error(self) -> Float[np.ndarray, " T"]:
+        """Of the mean."""
         return np.asarray(self.excess.std(axis=0, ddof=1) / np.sqrt(len(self.excess)))
 
 
@@ -78,8 +79,8 @@ class RegressionFit:
     """
 
     measured: Measured
-    X: np.ndarray
-    y: np.ndarray
+    X: Float[np.ndarray, "n N"]
+    y: Float[np.ndarray, " n"]
 
     @property
     def noise(self) -> float:
@@ -174,8 +175,8 @@ class RegressionFit:
             checks.append(Check(name, predicted, float(trained.mean[-1]), float(trained.standard_error[-1])))
         return checks
 
-    def _by_step(self, schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
-        """(steps,) rate and batch of every step."""
+    def _by_step(self, schedule: Schedule) -> tuple[Float[np.ndarray, " steps"], Float[np.ndarray, " steps"]]:
+        """Rate and batch of every step."""
         if "learning_rate" not in schedule.controls:
             raise SpecificationError(
                 f"schedule must hold 'learning_rate', got {', '.join(schedule.controls) or 'nothing'}"
@@ -196,7 +197,9 @@ class ManyPassesFit:
     """
 
     model: OwnData
-    data: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+    data: tuple[
+        Float[np.ndarray, "n N"], Float[np.ndarray, " n"], Float[np.ndarray, "m N"], Float[np.ndarray, " m"]
+    ]
 
     @property
     def kappa(self) -> float:

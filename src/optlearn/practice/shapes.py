@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from scipy.optimize import minimize
 
 from optlearn._errors import SpecificationError
@@ -65,7 +66,7 @@ class Simplified:
     cost: float | None
 
 
-def fall(shape: str, share: np.ndarray, form: float | None = None) -> np.ndarray:
+def fall(shape: str, share: Float[np.ndarray, " n"], form: float | None = None) -> Float[np.ndarray, " n"]:
     """How a shape falls, from 1 at share 0 to 0 at share 1 of training."""
     if shape not in SHAPES:
         raise SpecificationError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arguments import Arguments, is_whole
 from optlearn._errors import SpecificationError
@@ -61,8 +62,8 @@ class StepTable:
         """The value at a step, counted from 0; after the last step, that of the last interval."""
         return self.values[max(bisect_right(self.first, step) - 1, 0)]
 
-    def all(self) -> np.ndarray:
-        """(steps,) value of every step."""
+    def all(self) -> Float[np.ndarray, " steps"]:
+        """Value of every step."""
         lengths = np.diff(np.append(np.minimum(self.first, self.steps), self.steps))
         return np.repeat(self.values, lengths)
 
