@@ -4,7 +4,7 @@ import os
 import sys
 
 from optlearn._caches import cache_folder
-from optlearn._cli.compiled_programs import keep_compiled_programs
+from optlearn._cli import keep_compiled_programs
 from optlearn.practice.datasets import MNIST
 
 

@@ -17,6 +17,12 @@ def how_to_install(*extras: str) -> str:
     )
 
 
+def missing_extra(package: str, purpose: str) -> ModuleNotFoundError:
+    """The error to raise if an optional package is not installed; it says how to install it."""
+    advice = how_to_install(package)
+    return ModuleNotFoundError(f"{purpose} needs {package}, which is not installed: {advice}", name=package)
+
+
 class DataFileError(OSError):
     """A file is not what it should be: cut short, altered, or of another kind. The message names it."""
 

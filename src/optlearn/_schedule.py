@@ -303,9 +303,14 @@ class Schedule:
                 inputs of a layer.
             peak: your own largest value, to which all are scaled, instead of ``scale``.
         """
-        from optlearn.practice.to_optax import step_function
+        from optlearn.practice.steps import step_function, step_table
 
-        return step_function(self, control, steps=steps, N=N, scale=scale, peak=peak)
+        is_rate = control == "learning_rate"
+        return step_function(
+            step_table(
+                self, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=is_rate, purpose="to_optax"
+            )
+        )
 
     @checked
     def to_torch(
@@ -352,9 +357,14 @@ class Schedule:
             scale: factor from the theory's values to the optimiser's, 1/N with the inputs of a layer.
             peak: your own largest learning rate, to which all are scaled, instead of ``scale``.
         """
+        from optlearn.practice.steps import step_table
         from optlearn.practice.to_keras import ScheduledLearningRate
 
-        return ScheduledLearningRate(self, control, steps=steps, N=N, scale=scale, peak=peak)
+        return ScheduledLearningRate(
+            step_table(
+                self, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=True, purpose="to_keras"
+            )
+        )
 
     @checked
     def to_script(
@@ -418,7 +428,7 @@ class Schedule:
             tokens_per_step: with ``unit="tokens"``.
             scale: factor from the schedule's values to those written.
         """
-        from optlearn.practice.thresholds import thresholds
+        from optlearn.practice.tables import thresholds
 
         return thresholds(
             self, control, unit=unit, steps=steps, N=N, tokens_per_step=tokens_per_step, scale=scale

@@ -20,8 +20,7 @@ def slow_work():
 @pytest.fixture(scope="session")
 def answers():
     """What the solver sends for the dropout scenario, and for a neighbour of it: two lists of events."""
-    from optlearn._app.messages import Solve
-    from optlearn._app.parameters import arguments, defaults
+    from optlearn._app.messages import Solve, arguments, defaults
     from optlearn._app.solver import work
 
     first, second = [], []

@@ -9,9 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import optlearn as ol
-from optlearn._app.downloads import FILES
-from optlearn._app.parameters import typed
-from optlearn._app.solver import _found
+from optlearn._app.messages import FILES, typed
+from optlearn._app.solver import _optimum
 from optlearn._app.worker import Worker
 from optlearn._cli import app
 from optlearn._errors import SpecificationError
@@ -73,12 +72,12 @@ def test_arguments_become_what_would_be_typed():
 def test_the_page_s_json_goes_through_compare(tmp_path):
     """Under its own name too, which is that of a baseline."""
     solution = ol.solve(ol.scenarios.curriculum(), intervals=24, method="indirect", starts=1)
-    found = _found(solution, full=False, seconds=0.0, remarks=())
-    file = FILES["json"]("curriculum", {}, found)
+    optimum = _optimum(solution, full=False, seconds=0.0, remarks=())
+    file = FILES["json"]("curriculum", {}, optimum)
     path = tmp_path / file.name
     path.write_text(file.text, encoding="utf-8")
     options = ["--schedule", str(path), "--intervals", "24", "--starts", "1", "--json"]
     shown = CliRunner().invoke(app, ["compare", "curriculum", *options])
     rows = {row["name"]: row for row in json.loads(shown.stdout)["rows"]}
     assert {"curriculum", "curriculum.json", "optimum"} <= set(rows)
-    assert rows["curriculum.json"]["objective"] == pytest.approx(found.objective, rel=1e-9)
+    assert rows["curriculum.json"]["objective"] == pytest.approx(optimum.objective, rel=1e-9)

@@ -15,11 +15,21 @@ pytest.importorskip("panel", reason="the explorer needs the extra app")
 from bokeh.document import Document
 from bokeh.models import ImportedStyleSheet, LinearScale, LogScale
 
-from optlearn._app import downloads, words
-from optlearn._app.figures import Chart, Line
-from optlearn._app.messages import Compared, Done, Failed, Found, Simulate, Solve, Usual
+from optlearn._app import words
+from optlearn._app.messages import (
+    FILES,
+    Compared,
+    Done,
+    Failed,
+    Optimum,
+    Simulate,
+    Solve,
+    Usual,
+    defaults,
+    parameters,
+)
 from optlearn._app.page import Page
-from optlearn._app.parameters import defaults, parameters
+from optlearn._app.parts import Chart, Line
 from optlearn._app.server import Mailbox, use_local_files
 from optlearn._progress import Progress
 from optlearn._schedule import Schedule
@@ -59,8 +69,8 @@ def solved(page, workers, answers):
 
 
 @pytest.fixture
-def found(answers):
-    return next(event for event in answers[0] if isinstance(event, Found))
+def optimum(answers):
+    return next(event for event in answers[0] if isinstance(event, Optimum))
 
 
 def test_it_asks_for_the_scenario_at_its_defaults(page, workers):
@@ -90,14 +100,14 @@ def test_the_address_can_say_where_to_begin(workers):
     assert page.parameter_form.errors == {"eta": "eta must be a number from 0.2 to 2, got fast"}
 
 
-def test_results_are_shown_in_charts_and_in_words(solved, found):
+def test_results_are_shown_in_charts_and_in_words(solved, optimum):
     (chart,) = solved.schedule_charts.values()
     (line,) = chart.lines
-    np.testing.assert_array_equal(line.x[::2], found.schedule.grid[:-1])
-    np.testing.assert_array_equal(line.y[::2], found.schedule["activation"])
-    assert f"{found.objective:.6g}" in solved.headline.object
+    np.testing.assert_array_equal(line.x[::2], optimum.schedule.grid[:-1])
+    np.testing.assert_array_equal(line.y[::2], optimum.schedule["activation"])
+    assert f"{optimum.objective:.6g}" in solved.headline.object
     assert {line.name for line in solved.error.lines} == {"optimum", *ol.scenarios.dropout().baselines}
-    assert [line.name for line in solved.order.lines] == list(found.trajectory.order_parameters)
+    assert [line.name for line in solved.order.lines] == list(optimum.trajectory.order_parameters)
     assert "best constant" in solved.table.object
     assert "converged" in solved.certificate.object
     assert "Rescaling" in solved.schedule_words.object
@@ -105,42 +115,42 @@ def test_results_are_shown_in_charts_and_in_words(solved, found):
     assert solved.status.tone == "good"
 
 
-def test_moving_a_control_asks_anew_and_keeps_what_is_shown_until_then(solved, workers, found):
+def test_moving_a_control_asks_anew_and_keeps_what_is_shown_until_then(solved, workers, optimum):
     shown = solved.headline.object
     solved._move("sigma_n", "0.32")
     assert workers[0].asked[-1][0].arguments["sigma_n"] == 0.32
     assert solved.headline.object == shown
-    assert solved.found is found
+    assert solved.optimum is optimum
     count = len(workers[0].asked)
     solved._move("sigma_n", "0.320")
     assert len(workers[0].asked) == count  # nothing has changed
 
 
-def test_a_wrong_value_is_refused_where_it_was_typed_and_the_result_stays(solved, workers, found):
+def test_a_wrong_value_is_refused_where_it_was_typed_and_the_result_stays(solved, workers, optimum):
     count = len(workers[0].asked)
     solved._move("sigma_n", "1e9")
     assert solved.parameter_form.errors == {"sigma_n": "sigma_n must be a number from 0 to 0.6, got 1e9"}
     assert len(workers[0].asked) == count
-    assert solved.found is found
+    assert solved.optimum is optimum
     assert solved.values["sigma_n"] == 0.3
     solved._move("sigma_n", "0.3")
     assert solved.parameter_form.errors == {}
 
 
-def test_what_the_scenario_refuses_is_told_at_the_control_and_the_result_stays(solved, workers, found):
+def test_what_the_scenario_refuses_is_told_at_the_control_and_the_result_stays(solved, workers, optimum):
     solved._move("eta", "2")
     workers[0].tell(Failed("dropout(eta=2.0): must be below 2", expected=True))
     assert solved.parameter_form.errors == {"eta": "dropout(eta=2.0): must be below 2"}
     assert solved.status.tone == "bad"
     assert "must be below 2" in solved.status.text
-    assert solved.found is found
+    assert solved.optimum is optimum
 
 
 def test_events_of_an_earlier_request_are_not_shown(solved, workers, answers):
     late = workers[0].asked[-1][1]
     solved._move("sigma_n", "0.32")
     before = solved.headline.object
-    late(next(event for event in answers[1] if isinstance(event, Found)))
+    late(next(event for event in answers[1] if isinstance(event, Optimum)))
     assert solved.headline.object == before
 
 
@@ -154,7 +164,7 @@ def test_baselines_of_earlier_values_are_faded_until_the_new_ones_come(solved, w
     workers[0].tell(*[event for event in second if isinstance(event, Compared)])
     assert {line.alpha for line in solved.error.lines} == {1.0}
     assert "stale" not in solved.table.object
-    workers[0].tell(*[event for event in second if isinstance(event, Found)])  # a better solve of the same
+    workers[0].tell(*[event for event in second if isinstance(event, Optimum)])  # a better solve of the same
     assert "stale" not in solved.table.object
 
 
@@ -175,24 +185,24 @@ def test_full_accuracy_reset_and_stop(solved, workers):
     assert not solved.status.busy
 
 
-def test_what_is_not_converged_says_so(page, workers, found):
-    doubtful = replace(found.certificate, converged=False, reasons=("hamiltonian_gap 1e-2 exceeds 1e-6",))
-    workers[0].tell(replace(found, certificate=doubtful), Done())
+def test_what_is_not_converged_says_so(page, workers, optimum):
+    doubtful = replace(optimum.certificate, converged=False, reasons=("hamiltonian_gap 1e-2 exceeds 1e-6",))
+    workers[0].tell(replace(optimum, certificate=doubtful), Done())
     assert page.status.text.startswith("Not converged")
     assert "hamiltonian_gap" in page.status.text
     assert page.status.tone == "warning"
     assert "not converged" in page.certificate.object
 
 
-def test_the_simulation_is_that_of_the_schedule_that_is_shown(solved, workers, found):
+def test_the_simulation_is_that_of_the_schedule_that_is_shown(solved, workers, optimum):
     solved.simulation._set("N", "300")
     solved.simulation._set("run", "")
     (request, _) = workers[1].asked[-1]
-    assert request == Simulate("dropout", defaults("dropout"), found.schedule, 300, 50)
+    assert request == Simulate("dropout", defaults("dropout"), optimum.schedule, 300, 50)
     solved._move("sigma_n", "0.4")
     assert workers[1].cancelled  # it belongs to a schedule that is on its way out
     solved.simulation._set("again", "always")
-    workers[0].tell(found, Done())
+    workers[0].tell(optimum, Done())
     assert workers[1].asked[-1][0].arguments["sigma_n"] == 0.4
 
 
@@ -222,7 +232,7 @@ def test_what_the_address_asks_for_in_vain_is_told(workers):
 
 def test_a_stopped_switch_of_scenario_shows_nothing_of_the_one_before(solved, workers, answers):
     solved._choose("scenario", "curriculum")
-    assert solved.found is None
+    assert solved.optimum is None
     assert solved.download_form.values["json"] == "disabled"
     solved._act("stop", "")
     assert solved.status.text == "Stopped. Nothing is solved yet."
@@ -232,7 +242,7 @@ def test_a_stopped_switch_of_scenario_shows_nothing_of_the_one_before(solved, wo
     for text in (solved.headline, solved.table, solved.schedule_words, solved.certificate):
         assert text.object == ""
     workers[0].tell(*answers[0])  # on its way when it was stopped
-    assert solved.found is None
+    assert solved.optimum is None
     solved._download("json", "")  # does nothing
 
 
@@ -267,12 +277,12 @@ def test_axes_are_logarithmic_where_that_shows_more_and_where_it_is_asked_for(so
     assert not chart.logarithmic
 
 
-def test_an_axis_that_cannot_be_logarithmic_says_why(solved, found, workers):
-    off = np.zeros_like(found.schedule["activation"])
+def test_an_axis_that_cannot_be_logarithmic_says_why(solved, optimum, workers):
+    off = np.zeros_like(optimum.schedule["activation"])
     solved._rescale("schedule", "logarithmic")
     assert solved.schedule_axis.errors == {}
     solved._solve()
-    workers[0].tell(replace(found, schedule=Schedule(found.schedule.grid, {"activation": off})))
+    workers[0].tell(replace(optimum, schedule=Schedule(optimum.schedule.grid, {"activation": off})))
     assert solved.schedule_axis.errors == {"schedule": "Some values are 0 or below: the axis stays linear."}
 
 
@@ -285,8 +295,8 @@ def test_an_axis_that_cannot_be_logarithmic_says_why(solved, found, workers):
         (0.02, "1.0e-02 above <b>usual</b>"),
     ],
 )
-def test_the_headline_compares_with_the_best_of_the_usual(found, best, said):
-    mine = replace(found, objective=0.03)
+def test_the_headline_compares_with_the_best_of_the_usual(optimum, best, said):
+    mine = replace(optimum, objective=0.03)
     text = words.headline(mine, Compared((Usual("usual", best, None),)))
     assert said in text
     assert "-0.0e" not in text
@@ -301,8 +311,8 @@ def test_dark_pages_have_colours_of_their_own(solved):
     assert list(solved.error._source.data["colour"]) == light
 
 
-def test_text_from_results_is_escaped(found):
-    marked = replace(found, remarks=("<script>alert(1)</script>",))
+def test_text_from_results_is_escaped(optimum):
+    marked = replace(optimum, remarks=("<script>alert(1)</script>",))
     assert "<script>" not in words.certificate(marked)
 
 
@@ -349,27 +359,27 @@ def test_events_wait_until_the_page_is_shown_and_keep_their_order():
 
 
 @pytest.fixture
-def files(found):
-    return {name: make("dropout", {"sigma_n": 0.3}, found) for name, make in downloads.FILES.items()}
+def files(optimum):
+    return {name: make("dropout", {"sigma_n": 0.3}, optimum) for name, make in FILES.items()}
 
 
-def test_json_holds_the_solution_and_is_read_back(files, found):
+def test_json_holds_the_solution_and_is_read_back(files, optimum):
     content = json.loads(files["json"].text)
-    assert content["objective"] == found.objective
+    assert content["objective"] == optimum.objective
     assert content["arguments"] == {"sigma_n": 0.3}
     schedule = ol.Schedule.from_json(files["json"].text)
-    np.testing.assert_array_equal(schedule["activation"], found.schedule["activation"])
-    assert schedule.parameters == found.schedule.parameters
+    np.testing.assert_array_equal(schedule["activation"], optimum.schedule["activation"])
+    assert schedule.parameters == optimum.schedule.parameters
 
 
-def test_csv_has_a_row_for_each_interval(files, found):
+def test_csv_has_a_row_for_each_interval(files, optimum):
     rows = list(csv.DictReader(io.StringIO(files["csv"].text)))
-    assert [float(row["activation"]) for row in rows] == found.schedule["activation"].tolist()
+    assert [float(row["activation"]) for row in rows] == optimum.schedule["activation"].tolist()
 
 
 @pytest.mark.parametrize("framework", ["torch", "optax"])
-def test_scripts_know_the_schedule_and_what_it_is_optimal_for(files, found, framework):
+def test_scripts_know_the_schedule_and_what_it_is_optimal_for(files, optimum, framework):
     file = files[framework]
     compile(file.text, file.name, "exec")
-    assert f"dropout(sigma_n=0.3): final error {found.objective:.8g} in theory" in file.text
-    assert repr(found.schedule.merged().to_json()) in file.text
+    assert f"dropout(sigma_n=0.3): final error {optimum.objective:.8g} in theory" in file.text
+    assert repr(optimum.schedule.merged().to_json()) in file.text

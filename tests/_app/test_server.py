@@ -12,7 +12,7 @@ pytest.importorskip("panel", reason="the explorer needs the extra app")
 from tornado.ioloop import IOLoop
 
 from optlearn._app import server
-from optlearn._app.guard import admits
+from optlearn._app.server import admits
 
 ADMITTED = ("127.0.0.1:{port}", "localhost:{port}", "[::1]:{port}", "localhost", "localhost:1")
 REFUSED = (

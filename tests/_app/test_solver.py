@@ -7,8 +7,16 @@ import pytest
 
 import optlearn as ol
 from optlearn._app import solver
-from optlearn._app.messages import Compared, Found, Simulate, Simulated, Solve
-from optlearn._app.parameters import arguments, defaults, parameters
+from optlearn._app.messages import (
+    Compared,
+    Optimum,
+    Simulate,
+    Simulated,
+    Solve,
+    arguments,
+    defaults,
+    parameters,
+)
 from optlearn._app.solver import quick_intervals
 from optlearn._progress import Progress
 from optlearn.scenarios._arguments import Number
@@ -23,13 +31,13 @@ def only(events, kind):
 def test_what_is_being_done_is_told_before_the_optimum_and_that_before_the_comparison(answers):
     for events in answers:
         kinds = [type(event) for event in events if not isinstance(event, Progress)]
-        assert kinds == [Found, Compared]
+        assert kinds == [Optimum, Compared]
         assert isinstance(events[0], Progress)
         assert any(isinstance(event, Progress) and "no dropout" in event.text for event in events)
 
 
 def test_a_neighbour_is_solved_from_the_solution_before_and_is_as_good_as_a_full_solve(answers):
-    first, second = (only(events, Found)[0] for events in answers)
+    first, second = (only(events, Optimum)[0] for events in answers)
     assert (first.certificate.starts.tried, second.certificate.starts.tried) == (3, 1)
     full = ol.solve(ol.scenarios.dropout(sigma_n=0.32, alpha_F=5.25))
     assert second.certificate.converged
@@ -52,9 +60,11 @@ def test_the_comparison_holds_the_library_s_baselines(answers):
 def test_answers_can_be_sent_to_another_process(answers):
     import pickle
 
-    found = only(answers[0], Found)[0]
+    found = only(answers[0], Optimum)[0]
     again = pickle.loads(pickle.dumps(answers[0]))
-    np.testing.assert_array_equal(only(again, Found)[0].schedule["activation"], found.schedule["activation"])
+    np.testing.assert_array_equal(
+        only(again, Optimum)[0].schedule["activation"], found.schedule["activation"]
+    )
 
 
 def test_bad_input_is_a_value_error_that_names_the_argument():
@@ -74,7 +84,7 @@ def hasty(monkeypatch, last):
     monkeypatch.setattr(solver, "solve", solve)
     events = []
     solver.work(Solve("dropout", {}), events.append)
-    return only(events, Found)
+    return only(events, Optimum)
 
 
 def test_a_solve_that_ends_above_a_baseline_is_made_anew_from_several_starts(monkeypatch):
@@ -106,7 +116,7 @@ def test_the_coarse_grid_divides_the_scenario_s_own(scenario, intervals):
 
 @pytest.mark.slow
 def test_a_simulation_grows_seed_by_seed_and_agrees_with_the_theory(answers):
-    found = only(answers[0], Found)[0]
+    found = only(answers[0], Optimum)[0]
     events = []
     solver.work(Simulate("dropout", {"sigma_n": 0.3}, found.schedule, N=1000, seeds=50), events.append)
     results = only(events, Simulated)
@@ -137,7 +147,7 @@ def test_moving_a_slider_takes_less_than_a_second_once_warm(scenario):
         began = time.process_time()
 
         def hear(event, began=began):
-            if isinstance(event, Found):
+            if isinstance(event, Optimum):
                 assert event.certificate.converged
                 seconds.append(time.process_time() - began)
 

@@ -7,17 +7,18 @@ import pkgutil
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from itertools import pairwise
 
 import pytest
 from typer.testing import CliRunner
 
 import optlearn
-from optlearn import scenarios
-from optlearn._cli import VERBS, app, verbs
-from optlearn._cli.options import Method
+from optlearn import _cli, scenarios
+from optlearn._cli import VERBS, app
+from optlearn._cli.inputs import Method
 from optlearn._cli.output import to_json
-from optlearn._cli.verbs.simulate import Mode
+from optlearn._cli.solve import Mode
 
 HEAVY = ("jax", "casadi", "scipy", "matplotlib", "torch", "panel")
 COMMANDS = ("solve", "compare", "simulate")
@@ -98,9 +99,11 @@ def test_help_of_every_verb_has_an_example_and_fills_its_lines(verb):
             assert len(line) + 1 + len(following.split()[0]) > 78, "the next word would have fitted: " + line
 
 
-def test_every_file_of_a_verb_is_a_command():
-    files = {module.name.replace("_", "-") for module in pkgutil.iter_modules(verbs.__path__)}
-    assert set(VERBS) == files
+def test_every_function_of_a_verb_is_a_command():
+    files = [module.name for module in pkgutil.iter_modules(_cli.__path__) if module.name != "__main__"]
+    modules = [import_module(f"optlearn._cli.{file}") for file in files]
+    functions = {name for module in modules for name in vars(module) if name.startswith("run_")}
+    assert {f"run_{verb.replace('-', '_')}" for verb in VERBS} == functions
 
 
 def test_version():

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from optlearn._cli import app
-from optlearn._cli.verbs import doctor
+from optlearn._cli import app, doctor
 
 
 def run(*arguments):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import optlearn as ol
-from optlearn._app.messages import Found, Solve
+from optlearn._app.messages import Optimum, Solve
 from optlearn._app.solver import work
 from optlearn._control.certificate import Certificate, Starts, limits
 from optlearn._control.summary import certificate_words, may_still_be_won
@@ -60,7 +60,7 @@ def test_summary_report_and_notebook_say_the_same(
 def test_the_explorer_says_the_same() -> None:
     events: list[object] = []
     work(Solve("dropout", {}), events.append)
-    found = next(event for event in events if isinstance(event, Found))
+    found = next(event for event in events if isinstance(event, Optimum))
     won = found.certificate.may_still_be_won
     said = dict(found.words)["What may still be won?"]
     assert said.startswith(f"{won:.1e} to first order, {won / found.objective:.1e} of the objective. ")

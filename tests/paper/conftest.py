@@ -12,7 +12,7 @@ from optlearn import paper
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._progress import Progress
 from optlearn.paper import fig1, fig2, fig3, figS_curriculum, figS_sims
-from optlearn.paper.claims import Claim
+from optlearn.paper.shared import Claim
 
 SMALL = {
     fig1: {"quick": True, "lambda_bars": (0.0, 0.3), "intervals": 120, "joint_intervals": 40, "starts": 1},
@@ -58,10 +58,11 @@ def computed():
 @pytest.fixture
 def figure(monkeypatch):
     """A figure named "fake" that takes no time and counts its computations."""
-    from optlearn.paper.style import panels, styled
+    from optlearn.paper.shared import panels
+    from optlearn.plotting.style import styled
 
     fake = ModuleType("optlearn.paper.fake")
-    fake.TITLE, fake.NEEDS_DATA, fake.calls, fake.error = "A fake", None, [], None
+    fake.TITLE, fake.calls, fake.error = "A fake", [], None
 
     def compute(quick=False, progress=None, data_dir=None, *, size=3):
         fake.calls.append({"quick": quick, "size": size, "data_dir": data_dir})

@@ -51,7 +51,6 @@ def real():
 
 
 def test_needs_mnist(tmp_path):
-    assert fig4.NEEDS_DATA == "mnist"
     with pytest.raises(datasets.MissingDataError):
         fig4.compute(data_dir=tmp_path)
 

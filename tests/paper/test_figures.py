@@ -6,9 +6,8 @@ from matplotlib.figure import Figure
 
 from optlearn._io import load_dataset, save_dataset
 from optlearn.paper import fig1, fig2, fig3, figS_curriculum, figS_sims
-from optlearn.paper.claims import Claim, load_claims, save_claims
-from optlearn.paper.curves import crossing
-from optlearn.paper.style import save_figure
+from optlearn.paper.shared import Claim, crossing, load_claims, save_claims
+from optlearn.plotting.style import save_figure
 
 QUICK = (fig1, fig2)
 every_figure = pytest.mark.parametrize(

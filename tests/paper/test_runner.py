@@ -217,6 +217,6 @@ def test_figures_in_processes_of_their_own(tmp_path):
 
 
 def test_a_process_that_dies_is_reported(tmp_path):
-    from optlearn.paper.processes import _died
+    from optlearn.paper.runner import _died
 
     assert _died("fig1", -9).message == "its process ended with code -9"

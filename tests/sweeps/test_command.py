@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from optlearn._cli import app
-from optlearn._cli.verbs.sweep import _grid
+from optlearn._cli.sweep import _grid
 
 QUICK = ("--intervals", "6", "--starts", "1", "--method", "indirect", "--set", "alpha_F=1")
 

@@ -1,14 +1,79 @@
-"""What page and solver say to each other, beside ``Progress``: plain data that can be pickled."""
+"""What user, page and solver exchange: parameters as they are typed, requests and events, files to take away.
 
-from collections.abc import Mapping
+Requests and events, beside ``Progress``, go from process to process: they are plain data that can be pickled.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from optlearn import __version__
 from optlearn._control.certificate import Certificate
+from optlearn._errors import SpecificationError
+from optlearn._json import plain
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
+from optlearn.practice.script import Framework, training_script
+from optlearn.scenarios._arguments import Argument, CodeOnly, Value
+from optlearn.scenarios._catalogue import catalogue
+
+# --- parameters ------------------------------------------------------------------------------------
+
+
+def parameters(scenario: str) -> tuple[Argument, ...]:
+    """What can be moved in a scenario, the main ones first."""
+    return tuple(a for a in catalogue()[scenario].arguments if not isinstance(a, CodeOnly))
+
+
+def defaults(scenario: str) -> dict[str, Value]:
+    """Name → value at first."""
+    return {parameter.name: parameter.default for parameter in parameters(scenario)}
+
+
+def arguments(scenario: str, values: Mapping[str, Value]) -> dict[str, Any]:
+    """Arguments of the scenario's function, of which entries are put together again."""
+    made: dict[str, Any] = {}
+    for name, value in sorted(values.items()):
+        argument = name.partition("[")[0]
+        if argument == name:
+            made[name] = value
+        else:
+            made[argument] = (*made.get(argument, ()), value)
+    return made
+
+
+def typed(scenario: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """Arguments of the scenario's function as they would be typed into the controls.
+
+    Raises:
+        SpecificationError: an argument has no control, or its control does not take the value.
+    """
+    controls = {argument.name: argument for argument in catalogue()[scenario].arguments}
+    texts = {}
+    for name, value in values.items():
+        several = isinstance(value, Sequence) and not isinstance(value, str) and name not in controls
+        entries = {f"{name}[{i}]": entry for i, entry in enumerate(value)} if several else {name: value}
+        for key, entry in entries.items():
+            if key not in controls:
+                names = ", ".join(defaults(scenario))
+                raise SpecificationError(f"{key}: {scenario} has no such control; it has {names}")
+            texts[key] = as_text(entry)
+            controls[key].read(texts[key])
+    return texts
+
+
+def as_text(value: Any) -> str:
+    """A value as it would be typed; None, which leaves a box empty, in a word."""
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+# --- requests and events ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -50,7 +115,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Found:
+class Optimum:
     """An optimum.
 
     Attributes:
@@ -124,9 +189,63 @@ class Simulated:
 
     def largest_z(self) -> tuple[float, str, float]:
         """The largest deviation of the mean from theory as a normal score, of what, and at which α."""
-        found = (0.0, "error", 0.0)
+        largest = (0.0, "error", 0.0)
         for name in self.simulated.values:
             z = np.nan_to_num(np.abs(self.simulated.z_scores(name, self.theory[name])))
             worst = int(np.argmax(z))
-            found = max(found, (float(z[worst]), name, float(self.simulated.alpha[worst])))
-        return found
+            largest = max(largest, (float(z[worst]), name, float(self.simulated.alpha[worst])))
+        return largest
+
+
+# --- files -----------------------------------------------------------------------------------------
+
+
+class File(NamedTuple):
+    """A file: its name, its text and its media type."""
+
+    name: str
+    text: str
+    kind: str
+
+
+def as_json(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
+    """What was solved and what was found; ``Schedule.from_json`` and ``optlearn`` read it."""
+    content = {
+        "scenario": scenario,
+        "arguments": {name: plain(value) for name, value in arguments.items()},
+        "objective": optimum.objective,
+        "schedule": optimum.schedule.to_dict(),
+        "parameters": dict(optimum.schedule.parameters),
+        "certificate": optimum.certificate.to_dict(),
+        "method": optimum.method,
+        "seconds": optimum.seconds,
+        "optlearn": __version__,
+    }
+    return File(f"{scenario}.json", json.dumps(content, allow_nan=False, indent=1) + "\n", "application/json")
+
+
+def as_csv(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
+    """A row for each interval."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = optimum.schedule.to_csv(Path(folder) / "schedule.csv").read_text(encoding="utf-8")
+    return File(f"{scenario}.csv", text, "text/csv")
+
+
+def as_script(framework: Framework, scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
+    """A script of PyTorch, or of JAX and optax, that trains under the schedule."""
+    call = ", ".join(f"{argument}={plain(value)!r}" for argument, value in arguments.items())
+    title = (
+        f"Training under a schedule of {', '.join(optimum.schedule.controls)}, optimal for {scenario}.\n\n"
+        f"{scenario}({call}): final error {optimum.objective:.8g} in theory."
+    )
+    text = training_script(optimum.schedule, framework=framework, arguments=arguments, title=title)
+    name = {"torch": "torch", "jax": "optax"}[framework]
+    return File(f"{scenario}_{name}.py", text, "text/x-python")
+
+
+FILES: Mapping[str, Callable[[str, Mapping[str, Any], Optimum], File]] = {
+    "json": as_json,
+    "csv": as_csv,
+    "torch": partial(as_script, "torch"),
+    "optax": partial(as_script, "jax"),
+}

@@ -6,12 +6,7 @@ from typing import Any
 
 import panel as pn
 
-from optlearn._app import words
-from optlearn._app.downloads import FILES
-from optlearn._app.figures import AUTOMATIC, FADED, LOGARITHMIC, SCALES, Chart, Line, course, stairs
-from optlearn._app.form import Address, Form, Scheme, Status, button, choice, field, html
-from optlearn._app.messages import Compared, Done, Failed, Found, Solve
-from optlearn._app.parameters import arguments, defaults, parameters
+from optlearn._app import messages, parts, words
 from optlearn._app.simulation import SimulationPanel
 from optlearn._app.worker import Worker
 from optlearn._control.compare import OPTIMUM
@@ -49,12 +44,12 @@ class Page:
         self.simulation = SimulationPanel(simulator, deliver, lambda: self._show_buttons())
         self.scenario = ""
         self.values: dict[str, Value] = {}
-        self.found: Found | None = None
-        self.compared: Compared | None = None
-        # Scenario and arguments that ``found`` and ``compared`` belong to.
+        self.optimum: messages.Optimum | None = None
+        self.compared: messages.Compared | None = None
+        # Scenario and arguments that ``optimum`` and ``compared`` belong to.
         self._solved: tuple[str, dict[str, Any]] = (scenario, {})
         self._compared = self._solved
-        self._request: Solve | None = None  # that is being worked on
+        self._request: messages.Solve | None = None  # that is being worked on
         self.changed: Callable[[str, dict[str, Value]], None] = lambda scenario, values: None
         self._build()
         if scenario in list_scenarios():
@@ -66,52 +61,54 @@ class Page:
 
     def _build(self) -> None:
         names = {name: name.replace("_", " ") for name in list_scenarios()}
-        self.scenario_form = Form(
+        self.scenario_form = parts.Form(
             self._choose,
-            fields=[choice("scenario", "Scenario", names)],
+            fields=[parts.choice("scenario", "Scenario", names)],
             values={"scenario": ""},
             in_address=True,
         )
-        self.about = html("")
-        self.parameter_form = Form(self._move, in_address=True)
-        self.action_form = Form(
+        self.about = parts.html("")
+        self.parameter_form = parts.Form(self._move, in_address=True)
+        self.action_form = parts.Form(
             self._act,
             fields=[
-                button("full", "Solve at full accuracy", "The scenario's own grid, three starts", main=True),
-                button("reset", "Reset", "Back to the paper's values"),
-                button("stop", "Stop", "Give up what is being solved or simulated"),
+                parts.button(
+                    "full", "Solve at full accuracy", "The scenario's own grid, three starts", main=True
+                ),
+                parts.button("reset", "Reset", "Back to the paper's values"),
+                parts.button("stop", "Stop", "Give up what is being solved or simulated"),
             ],
             layout="below",
         )
-        self.status, self.headline = Status(), html("")
+        self.status, self.headline = parts.Status(), parts.html("")
         self.schedule = pn.Column(sizing_mode="stretch_width")
-        self.schedule_charts: dict[str, Chart] = {}
-        self.schedule_words = html("")
+        self.schedule_charts: dict[str, parts.Chart] = {}
+        self.schedule_words = parts.html("")
         self.schedule_axis, self.error_axis = self._axis("schedule"), self._axis("error")
-        self.error, self.table = Chart("error"), html("")
-        self.order, self.order_legend = Chart("order parameters", TALL), html("")
-        self.order_form = Form(
+        self.error, self.table = parts.Chart("error"), parts.html("")
+        self.order, self.order_legend = parts.Chart("order parameters", TALL), parts.html("")
+        self.order_form = parts.Form(
             self._show_courses,
-            fields=[choice("curves", "Show", CURVES)],
+            fields=[parts.choice("curves", "Show", CURVES)],
             values={"curves": "trajectory"},
             layout="compact",
         )
-        self.certificate = html("")
-        self.download_form = Form(
+        self.certificate = parts.html("")
+        self.download_form = parts.Form(
             self._download,
             fields=[
-                button("json", "JSON", main=True), button("csv", "CSV"),
-                button("torch", "PyTorch code"), button("optax", "optax code"),
+                parts.button("json", "JSON", main=True), parts.button("csv", "CSV"),
+                parts.button("torch", "PyTorch code"), parts.button("optax", "optax code"),
             ],
         )  # fmt: skip
-        self.address, self.scheme = Address(), Scheme()
+        self.address, self.scheme = parts.Address(), parts.Scheme()
         self.scheme.param.watch(lambda event: self._darken(event.new), "dark")
 
-    def _axis(self, name: str) -> Form:
-        return Form(
+    def _axis(self, name: str) -> parts.Form:
+        return parts.Form(
             self._rescale,
-            fields=[choice(name, "Vertical axis", {scale: scale for scale in SCALES})],
-            values={name: AUTOMATIC},
+            fields=[parts.choice(name, "Vertical axis", {scale: scale for scale in parts.SCALES})],
+            values={name: parts.AUTOMATIC},
             layout="beside",
         )
 
@@ -121,7 +118,7 @@ class Page:
         made = pn.Template((room / "page.html").read_text(encoding="utf-8"))
         made.add_variable("style", (room / "page.css").read_text(encoding="utf-8"))
         made.add_variable("connection", (room / "connection.js").read_text(encoding="utf-8"))
-        parts = {
+        panels = {
             "scenario": self.scenario_form, "about": self.about, "parameters": self.parameter_form,
             "actions": self.action_form, "status": self.status, "headline": self.headline,
             "schedule_axis": self.schedule_axis, "schedule": self.schedule,
@@ -133,12 +130,12 @@ class Page:
             "downloads": self.download_form, "scheme": self.scheme,
             "address": self.address,
         }  # fmt: skip
-        for name, part in parts.items():
+        for name, part in panels.items():
             made.add_panel(name, part)
         return made
 
     @property
-    def charts(self) -> list[Chart]:
+    def charts(self) -> list[parts.Chart]:
         """All of them."""
         return [*self.schedule_charts.values(), self.error, self.order, self.simulation.chart]
 
@@ -160,23 +157,25 @@ class Page:
         """Show a scenario, at its defaults but for what ``texts`` says."""
         if scenario != self.scenario:
             self._clear()
-        self.scenario, self.values = scenario, defaults(scenario)
+        self.scenario, self.values = scenario, messages.defaults(scenario)
         self.scenario_form.values = {"scenario": scenario}
         self.about.object = words.about(scenario, sorted(texts.keys() - self.values.keys()))
-        known = {parameter.name: parameter for parameter in parameters(scenario)}
+        controls = {parameter.name: parameter for parameter in messages.parameters(scenario)}
         errors = {}
-        for name in known.keys() & texts.keys():
+        for name in controls.keys() & texts.keys():
             try:
-                self.values[name] = known[name].read(texts[name])
+                self.values[name] = controls[name].read(texts[name])
             except SpecificationError as error:
                 errors[name] = str(error)
         self.parameter_form.param.update(
-            fields=[field(parameter) for parameter in known.values()], values=dict(self.values), errors=errors
+            fields=[parts.control(parameter) for parameter in controls.values()],
+            values=dict(self.values),
+            errors=errors,
         )
         self._solve()
 
     def _move(self, name: str, text: str) -> None:
-        (parameter,) = [p for p in parameters(self.scenario) if p.name == name]
+        (parameter,) = [p for p in messages.parameters(self.scenario) if p.name == name]
         form = self.parameter_form
         others = {key: error for key, error in form.errors.items() if key != name}
         try:
@@ -187,7 +186,7 @@ class Page:
         before = self.values.get(name)
         self.values = {**self.values, name: value}
         form.param.update(values=dict(self.values), errors={})
-        if value != before or others or self.found is None:
+        if value != before or others or self.optimum is None:
             self._solve()
 
     def _act(self, name: str, text: str) -> None:
@@ -204,7 +203,7 @@ class Page:
     @property
     def _kept(self) -> str:
         """What the page shows after a solve that came to nothing."""
-        if self.found is None:
+        if self.optimum is None:
             return " Nothing is solved yet."
         return " What is shown belongs to earlier values."
 
@@ -220,13 +219,13 @@ class Page:
         self._show_axes()
 
     def _download(self, name: str, text: str) -> None:
-        if self.found is not None:
-            self.download_form.download(*FILES[name](*self._solved, self.found))
+        if self.optimum is not None:
+            self.download_form.download(*messages.FILES[name](*self._solved, self.optimum))
 
     # --- solving -------------------------------------------------------------------------------------
 
     def _solve(self, full: bool = False) -> None:
-        request = Solve(self.scenario, arguments(self.scenario, self.values), full)
+        request = messages.Solve(self.scenario, messages.arguments(self.scenario, self.values), full)
         self.changed(self.scenario, self.values)
         self.simulation.stop()
         self._busy(request, f"Solving {self.scenario} …")
@@ -236,33 +235,33 @@ class Page:
 
         self._solver.ask(self, request, heard)
 
-    def _receive(self, request: Solve, event: Any) -> None:
+    def _receive(self, request: messages.Solve, event: Any) -> None:
         """An event of the newest solve, in the page's thread."""
         if request is not self._request:
             return  # it was on its way when something else was asked for
         asked = (request.scenario, dict(request.arguments))
         if isinstance(event, Progress):
             self._busy(request, f"Solving {self.scenario}: {event} …")
-        elif isinstance(event, Found):
-            self.found, self._solved = event, asked
-            self._show_found()
-        elif isinstance(event, Compared):
+        elif isinstance(event, messages.Optimum):
+            self.optimum, self._solved = event, asked
+            self._show_optimum()
+        elif isinstance(event, messages.Compared):
             self.compared, self._compared = event, asked
             self._show_compared()
-        elif isinstance(event, Done):
-            if self.found is not None:
-                self._idle(*words.told(self.found))
+        elif isinstance(event, messages.Done):
+            if self.optimum is not None:
+                self._idle(*words.status(self.optimum))
             self.simulation.settled()
-        elif isinstance(event, Failed):
+        elif isinstance(event, messages.Failed):
             self._fail(event)
 
-    def _fail(self, event: Failed) -> None:
+    def _fail(self, event: messages.Failed) -> None:
         """Say what is wrong, at the control if it is one's fault; the last result stays."""
         at_fault = [name for name in self.values if f"({name.partition('[')[0]}=" in event.reason]
         self.parameter_form.errors = dict.fromkeys(at_fault, event.reason)
         self._idle(f"Not solved: {event.reason}.{self._kept}", "bad")
 
-    def _busy(self, request: Solve, text: str) -> None:
+    def _busy(self, request: messages.Solve, text: str) -> None:
         self._request = request
         self.status.param.update(text=text, busy=True)
         self._show_buttons()
@@ -280,13 +279,13 @@ class Page:
             "stop": self._request is not None or self.simulation.running,
         }
         self.action_form.values = {name: "" if can else "disabled" for name, can in possible.items()}
-        self.download_form.values = dict.fromkeys(FILES, "disabled" if self.found is None else "")
+        self.download_form.values = dict.fromkeys(messages.FILES, "disabled" if self.optimum is None else "")
 
     # --- results -------------------------------------------------------------------------------------
 
     def _clear(self) -> None:
         """Another scenario has been chosen: nothing of the one before stays."""
-        self.found = self.compared = None
+        self.optimum = self.compared = None
         self.schedule_charts, self.schedule.objects = {}, []
         for chart in (self.error, self.order):
             chart.clear()
@@ -302,55 +301,59 @@ class Page:
             (self.error_axis, [self.error]),
         ):
             ((name, scale),) = form.values.items()
-            refused = scale == LOGARITHMIC and not all(chart.logarithmic for chart in charts)
+            refused = scale == parts.LOGARITHMIC and not all(chart.logarithmic for chart in charts)
             form.errors = {name: NOT_POSITIVE} if refused else {}
 
-    def _show_found(self) -> None:
-        found = self.found
-        assert found is not None
-        if list(self.schedule_charts) != list(found.schedule.controls):
-            self.schedule_charts = {name: Chart(name.replace("_", " ")) for name in found.schedule.controls}
+    def _show_optimum(self) -> None:
+        optimum = self.optimum
+        assert optimum is not None
+        if list(self.schedule_charts) != list(optimum.schedule.controls):
+            self.schedule_charts = {
+                name: parts.Chart(name.replace("_", " ")) for name in optimum.schedule.controls
+            }
             for chart in self.schedule_charts.values():
                 chart.scale = self.schedule_axis.values["schedule"]
                 chart.darken(self.scheme.dark)
             self.schedule.objects = [chart.pane for chart in self.schedule_charts.values()]
         for name, chart in self.schedule_charts.items():
-            lines = [Line(OPTIMAL, *stairs(found.schedule, name), look=0)]
-            if found.mixed is not None and name in found.mixed.mixtures:
-                lines.insert(0, Line(MIXED, *stairs(found.mixed, name), look=2, width=3 * WIDE, solid=True))
+            lines = [parts.Line(OPTIMAL, *parts.stairs(optimum.schedule, name), look=0)]
+            if optimum.mixed is not None and name in optimum.mixed.mixtures:
+                mixed = parts.stairs(optimum.mixed, name)
+                lines.insert(0, parts.Line(MIXED, *mixed, look=2, width=3 * WIDE, solid=True))
             chart.show(lines)
         several = [line for chart in self.schedule_charts.values() for line in chart.lines]
         key = words.legend(reversed(several)) if len(several) > len(self.schedule_charts) else ""
-        self.schedule_words.object = key + words.schedule_words(found.schedule)
-        self.certificate.object = words.certificate(found)
+        self.schedule_words.object = key + words.schedule_words(optimum.schedule)
+        self.certificate.object = words.certificate(optimum)
         self._show_courses("curves", self.order_form.values["curves"])
         self._show_compared()
-        self.simulation.show(*self._solved, found)
+        self.simulation.show(*self._solved, optimum)
 
     def _show_compared(self) -> None:
         """Error and table; baselines that are still those of earlier values are faded."""
-        found, compared = self.found, self.compared
+        optimum, compared = self.optimum, self.compared
         stale = self._compared != self._solved
-        assert found is not None
+        assert optimum is not None
         usual = () if compared is None else compared.usual
-        looks = {OPTIMUM: 0} | {name: 1 + i for i, name in enumerate(sorted(one.name for one in usual))}
+        looks = {name: i for i, name in enumerate([OPTIMUM, *sorted(baseline.name for baseline in usual)])}
+        alpha = parts.FADED if stale else 1.0
         lines = [
-            course(one.trajectory, "error", looks[one.name], label=one.name, alpha=FADED if stale else 1.0)
-            for one in usual
-            if one.trajectory is not None
+            parts.course(baseline.trajectory, "error", looks[baseline.name], label=baseline.name, alpha=alpha)
+            for baseline in usual
+            if baseline.trajectory is not None
         ]
-        self.error.show([*lines, course(found.trajectory, "error", 0, label=OPTIMUM, width=2 * WIDE)])
-        made = words.table(found, usual, looks)
+        self.error.show([*lines, parts.course(optimum.trajectory, "error", 0, label=OPTIMUM, width=2 * WIDE)])
+        made = words.table(optimum, usual, looks)
         self.table.object = f'<div class="{"stale" if stale else ""}">{made}</div>'
-        self.headline.object = words.headline(found, None if stale else compared)
+        self.headline.object = words.headline(optimum, None if stale else compared)
         self._show_axes()
 
     def _show_courses(self, name: str, text: str) -> None:
         self.order_form.values = {"curves": text}
-        if self.found is None:
+        if self.optimum is None:
             return
-        trajectory = self.found.trajectory if text == "trajectory" else self.found.costates
-        lines = [course(trajectory, n, look) for look, n in enumerate(trajectory.order_parameters)]
+        trajectory = self.optimum.trajectory if text == "trajectory" else self.optimum.costates
+        lines = [parts.course(trajectory, n, look) for look, n in enumerate(trajectory.order_parameters)]
         self.order.label = text if text == "costates" else "order parameters"
         self.order.show(lines)
         self.order_legend.object = words.legend(lines)

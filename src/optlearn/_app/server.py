@@ -1,4 +1,9 @@
-"""Serve the explorer on this machine, to this machine only."""
+"""Serve the explorer on this machine, to this machine only.
+
+A server on 127.0.0.1 is not out of reach of the web: a page elsewhere may point a name of its own at that
+address (DNS rebinding), and the browser then takes the explorer for a part of that page. Its requests still
+carry the name, in ``Host``; and what one page sends to another carries its home, in ``Origin``.
+"""
 
 import logging
 import os
@@ -8,21 +13,24 @@ import webbrowser
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
 import panel as pn
 from panel.io import hold
 from panel.io.resources import LOCAL_DIST
+from tornado.httputil import HTTPServerRequest
 from tornado.ioloop import IOLoop
-from tornado.web import RequestHandler
+from tornado.routing import Matcher, Rule
+from tornado.web import Application, RequestHandler
+from typing_extensions import override
 
 from optlearn._app import SCENARIO
-from optlearn._app.form import Address
-from optlearn._app.guard import keep_out_strangers
+from optlearn._app.messages import as_text, defaults, typed
 from optlearn._app.page import Page
-from optlearn._app.parameters import as_text, defaults, typed
+from optlearn._app.parts import Address
 from optlearn._app.worker import Worker
 from optlearn._errors import SpecificationError
 from optlearn.scenarios import list_scenarios
@@ -154,9 +162,11 @@ class _Alive(RequestHandler):
         run: its name.
     """
 
+    @override
     def initialize(self, run: str) -> None:
         self._run = run
 
+    @override
     def get(self) -> None:
         """The name of the run."""
         self.set_header("Cache-Control", "no-store")
@@ -165,8 +175,58 @@ class _Alive(RequestHandler):
 
 def _free_port(wanted: int) -> int:
     """The port that is wanted, or any if that is 0; an OSError if it is taken."""
-    with socket.socket() as one:
+    with socket.socket() as probe:
         if os.name == "posix":  # elsewhere this would take a port from another program
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        one.bind((ADDRESS, wanted))
-        return int(one.getsockname()[1])
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((ADDRESS, wanted))
+        return int(probe.getsockname()[1])
+
+
+def admits(host: str, origin: str | None) -> bool:
+    """May a request with these headers be answered?
+
+    Args:
+        host: whom the browser thinks it talks to, ``name:port``; any port, since one may be forwarded.
+        origin: of the page that asks, ``http://name:port``; None where the header is missing, as it is when
+            a user opens an address.
+    """
+    return _is_loopback(host) and origin in (None, f"http://{host}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # brackets that do not match
+        return False
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class _Stranger(Matcher):
+    """Matches what must be refused."""
+
+    @override
+    def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
+        """Not None for requests that are not admitted."""
+        headers = request.headers
+        admitted = admits(headers.get("Host", ""), headers.get("Origin"))
+        return None if admitted else {}
+
+
+class _Refusal(RequestHandler):
+    """403 to whatever is asked."""
+
+    @override
+    def prepare(self) -> None:
+        """Answer before the request's method is looked at."""
+        self.set_status(403)
+        self.finish("The explorer answers to this machine only: open http://127.0.0.1 with its port.\n")
+
+
+def keep_out_strangers(application: Application) -> None:
+    """Refuse, in front of all that the server serves, websockets too."""
+    application.default_router.rules.insert(0, Rule(_Stranger(), _Refusal))

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from optlearn._app import words
-from optlearn._app.figures import Chart, course
-from optlearn._app.form import Form, Status, button, choice, html
-from optlearn._app.messages import Failed, Found, Simulate, Simulated
+from optlearn._app.messages import Failed, Optimum, Simulate, Simulated
+from optlearn._app.parts import Chart, Form, Status, button, choice, course, html
 from optlearn._app.worker import Worker
 from optlearn._progress import Progress
 
@@ -31,7 +30,7 @@ class SimulationPanel:
     ) -> None:
         self._simulator, self._deliver, self._toggled = simulator, deliver, toggled
         self._request: Simulate | None = None  # that is being worked on
-        self._shown: tuple[str, dict[str, Any], Found] | None = None
+        self._shown: tuple[str, dict[str, Any], Optimum] | None = None
         self.result: Simulated | None = None
         self.choices = {"quantity": "error", "N": "1000", "seeds": "50", "again": "once"}
         self._names = ["error"]
@@ -39,10 +38,10 @@ class SimulationPanel:
         self.status = Status(text="Not run yet.")
         self.chart, self.words = Chart("error"), html()
 
-    def show(self, scenario: str, arguments: dict[str, Any], found: Found) -> None:
+    def show(self, scenario: str, arguments: dict[str, Any], optimum: Optimum) -> None:
         """Another schedule is shown now: its theory, and no simulation yet."""
-        self._shown, self.result = (scenario, arguments, found), None
-        names = list(found.trajectory.values)
+        self._shown, self.result = (scenario, arguments, optimum), None
+        names = list(optimum.trajectory.values)
         if self.choices["quantity"] not in names:
             self.choices["quantity"] = "error"
         if names != self._names:
@@ -115,10 +114,10 @@ class SimulationPanel:
     def _run(self) -> None:
         if self._shown is None:
             return
-        scenario, arguments, found = self._shown
+        scenario, arguments, optimum = self._shown
         N, seeds = int(self.choices["N"]), int(self.choices["seeds"])
 
-        request = Simulate(scenario, arguments, found.schedule, N, seeds)
+        request = Simulate(scenario, arguments, optimum.schedule, N, seeds)
 
         def heard(event: Any) -> None:
             self._deliver(lambda: self._receive(request, event))

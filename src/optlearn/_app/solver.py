@@ -18,7 +18,7 @@ import scipy.optimize
 import scipy.stats
 
 from optlearn import scenarios
-from optlearn._app.messages import Compared, Found, Simulate, Simulated, Solve, Usual
+from optlearn._app.messages import Compared, Optimum, Simulate, Simulated, Solve, Usual
 from optlearn._control.certificate import Certificate
 from optlearn._control.compare import broken_limits
 from optlearn._control.evaluate import evaluate
@@ -28,12 +28,11 @@ from optlearn._control.solve import solve
 from optlearn._control.solvers.starts import fits
 from optlearn._control.summary import certificate_words
 from optlearn._engine import casadi, xla
-from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._processes import Send
 from optlearn._progress import Progress
 from optlearn._schedule import Schedule
-from optlearn._simulate.run import simulate
+from optlearn._simulate.run import simulate, theory_beside
 from optlearn._trajectory import Trajectory
 
 del scipy, casadi, xla
@@ -75,7 +74,7 @@ def _solve(request: Solve, send: Send) -> None:
             solution = solve(problem, progress=send, **options)
         mixed = solution.relaxed
         _LAST[request.scenario] = solution.schedule if mixed is None else mixed.schedule
-        send(_found(solution, request.full, time.perf_counter() - began, _remarks(caught)))
+        send(_optimum(solution, request.full, time.perf_counter() - began, _remarks(caught)))
         return solution
 
     if request.full:
@@ -86,7 +85,7 @@ def _solve(request: Solve, send: Send) -> None:
     send(compared)
     if request.full:
         return
-    objectives = [one.objective for one in compared.usual if one.objective is not None]
+    objectives = [b.objective for b in compared.usual if b.objective is not None]
     if warm is not None and _worse(solution.objective, min(objectives, default=np.inf)):
         tell("a usual schedule is better: solving from several starts")
         attempt(**quick)
@@ -95,7 +94,7 @@ def _solve(request: Solve, send: Send) -> None:
 
 
 def _usual(problem: Problem, intervals: int, tell: Callable[[str], None]) -> tuple[Usual, ...]:
-    found = []
+    usual = []
     for name, make in problem.baselines.items():
         tell(f"comparing with {name!r}")
         schedule = make(problem, intervals)
@@ -103,10 +102,10 @@ def _usual(problem: Problem, intervals: int, tell: Callable[[str], None]) -> tup
         try:
             trajectory = evaluate(problem, schedule, record=RECORD)
         except UnphysicalStateError as error:
-            found.append(Usual(name, None, None, str(error)))
+            usual.append(Usual(name, None, None, str(error)))
         else:
-            found.append(Usual(name, trajectory.objective, _plain(trajectory), note))
-    return tuple(sorted(found, key=lambda one: np.inf if one.objective is None else one.objective))
+            usual.append(Usual(name, trajectory.objective, _plain(trajectory), note))
+    return tuple(sorted(usual, key=lambda b: np.inf if b.objective is None else b.objective))
 
 
 def _unfinished(certificate: Certificate) -> bool:
@@ -139,8 +138,8 @@ def _remarks(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))
 
 
-def _found(solution: Solution, full: bool, seconds: float, remarks: tuple[str, ...]) -> Found:
-    return Found(
+def _optimum(solution: Solution, full: bool, seconds: float, remarks: tuple[str, ...]) -> Optimum:
+    return Optimum(
         schedule=solution.schedule,
         mixed=None if solution.relaxed is None else solution.relaxed.schedule,
         objective=solution.objective,
@@ -186,14 +185,7 @@ def _simulate(request: Simulate, send: Send) -> None:
             )
         )
         if theory is None:
-            theory = integrate(
-                problem.model,
-                request.schedule,
-                start=problem.start,
-                parameters={**problem.parameters, **free},
-                record=parts[0].alpha.clip(max=request.schedule.horizon),
-                quadrature=problem.quadrature,
-            )
+            theory = theory_beside(parts[0], problem, request.schedule, parameters=free)
         send(Simulated(_plain(theory), _joined(parts), request.seeds, request.N, time.perf_counter() - began))
 
 

@@ -5,8 +5,8 @@ from html import escape
 
 import numpy as np
 
-from optlearn._app.figures import COLOURS, DARK_COLOURS, Line
-from optlearn._app.messages import Compared, Found, Simulated, Usual
+from optlearn._app.messages import Compared, Optimum, Simulated, Usual
+from optlearn._app.parts import COLOURS, DARK_COLOURS, Line
 from optlearn._control.compare import OPTIMUM
 from optlearn._improvement import reduction
 from optlearn._schedule import Schedule
@@ -18,50 +18,50 @@ FEW = 6  # phases that are told one by one
 def about(scenario: str, strangers: Sequence[str]) -> str:
     """What a scenario optimises, and what the address says that it does not have."""
     text = list_scenarios()[scenario]
-    told = f'<p class="words">{escape(text[:1].upper() + text[1:])}.</p>'
+    purpose = f'<p class="words">{escape(text[:1].upper() + text[1:])}.</p>'
     if not strangers:
-        return told
+        return purpose
     names = ", ".join(strangers)
-    return f"{told}<p class=mistake>The address names {escape(names)}, which {scenario} does not have.</p>"
+    return f"{purpose}<p class=mistake>The address names {escape(names)}, which {scenario} does not have.</p>"
 
 
-def headline(found: Found, compared: Compared | None) -> str:
+def headline(optimum: Optimum, compared: Compared | None) -> str:
     """The error that is reached, and how much better that is than what people would try."""
-    number = f'<p class="number">{found.objective:.6g}</p>'
-    return f'<div class="headline">{number}<p>{_verdict(found, compared)}</p></div>'
+    number = f'<p class="number">{optimum.objective:.6g}</p>'
+    return f'<div class="headline">{number}<p>{_verdict(optimum, compared)}</p></div>'
 
 
-def _verdict(found: Found, compared: Compared | None) -> str:
+def _verdict(optimum: Optimum, compared: Compared | None) -> str:
     about = "final error of the optimal schedule"
     if compared is None:
         return f"{about}; comparing with the usual schedules …"
-    best = next((one for one in compared.usual if one.objective is not None), None)
+    best = next((baseline for baseline in compared.usual if baseline.objective is not None), None)
     if best is None or best.objective is None:
         return f"{about}."
     name = f"<b>{escape(best.name)}</b> ({best.objective:.6g}), the best of the usual schedules"
-    if _same(best.objective, found.objective):
+    if _same(best.objective, optimum.objective):
         return f"{about}, the same as that of {name}."
-    if best.objective < found.objective:
-        return f"{about}, {found.objective - best.objective:.1e} above {name}{_why_above(found)}."
-    return f"{about}, {reduction(best.objective, found.objective):.2g} % below {name}."
+    if best.objective < optimum.objective:
+        return f"{about}, {optimum.objective - best.objective:.1e} above {name}{_why_above(optimum)}."
+    return f"{about}, {reduction(best.objective, optimum.objective):.2g} % below {name}."
 
 
-def _same(one: float, other: float) -> bool:
+def _same(first: float, second: float) -> bool:
     """Can they not be told apart on the page?"""
-    return f"{one:.6g}" == f"{other:.6g}"
+    return f"{first:.6g}" == f"{second:.6g}"
 
 
-def _why_above(found: Found) -> str:
-    if found.mixed is not None:
+def _why_above(optimum: Optimum) -> str:
+    if optimum.mixed is not None:
         return ", whose switches need not lie on this grid"
-    return "" if found.full else ": “Solve at full accuracy” tries more starts"
+    return "" if optimum.full else ": “Solve at full accuracy” tries more starts"
 
 
-def told(found: Found) -> tuple[str, str]:
+def status(optimum: Optimum) -> tuple[str, str]:
     """Status line and its tone."""
-    c = found.certificate
+    c = optimum.certificate
     starts = "1 start" if c.starts.tried == 1 else f"{c.starts.tried} starts"
-    how = f"in {found.seconds:.2f} s ({found.schedule.intervals} intervals, {starts})"
+    how = f"in {optimum.seconds:.2f} s ({optimum.schedule.intervals} intervals, {starts})"
     if c.converged:
         return f"Solved {how}: converged.", "good"
     return f"Not converged {how}: {'; '.join(c.reasons)}.", "warning"
@@ -94,18 +94,19 @@ def _course(schedule: Schedule, name: str) -> str:
     )
 
 
-def table(found: Found, usual: Sequence[Usual], looks: Mapping[str, int]) -> str:
+def table(optimum: Optimum, usual: Sequence[Usual], looks: Mapping[str, int]) -> str:
     """The schedules from the best to the worst; it is the legend of the chart too."""
-    rows = [(OPTIMUM, found.objective), *((one.name, one.objective) for one in usual)]
+    rows = [(OPTIMUM, optimum.objective), *((baseline.name, baseline.objective) for baseline in usual)]
     rows.sort(key=lambda row: np.inf if row[1] is None else row[1])
     body = "".join(
         f"<tr{' class=best' if name == OPTIMUM else ''}>"
         f"<th scope=row>{_swatch(Line(name, look=looks.get(name, 0)))}{escape(name)}</th>"
         f"<td>{'–' if error is None else f'{error:.6g}'}</td>"
-        f"<td>{'–' if error is None or name == OPTIMUM else _excess(error, found.objective)}</td></tr>"
+        f"<td>{'–' if error is None or name == OPTIMUM else _excess(error, optimum.objective)}</td></tr>"
         for name, error in rows
     )
-    notes = "".join(f"<p class=words>{escape(f'{one.name}: {one.note}')}</p>" for one in usual if one.note)
+    remarks = [f"{baseline.name}: {baseline.note}" for baseline in usual if baseline.note]
+    notes = "".join(f"<p class=words>{escape(remark)}</p>" for remark in remarks)
     head = "<tr><th scope=col>schedule</th><th scope=col>final error</th><th scope=col>excess</th></tr>"
     return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{notes}"
 
@@ -117,16 +118,17 @@ def _excess(error: float, best: float) -> str:
     return f"{percent:+.0f} %" if abs(percent) >= 100 else f"{percent:+.2g} %"
 
 
-def certificate(found: Found) -> str:
+def certificate(optimum: Optimum) -> str:
     """Questions and answers, and how it was solved."""
-    c = found.certificate
+    c = optimum.certificate
     verdict = "converged" if c.converged else "not converged"
     pairs = "".join(
-        f"<div><dt>{escape(question)}</dt><dd>{escape(answer)}</dd></div>" for question, answer in found.words
+        f"<div><dt>{escape(question)}</dt><dd>{escape(answer)}</dd></div>"
+        for question, answer in optimum.words
     )
-    how = f"{found.method}, {found.schedule.intervals} intervals, {found.seconds:.2f} s"
-    more = "" if found.full else " “Solve at full accuracy” takes the scenario's own grid and three starts."
-    remarks = "".join(f"<p class=words>{escape(remark)}</p>" for remark in found.remarks)
+    how = f"{optimum.method}, {optimum.schedule.intervals} intervals, {optimum.seconds:.2f} s"
+    more = "" if optimum.full else " “Solve at full accuracy” takes the scenario's own grid and three starts."
+    remarks = "".join(f"<p class=words>{escape(remark)}</p>" for remark in optimum.remarks)
     return (
         f'<p class="verdict {"good" if c.converged else "warning"}">{verdict}</p>'
         f"<dl>{pairs}</dl><p class=words>{escape(how)}.{more}</p>{remarks}"

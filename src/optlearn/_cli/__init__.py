@@ -1,45 +1,85 @@
-"""Command line: ``optlearn VERB …``, with one file for each verb in ``verbs``.
+"""Command line: ``optlearn VERB …``.
 
 Results go to stdout (with --json one JSON object; of a sweep one a point), everything else to stderr. Exit
 codes: 0 done, 2 bad input, 3 the result is not converged (it is printed all the same), 130 stopped by
 Ctrl-C.
 
-A verb's file has a function ``command``, whose docstring is its help. JAX and CasADi are imported inside it,
-so that help and errors in names come at once.
+A verb is a function ``run_VERB``, whose docstring is its help, in the file that ``VERBS`` names. JAX and
+CasADi are imported inside it, so that help and errors in names come at once.
 """
 
+import hashlib
+import inspect
+import logging
+import os
+import platform
 import sys
 from importlib import import_module
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typing_extensions import override
 
 from optlearn import __version__
-from optlearn._cli.compiled_programs import keep_compiled_programs
-from optlearn._cli.help_layout import Command, Group, filled
+from optlearn._caches import cache_folder
 from optlearn._cli.output import STOPPED
 
 __all__ = ["app", "main"]
 
-# In the order of the help.
-VERBS = (
-    "list",
-    "solve",
-    "compare",
-    "simulate",
-    "explore",
-    "sweep",
-    "fit",
-    "fit-curves",
-    "show",
-    "cite",
-    "reproduce",
-    "doctor",
-    "help",
-)
+# Verb → file, in the order of the help.
+VERBS = {
+    "list": "show",
+    "solve": "solve",
+    "compare": "solve",
+    "simulate": "solve",
+    "explore": "show",
+    "sweep": "sweep",
+    "fit": "fit",
+    "fit-curves": "fit",
+    "show": "show",
+    "cite": "show",
+    "reproduce": "reproduce",
+    "doctor": "doctor",
+    "help": "show",
+}
+# Paragraphs of a help text that begin so keep their lines.
+AS_WRITTEN = ("Example", "- ")
+
+
+def _without_type(parameters: Any) -> Any:
+    """A flag takes no value, so that there is no type to be shown."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+class _Command(TyperCommand):
+    """A command whose help shows flags without a type."""
+
+    @override
+    def get_params(self, ctx: Any) -> Any:
+        return _without_type(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    """The command ``optlearn`` itself, likewise."""
+
+    @override
+    def get_params(self, ctx: Any) -> Any:
+        return _without_type(super().get_params(ctx))
+
+
+def _filled(docstring: str | None) -> str:
+    """A docstring whose paragraphs are one line each, so that only the terminal breaks them."""
+    paragraphs = inspect.cleandoc(docstring or "").split("\n\n")
+    return "\n\n".join(p if p.startswith(AS_WRITTEN) else p.replace("\n", " ") for p in paragraphs)
+
 
 app = typer.Typer(
-    cls=Group,
+    cls=_Group,
     help="Optimal schedules for learning: find them, compare them, check them against SGD.",
     epilog="Example: optlearn solve dropout --set sigma_n=0.2\n\n"
     "Exit codes: 0 done, 2 bad input, 3 not converged (printed all the same), 130 stopped.",
@@ -47,9 +87,9 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in VERBS:
-    _command = import_module(f"optlearn._cli.verbs.{_verb.replace('-', '_')}").command
-    app.command(_verb, cls=Command, help=filled(_command.__doc__))(_command)
+for _verb, _file in VERBS.items():
+    _run = getattr(import_module(f"optlearn._cli.{_file}"), f"run_{_verb.replace('-', '_')}")
+    app.command(_verb, cls=_Command, help=_filled(_run.__doc__))(_run)
 
 
 def _show_version(wanted: bool) -> None:
@@ -79,3 +119,37 @@ def main() -> None:
         app(prog_name="optlearn")
     except KeyboardInterrupt:
         sys.exit(STOPPED)
+
+
+def keep_compiled_programs() -> None:
+    """Let JAX keep what it compiles in the user's cache; only the command line does this.
+
+    ``OPTLEARN_CACHE`` names another directory; the user's own ``JAX_COMPILATION_CACHE_DIR`` is left
+    alone.
+    """
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    # Programs are compiled for one kind of processor; a home directory may be shared by several.
+    directory = cache_folder() / "jax" / _processor()
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not os.access(directory, os.W_OK):
+            raise PermissionError(f"{directory} is not writable")
+    except OSError as error:
+        logging.getLogger("optlearn").debug("compiled programs are not kept: %s", error)
+        return
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(directory)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+    # XLA looks for its own tuning flags (prefer-no-gather) among the processor's features, and
+    # fills the screen with errors about programs that it has written itself: jax-ml/jax#38445.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def _processor() -> str:
+    """A short name for the processor's instruction set."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+        features = next(line for line in lines if line.lower().startswith(("flags", "features")))
+    except (OSError, StopIteration):
+        features = platform.processor()
+    return f"{platform.machine()}-{hashlib.sha256(features.encode()).hexdigest()[:8]}"

@@ -1,11 +1,14 @@
-"""From what is typed to problems, schedules and solutions."""
+"""What is typed: the options that several verbs share, and from them problems, schedules and solutions."""
 
 import ast
 import inspect
 import shlex
 from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from optlearn._cli.output import bad_input
 from optlearn._errors import SpecificationError
@@ -17,6 +20,61 @@ if TYPE_CHECKING:
     from optlearn._schedule import Schedule
 
 OPTIMAL = "optimal"
+
+# --- options -------------------------------------------------------------------------------------
+
+
+class Method(StrEnum):
+    """How to solve."""
+
+    auto = "auto"
+    indirect = "indirect"
+    direct = "direct"
+    greedy = "greedy"
+
+
+def scenario_argument(text: str = "Name of a scenario; `optlearn list` shows them.") -> Any:
+    """The name of a scenario, completed by the shell."""
+    return typer.Argument(metavar="SCENARIO", help=text, autocompletion=lambda: list(list_scenarios()))
+
+
+def settings_option(text: str) -> Any:
+    """``--set NAME=VALUE``, as often as wanted."""
+    return typer.Option("--set", metavar="NAME=VALUE", help=f"{text} Repeatable.")
+
+
+def flag(*names: str, text: str) -> Any:
+    """A switch that is off unless it is given."""
+    return typer.Option(*names, help=text)
+
+
+def whole(text: str, *names: str, lowest: int = 1) -> Any:
+    """A whole number of at least ``lowest``."""
+    return typer.Option(*names, metavar="COUNT", min=lowest, help=text)
+
+
+def folder(text: str) -> Any:
+    """A folder."""
+    return typer.Option(metavar="DIR", help=text)
+
+
+Scenario = Annotated[str, scenario_argument()]
+Settings = Annotated[
+    list[str] | None,
+    settings_option("An argument of the scenario, such as eta=2 or 'Delta=(0, 2)'."),
+]
+MethodOption = Annotated[
+    Method, typer.Option(metavar="METHOD", help="How to solve: auto, indirect, direct or greedy.")
+]
+Intervals = Annotated[int | None, whole("Control intervals (default: the scenario's).")]
+Starts = Annotated[int | None, whole("First guesses to optimise (default: the solver's).")]
+MaxIterations = Annotated[int | None, whole("Iteration limit (default: the solver's).")]
+Seed = Annotated[int, typer.Option(metavar="SEED", min=0, help="Seed of everything random.")]
+OutFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the JSON result to this file.")]
+Json = Annotated[bool, flag("--json", text="Print one JSON object on stdout.")]
+Quiet = Annotated[bool, flag("--quiet", "-q", text="No progress on stderr.")]
+
+# --- what they stand for ----------------------------------------------------------------------------
 
 
 def scenario_arguments(scenario: str, settings: list[str] | None, out: Path | None) -> dict[str, Any]:
@@ -98,13 +156,13 @@ def command_line(verb: str, scenario: str, settings: list[str] | None, **options
     words = ["optlearn", verb, scenario]
     for setting in settings or []:
         words += ["--set", setting]
-    for name, value in given(**options).items():
+    for name, value in chosen(**options).items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join(words)
 
 
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
+def chosen(**options: Any) -> dict[str, Any]:
+    """The options that were not left out."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -115,8 +173,8 @@ def baseline_or_file(problem: "Problem", name: str, intervals: int | None) -> "S
         return problem.baselines[name](problem, count)
     path = Path(name)
     if not path.is_file():
-        known = ", ".join(repr(n) for n in (OPTIMAL, *problem.baselines))
-        raise SpecificationError(f"--schedule {name!r}: {known}, or a file; there is no such file")
+        names = ", ".join(repr(n) for n in (OPTIMAL, *problem.baselines))
+        raise SpecificationError(f"--schedule {name!r}: {names}, or a file; there is no such file")
     return read_schedule(path)
 
 

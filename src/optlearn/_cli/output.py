@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 # Columns of tables in files and pipes, which have no width of their own.
 FILE_WIDTH = 120
 
-# What a folder for a solution gets.
-SOLUTION_FILES = ("solution.nc", "schedule.csv", "schedule.json", "report.html")
-
 BAD_INPUT, NOT_CONVERGED, STOPPED = 2, 3, 130
 
 
@@ -54,23 +51,6 @@ def exit_code(solution: "Solution") -> int:
 def to_json(value: Any) -> str:
     """One line of JSON; a number that is not finite is null."""
     return json.dumps(plain(value, number=finite, other=str), allow_nan=False)
-
-
-def check_folder(out: Path | None) -> None:
-    """Refuse a folder that is a file."""
-    if out is not None and out.exists() and not out.is_dir():
-        bad_input(f"--out {out}: this is a file; a folder is needed")
-
-
-def write_solution(solution: "Solution", out: Path) -> None:
-    """All files of a solution into a folder."""
-    try:
-        solution.save(out / SOLUTION_FILES[0])
-        solution.schedule.to_csv(out / SOLUTION_FILES[1])
-        solution.schedule.to_json(out / SOLUTION_FILES[2])
-        solution.report(out / SOLUTION_FILES[3])
-    except OSError as error:
-        bad_input(f"--out {out}: {error.strerror or error}")
 
 
 def deliver(

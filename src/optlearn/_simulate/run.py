@@ -11,6 +11,7 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn._dynamics.checks import check_problem
+from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
@@ -180,6 +181,37 @@ def simulate(
         "dtype": dtype,
     }
     return Trajectory(alpha, values, names, info)
+
+
+def theory_beside(
+    simulated: Trajectory,
+    model: Any,
+    schedule: Schedule,
+    *,
+    start: OrderParameters | None = None,
+    parameters: Mapping[str, Array] | None = None,
+) -> Trajectory:
+    """The theory of a simulated training, at the training times of the simulation.
+
+    Args:
+        simulated: what ``simulate`` has returned.
+        model: the LearningModel, or the problem, that was simulated.
+        schedule: under which.
+        start: of a model, as in ``simulate``.
+        parameters: as in ``simulate``; of a problem, with all that are free.
+    """
+    # The last step of a simulation may end beyond the horizon by a part of 1/N.
+    times = simulated.alpha.clip(max=schedule.horizon)
+    if not hasattr(model, "model"):
+        return integrate(model, schedule, start=start, parameters=parameters, record=times)
+    return integrate(
+        model.model,
+        schedule,
+        start=model.start,
+        parameters={**model.parameters, **(parameters or {})},
+        record=times,
+        quadrature=model.quadrature,
+    )
 
 
 class Prepared(NamedTuple):

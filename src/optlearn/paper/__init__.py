@@ -1,9 +1,9 @@
 """The figures of the paper: data, drawing, and its claims checked.
 
-Each figure is a module with ``TITLE``, ``NEEDS_DATA`` (name of a data set, or None),
-``compute(quick, progress, data_dir) → xarray.Dataset``, ``plot(data) → Figure`` and
-``claims(data) → list[Claim]``; the latter two need nothing but the data. ``runner.reproduce`` runs
-them. The table below is read without loading anything else. A new figure is one file and one line.
+Each figure is a module with ``TITLE``, ``compute(quick, progress, …) → xarray.Dataset``,
+``plot(data) → Figure`` and ``claims(data) → list[Claim]``; the latter two need nothing but the data. A figure
+that reads a data set takes ``data_dir`` too. ``runner.reproduce`` runs them. The table below is read without
+loading anything else. A new figure is one file and one line.
 """
 
 from importlib import import_module
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from optlearn.paper import figS_cifar as figS_cifar
     from optlearn.paper import figS_curriculum as figS_curriculum
     from optlearn.paper import figS_sims as figS_sims
-    from optlearn.paper.claims import Claim as Claim
     from optlearn.paper.runner import reproduce as reproduce
+    from optlearn.paper.shared import Claim as Claim
 
 # Figure → what it shows, in one line. Its module has the name of the figure.
 _FIGURES = {
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
     if name in _FIGURES:
         return import_module(f"{__name__}.{name}")
     if name == "Claim":
-        return import_module(f"{__name__}.claims").Claim
+        return import_module(f"{__name__}.shared").Claim
     if name == "reproduce":
         return import_module(f"{__name__}.runner").reproduce
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")

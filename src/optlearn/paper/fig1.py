@@ -5,7 +5,6 @@ problem, and the best constant rate), λ is what is held fixed.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,21 @@ from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._improvement import reduction
 from optlearn._progress import Report
-from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Steps, common_grid, stack
-from optlearn.paper.style import BLACK, BLUE, GREEN, GREY, ORANGE, OURS, PURPLE, TIME, panels, styled
+from optlearn.paper.shared import (
+    OURS,
+    Claim,
+    Stages,
+    all_certified,
+    certificates,
+    common_grid,
+    middles,
+    panels,
+    stack,
+)
+from optlearn.plotting.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, TIME, styled
 from optlearn.scenarios._curriculum import curriculum
 
 TITLE = "Optimal curricula compared to benchmarks"
-NEEDS_DATA: str | None = None
 
 ETA = 3.0
 LAMBDA_BARS = tuple(np.round(np.linspace(0.0, 0.5, 11), 2).tolist())
@@ -37,7 +44,13 @@ RATES = (0.6, 0.9, 1.3, 2.0, 3.0)
 EQUAL = 1e-8
 MIXING = 1e-7
 
-SCHEDULES = ("curriculum", "anti-curriculum", "two-switch", "optimal")
+# Schedules that people would try → the scenario's baseline.
+USUAL = {
+    "curriculum": "curriculum",
+    "anti-curriculum": "anti-curriculum",
+    "two-switch": "best two-switch",
+}
+SCHEDULES = (*USUAL, "optimal")
 COLOURS = {
     "curriculum": BLUE,
     "anti-curriculum": ORANGE,
@@ -51,7 +64,6 @@ COLOURS = {
 def compute(
     quick: bool = False,
     progress: Report | None = None,
-    data_dir: Path | None = None,
     *,
     lambda_bars: Sequence[float] | None = None,
     intervals: int | None = None,
@@ -63,17 +75,15 @@ def compute(
     Args:
         quick: fewer values of λ̄, coarser grids, one start.
         progress: called at every stage.
-        data_dir: not used.
         lambda_bars: values of λ̄, the first of them 0.
         intervals: of the order of samples.
         joint_intervals: of the joint problem.
         starts: first guesses for each optimum; the joint problem has at least two.
     """
-    del data_dir
     bars = tuple(lambda_bars or (QUICK_LAMBDA_BARS if quick else LAMBDA_BARS))
     count = intervals or (240 if quick else 480)
     starts = starts or (1 if quick else 3)
-    tell = Steps(progress, 1 + 3 * len(bars))
+    tell = Stages(progress, 1 + 3 * len(bars))
     tell("optimal order at λ̄ = 0")
     data = order_at_zero(intervals, starts)
     return xarray.merge(
@@ -86,12 +96,8 @@ def order_at_zero(intervals: int | None = None, starts: int = 3) -> xarray.Datas
     problem = curriculum()
     solution = solve(problem, intervals, starts=starts)
     usual = baselines(problem)
-    schedules = {
-        "curriculum": usual["curriculum"],
-        "anti-curriculum": usual["anti-curriculum"],
-        "two-switch": usual["best two-switch"],
-        "optimal": solution.schedule,
-    }
+    schedules = {name: usual[baseline] for name, baseline in USUAL.items()}
+    schedules["optimal"] = solution.schedule
     runs = {name: evaluate(problem, schedule, record=481) for name, schedule in schedules.items()}
     edges, difficulty = common_grid(schedules, "difficulty")
     assert solution.relaxed is not None
@@ -118,13 +124,10 @@ def order_at_zero(intervals: int | None = None, starts: int = 3) -> xarray.Datas
     )
 
 
-def _sweep(bars: Sequence[float], intervals: int, starts: int, tell: Steps) -> xarray.Dataset:
+def _sweep(bars: Sequence[float], intervals: int, starts: int, tell: Stages) -> xarray.Dataset:
     """Panel e at constant η: final errors against λ̄."""
-    final: dict[str, list[float]] = {
-        name: [] for name in ("curriculum", "anti-curriculum", "two-switch", "optimal", "mixed")
-    }
+    final: dict[str, list[float]] = {name: [] for name in (*SCHEDULES, "mixed")}
     solutions: list[Solution] = []
-    best: list[tuple[float, float]] = []
     for bar in bars:
         tell(f"optimal order at λ̄ = {bar:g}")
         problem = curriculum(eta=ETA, weight_decay=bar / ETA)
@@ -132,11 +135,11 @@ def _sweep(bars: Sequence[float], intervals: int, starts: int, tell: Steps) -> x
         solution = solve(problem, intervals, starts=starts, warm_start=usual["best two-switch"])
         solutions.append(solution)
         assert solution.relaxed is not None
-        for name in ("curriculum", "anti-curriculum"):
-            final[name].append(evaluate(problem, usual[name], record=2).objective)
-        final["two-switch"].append(evaluate(problem, usual["best two-switch"], record=2).objective)
+        for name, baseline in USUAL.items():
+            final[name].append(evaluate(problem, usual[baseline], record=2).objective)
         final["optimal"].append(solution.objective)
         final["mixed"].append(solution.relaxed.objective)
+    best: list[tuple[float, float]] = []
     for bar in bars:
         tell(f"best constant rate at λ = {bar:g}/3")
         best.append(_best_constant_rate(bar / ETA))
@@ -145,8 +148,7 @@ def _sweep(bars: Sequence[float], intervals: int, starts: int, tell: Steps) -> x
         {
             "final_error": (("strategy", "lambda_bar"), list(final.values())),
             "constant_rate": ("lambda_bar", [rate for rate, _ in best]),
-            "converged": ("lambda_bar", [s.certificate.converged for s in solutions]),
-            "gap": ("lambda_bar", [s.certificate.hamiltonian_gap for s in solutions]),
+            **certificates(solutions, "lambda_bar"),
         },
         coords={"strategy": list(final), "lambda_bar": list(bars)},
     )
@@ -164,8 +166,8 @@ def _best_constant_rate(weight_decay: float) -> tuple[float, float]:
     errors = [error(rate) for rate in RATES]
     i = int(np.argmin(errors))
     around = (RATES[max(i - 1, 0)], RATES[min(i + 1, len(RATES) - 1)])
-    found = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 0.01})
-    return float(found.x), min(float(found.fun), errors[i])
+    search = minimize_scalar(error, bounds=around, method="bounded", options={"xatol": 0.01})
+    return float(search.x), min(float(search.fun), errors[i])
 
 
 def joint_solution(
@@ -176,7 +178,7 @@ def joint_solution(
     return solve(problem, intervals, starts=starts, warm_start=warm)
 
 
-def _joint(bars: Sequence[float], intervals: int | None, starts: int, tell: Steps) -> xarray.Dataset:
+def _joint(bars: Sequence[float], intervals: int | None, starts: int, tell: Stages) -> xarray.Dataset:
     """Panels e and f: order and learning rate together.
 
     From the solution of the λ̄ before as well: a neutral start may end in a local optimum.
@@ -194,8 +196,7 @@ def _joint(bars: Sequence[float], intervals: int | None, starts: int, tell: Step
             "joint_rate": (dims, [s.schedule["learning_rate"] for s in solutions]),
             "joint_hard_share": (dims, [s.schedule["difficulty"] / hard for s in solutions]),
             "joint_edge": solutions[0].schedule.grid,
-            "joint_converged": ("lambda_bar", [s.certificate.converged for s in solutions]),
-            "joint_gap": ("lambda_bar", [s.certificate.hamiltonian_gap for s in solutions]),
+            **certificates(solutions, "lambda_bar", "joint_"),
         },
         coords={"lambda_bar": list(bars)},
     )
@@ -336,13 +337,13 @@ def _draw_excess(axes: Axes, data: xarray.Dataset) -> None:
 
 def _excess(data: xarray.Dataset) -> dict[str, float]:
     """Final error of each schedule minus that of the best mixing one, at λ = 0."""
-    best, found = float(data.mixed_objective), data.objective
+    best, objective = float(data.mixed_objective), data.objective
     return {
-        "anti-curriculum": float(found.sel(schedule="anti-curriculum")) - best,
-        "curriculum": float(found.sel(schedule="curriculum")) - best,
+        "anti-curriculum": float(objective.sel(schedule="anti-curriculum")) - best,
+        "curriculum": float(objective.sel(schedule="curriculum")) - best,
         "random mix": float(data.random_objective) - best,
-        "best easy-hard-easy": float(found.sel(schedule="two-switch")) - best,
-        "optimal, on the grid": float(found.sel(schedule="optimal")) - best,
+        "best easy-hard-easy": float(objective.sel(schedule="two-switch")) - best,
+        "optimal, on the grid": float(objective.sel(schedule="optimal")) - best,
     }
 
 
@@ -367,17 +368,15 @@ def claims(data: xarray.Dataset) -> list[Claim]:
 
 
 def _non_monotone(data: xarray.Dataset) -> Claim:
-    found = {
-        str(name): float(value) for name, value in zip(data.schedule.values, data.objective, strict=True)
-    }
+    final = dict(zip(map(str, data.schedule.values), map(float, data.objective), strict=True))
     hard = data.hard_share.sel(schedule="optimal").values > 0.5
     shape = not hard[0] and bool(hard.any()) and not hard[-1]
-    below = found["optimal"] < min(found["curriculum"], found["anti-curriculum"])
+    below = final["optimal"] < min(final["curriculum"], final["anti-curriculum"])
     return Claim(
         "non-monotone",
         "At η = 3, λ = 0 the optimal order is non-monotone, easy at first and at the end, and beats both "
         "curriculum and anti-curriculum",
-        found,
+        final,
         "easy first and last; optimal below curriculum and anti-curriculum",
         shape and below,
     )
@@ -415,24 +414,24 @@ def _anti_at_high_regularisation(data: xarray.Dataset) -> Claim:
     optimal = (anti - best).values <= EQUAL
     # The first λ̄ from which on it is optimal at every larger one as well.
     first = len(optimal) - int(np.argmin(optimal[::-1])) if not optimal.all() else 0
-    found = float(data.lambda_bar[first]) if first < len(optimal) else None
+    smallest = float(data.lambda_bar[first]) if first < len(optimal) else None
     return Claim(
         "anti-curriculum-at-high-regularisation",
         "At high regularisation anti-curriculum is optimal",
-        {"smallest λ̄ on the grid": found},
+        {"smallest λ̄ on the grid": smallest},
         "from some λ̄ on",
-        found is not None and found > 0,
+        smallest is not None and smallest > 0,
         f"grid of λ̄: {', '.join(f'{bar:g}' for bar in data.lambda_bar.values)}",
     )
 
 
 def _joint_order(data: xarray.Dataset) -> Claim:
     rising = [bool(np.all(np.diff(row) >= 0) and row[0] < row[-1]) for row in data.joint_hard_share.values]
-    found = [float(bar) for bar, easy_first in zip(data.lambda_bar, rising, strict=True) if easy_first]
+    bars = [float(bar) for bar, easy_first in zip(data.lambda_bar, rising, strict=True) if easy_first]
     return Claim(
         "joint-easy-to-hard",
         "With the learning rate optimised as well, easy-to-hard is optimal for all λ considered",
-        {"easy to hard at λ̄": found},
+        {"easy to hard at λ̄": bars},
         [float(bar) for bar in data.lambda_bar],
         all(rising),
     )
@@ -440,7 +439,7 @@ def _joint_order(data: xarray.Dataset) -> Claim:
 
 def _rate_claims(data: xarray.Dataset) -> list[Claim]:
     rate, hard = data.joint_rate[0].values, data.joint_hard_share[0].values
-    middles = (data.joint_edge.values[1:] + data.joint_edge.values[:-1]) / 2
+    times = middles(data.joint_edge.values)
     peak = int(np.argmax(rate))
     switches = np.flatnonzero(np.diff(hard))
     switch = int(switches[0]) if len(switches) else len(rate) - 2
@@ -452,7 +451,7 @@ def _rate_claims(data: xarray.Dataset) -> list[Claim]:
         Claim(
             "warm-up",
             "The optimal learning rate at λ = 0 begins with a warm-up",
-            {"η at first": rate[0], "largest η": rate[peak], "at α": middles[peak]},
+            {"η at first": rate[0], "largest η": rate[peak], "at α": times[peak]},
             "rises by more than 1 % to a maximum inside the easy phase",
             0 < peak < switch and bool(rate[peak] > 1.01 * rate[0]),
         ),
@@ -499,7 +498,7 @@ def _mixing(data: xarray.Dataset) -> Claim:
     inner = (share > 0.01) & (share < 0.99)
     mixed_time = float(np.diff(edges)[inner].sum())
     gaps = (data.final_error.sel(strategy="two-switch") - data.final_error.sel(strategy="mixed")).values
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "best easy-hard-easy": float(data.objective.sel(schedule="two-switch")),
         "mixing": float(data.mixed_objective),
         "on the grid": float(data.objective.sel(schedule="optimal")),
@@ -510,7 +509,7 @@ def _mixing(data: xarray.Dataset) -> Claim:
         "mixing",
         "(this work) Easy-hard-easy is not the optimum at λ = 0: mixing easy and hard samples late in the "
         "hard phase is better",
-        found,
+        numbers,
         "mixing below the best easy-hard-easy by more than 1e-7, with a mixed arc",
         excess["best easy-hard-easy"] > MIXING and mixed_time > 0,
     )

@@ -1,7 +1,6 @@
 """Figure 2: optimal dropout."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,11 @@ from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._progress import Report
 from optlearn._schedule import Schedule
-from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Steps, crossing, stack
-from optlearn.paper.style import BLACK, BLUE, GREY, ORANGE, TIME, VERMILION, panels, shades, styled
+from optlearn.paper.shared import Claim, Stages, all_certified, certificates, crossing, middles, panels, stack
+from optlearn.plotting.style import BLACK, BLUE, GREY, ORANGE, TIME, VERMILION, shades, styled
 from optlearn.scenarios._dropout import dropout
 
 TITLE = "Optimal dropout schedules"
-NEEDS_DATA: str | None = None
 
 SIGMA = 0.3  # label noise of panels a-c
 SIGMAS = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -37,7 +34,6 @@ LABELS = {"none": "no dropout", "constant": f"constant p = p_f = {CONSTANT}", "o
 def compute(
     quick: bool = False,
     progress: Report | None = None,
-    data_dir: Path | None = None,
     *,
     sigmas: Sequence[float] | None = None,
     intervals: int | None = None,
@@ -48,15 +44,13 @@ def compute(
     Args:
         quick: fewer levels, coarser grid, one start.
         progress: called at every stage.
-        data_dir: not used.
         sigmas: label noise σ_n of panel d; 0.3 must be among them.
         intervals: control intervals.
         starts: first guesses for each optimum.
     """
-    del data_dir
     levels = tuple(sigmas or (QUICK_SIGMAS if quick else SIGMAS))
     count = intervals or (50 if quick else 200)
-    tell = Steps(progress, len(levels) + 1)
+    tell = Stages(progress, len(levels) + 1)
     solutions: list[Solution] = []
     for sigma in levels:
         tell(f"optimal dropout at σ_n = {sigma:g}")
@@ -80,8 +74,7 @@ def compute(
             "edge": solutions[0].schedule.grid,
             "rescaling": ("sigma_n", [s.parameters["rescaling"] for s in solutions]),
             "objective": ("sigma_n", [s.objective for s in solutions]),
-            "converged": ("sigma_n", [s.certificate.converged for s in solutions]),
-            "gap": ("sigma_n", [s.certificate.hamiltonian_gap for s in solutions]),
+            **certificates(solutions, "sigma_n"),
         },
         coords={"schedule": list(runs), "alpha": runs["optimal"].alpha, "sigma_n": list(levels)},
     )
@@ -191,13 +184,13 @@ def claims(data: xarray.Dataset) -> list[Claim]:
 
 
 def _rescaling(data: xarray.Dataset) -> Claim:
-    found = float(data.rescaling.sel(sigma_n=SIGMA))
+    rescaling = float(data.rescaling.sel(sigma_n=SIGMA))
     return Claim(
         "rescaling",
         "At σ_n = 0.3 the optimal rescaling is p_f = 0.678",
-        found,
+        rescaling,
         PAPER_RESCALING,
-        abs(found - PAPER_RESCALING) <= 5e-4,
+        abs(rescaling - PAPER_RESCALING) <= 5e-4,
     )
 
 
@@ -215,13 +208,13 @@ def _order(data: xarray.Dataset) -> Claim:
 
 def _mechanism(data: xarray.Dataset) -> list[Claim]:
     later = data.isel(alpha=slice(1, None))
-    found = {
+    final = {
         quantity: {name: float(data[quantity].sel(schedule=name)[-1]) for name in LABELS}
         for quantity in ("correlation", "cosine")
     }
     below = {
         quantity: (later[quantity].sel(schedule="constant") < later[quantity].sel(schedule="none")).values
-        for quantity in found
+        for quantity in final
     }
     # Both courses saturate; growth is a matter of the time before.
     level = 0.9 * float(later.cosine.sel(schedule="none").max())
@@ -238,7 +231,7 @@ def _mechanism(data: xarray.Dataset) -> list[Claim]:
             "correlation-lower",
             "Constant dropout lowers the detrimental correlation Δ̃ during training (σ_n = 0.3)",
             {
-                "final Δ̃": found["correlation"],
+                "final Δ̃": final["correlation"],
                 "share of training below": float(np.mean(below["correlation"])),
             },
             "below that without dropout, all the time",
@@ -252,18 +245,14 @@ def _mechanism(data: xarray.Dataset) -> list[Claim]:
             slower,
             ""
             if share == 1
-            else f"with dropout it ends at {found['cosine']['constant']:.4f}, "
-            f"without at {found['cosine']['none']:.4f}: the curves cross",
+            else f"with dropout it ends at {final['cosine']['constant']:.4f}, "
+            f"without at {final['cosine']['none']:.4f}: the curves cross",
         ),
     ]
 
 
-def _middles(data: xarray.Dataset) -> np.ndarray:
-    return np.asarray((data.edge.values[1:] + data.edge.values[:-1]) / 2)
-
-
 def _onsets(data: xarray.Dataset) -> np.ndarray:
-    return np.array([crossing(_middles(data), row, ONSET) for row in data.activation.values])
+    return np.array([crossing(middles(data.edge.values), row, ONSET) for row in data.activation.values])
 
 
 def _shape(data: xarray.Dataset) -> list[Claim]:
@@ -304,10 +293,10 @@ def _shape(data: xarray.Dataset) -> list[Claim]:
 
 
 def _with_noise(data: xarray.Dataset) -> list[Claim]:
-    sigmas, onsets, middles = data.sigma_n.values, _onsets(data), _middles(data)
+    sigmas, onsets, times = data.sigma_n.values, _onsets(data), middles(data.edge.values)
     decay = np.array(
         [
-            (ONSET - np.interp(onset + DECAY_TIME, middles, row)) / DECAY_TIME
+            (ONSET - np.interp(onset + DECAY_TIME, times, row)) / DECAY_TIME
             for onset, row in zip(onsets, data.activation.values, strict=True)
         ]
     )

@@ -1,7 +1,6 @@
 """Figure 3: optimal noise and optimal augmentation for a denoising autoencoder."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,14 +15,12 @@ from optlearn._control.solve import solve
 from optlearn._improvement import improvement
 from optlearn._progress import Report
 from optlearn.models._autoencoder import optimal_skip
-from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Steps, crossing
-from optlearn.paper.style import BLACK, BLUE, GREY, ORANGE, TIME, panels, shades, styled
+from optlearn.paper.shared import Claim, Stages, all_certified, certificates, crossing, panels
+from optlearn.plotting.style import BLACK, BLUE, GREY, ORANGE, TIME, shades, styled
 from optlearn.scenarios._denoising import denoising
 from optlearn.scenarios._denoising_batch import denoising_batch
 
 TITLE = "Optimal schedules for denoising autoencoders"
-NEEDS_DATA: str | None = None
 
 SHOWN_NOISE = 0.25  # panels c and d
 NOISES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
@@ -40,7 +37,6 @@ POINTS = 401
 def compute(
     quick: bool = False,
     progress: Report | None = None,
-    data_dir: Path | None = None,
     *,
     noises: Sequence[float] | None = None,
     batch_noises: Sequence[float] | None = None,
@@ -54,7 +50,6 @@ def compute(
     Args:
         quick: fewer values, coarser grids.
         progress: called at every stage.
-        data_dir: not used.
         noises: test noise Δ_F of panels a and b; 0.25 must be among them.
         batch_noises: Δ_F of panels e and f.
         inset_noises: Δ of the inset.
@@ -62,15 +57,20 @@ def compute(
         batch_intervals: of the batch schedule.
         starts: first guesses for each noise schedule.
     """
-    del data_dir
     levels = tuple(noises or (QUICK_NOISES if quick else NOISES))
     curves = tuple(batch_noises or (QUICK_BATCH_NOISES if quick else BATCH_NOISES))
     inset = tuple(inset_noises or (QUICK_INSET_NOISES if quick else INSET_NOISES))
     others = tuple(level for level in inset if level not in curves)
-    tell = Steps(progress, len(levels) + len(curves) + len(others))
+    tell = Stages(progress, len(levels) + len(curves) + len(others))
     count, batch_count = intervals or (100 if quick else 400), batch_intervals or (60 if quick else 120)
-    noise = [_noise(level, count, starts or (1 if quick else 2), tell) for level in levels]
-    batch = {level: _batch(level, batch_count, tell) for level in (*curves, *others)}
+    noise = []
+    for level in levels:
+        tell(f"optimal noise at Δ_F = {level:g}")
+        noise.append(_solved(denoising(Delta_F=level), "noise", count, starts or (1 if quick else 2)))
+    batch = {}
+    for level in (*curves, *others):
+        tell(f"optimal batch at Δ_F = {level:g}")
+        batch[level] = _solved(denoising_batch(Delta_F=level), "batch", batch_count, 1)
     shown = noise[levels.index(SHOWN_NOISE)]
     return xarray.Dataset(
         {
@@ -80,8 +80,7 @@ def compute(
             "theta": (("schedule", "cluster", "alpha"), _both(shown, ("theta11", "theta22"))),
             "b": (("schedule", "alpha"), _both(shown, ("b",))[:, 0]),
             "b_target": optimal_skip(SHOWN_NOISE, 0.1),
-            "converged": ("Delta_F", [n["converged"] for n in noise]),
-            "gap": ("Delta_F", [n["gap"] for n in noise]),
+            **certificates([n["solution"] for n in noise], "Delta_F"),
             "batch": (("batch_Delta_F", "batch_interval"), [batch[level]["control"] for level in curves]),
             "batch_edge": batch[curves[0]]["grid"],
             "batch_improvement": (
@@ -92,8 +91,7 @@ def compute(
                 "inset_Delta_F",
                 [batch[level]["improvement"][-1] for level in sorted(batch)],
             ),
-            "batch_converged": ("inset_Delta_F", [batch[level]["converged"] for level in sorted(batch)]),
-            "batch_gap": ("inset_Delta_F", [batch[level]["gap"] for level in sorted(batch)]),
+            **certificates([batch[level]["solution"] for level in sorted(batch)], "inset_Delta_F", "batch_"),
         },
         coords={
             "Delta_F": list(levels),
@@ -107,16 +105,6 @@ def compute(
     )
 
 
-def _noise(level: float, intervals: int, starts: int, tell: Steps) -> dict[str, Any]:
-    tell(f"optimal noise at Δ_F = {level:g}")
-    return _solved(denoising(Delta_F=level), "noise", intervals, starts)
-
-
-def _batch(level: float, intervals: int, tell: Steps) -> dict[str, Any]:
-    tell(f"optimal batch at Δ_F = {level:g}")
-    return _solved(denoising_batch(Delta_F=level), "batch", intervals, 1)
-
-
 def _solved(problem: Problem, control: str, intervals: int, starts: int) -> dict[str, Any]:
     solution = solve(problem, intervals, starts=starts)
     optimal = evaluate(problem, solution.schedule, record=POINTS)
@@ -128,8 +116,7 @@ def _solved(problem: Problem, control: str, intervals: int, starts: int) -> dict
         "improvement": improvement(constant["error"], optimal["error"]),
         "optimal": optimal,
         "constant": constant,
-        "converged": solution.certificate.converged,
-        "gap": solution.certificate.hamiltonian_gap,
+        "solution": solution,
     }
 
 
@@ -147,9 +134,11 @@ def plot(data: xarray.Dataset) -> Figure:
     figure, axes = panels([["a", "b", "c"], ["d", "e", "f"]], height=5.8)
     colours = shades(data.sizes["Delta_F"])
     for colour, level in zip(colours, data.Delta_F.values, strict=True):
-        one = data.sel(Delta_F=level)
-        axes["a"].stairs(one.noise, data.edge, baseline=None, color=colour, linewidth=1.5, label=f"{level:g}")
-        axes["b"].plot(data.alpha, one.improvement, color=colour)
+        at_level = data.sel(Delta_F=level)
+        axes["a"].stairs(
+            at_level.noise, data.edge, baseline=None, color=colour, linewidth=1.5, label=f"{level:g}"
+        )
+        axes["b"].plot(data.alpha, at_level.improvement, color=colour)
     axes["a"].set(xlabel=TIME, ylabel="optimal noise Δ", xlim=_span(data.edge), ylim=(0, 1.25))
     axes["a"].set_yticks(np.linspace(0, 1, 6))
     axes["a"].legend(title=r"test noise $\Delta_F$", title_fontsize=7.5, ncols=3, loc="upper right")
@@ -163,11 +152,11 @@ def plot(data: xarray.Dataset) -> Figure:
     _draw_cosines(axes["c"], data)
     _draw_skip(axes["d"], data)
     for colour, level in zip(shades(data.sizes["batch_Delta_F"]), data.batch_Delta_F.values, strict=True):
-        one = data.sel(batch_Delta_F=level)
+        at_level = data.sel(batch_Delta_F=level)
         axes["e"].stairs(
-            one.batch, data.batch_edge, baseline=None, color=colour, linewidth=1.5, label=f"{level:g}"
+            at_level.batch, data.batch_edge, baseline=None, color=colour, linewidth=1.5, label=f"{level:g}"
         )
-        axes["f"].plot(data.batch_alpha, one.batch_improvement, color=colour, label=f"{level:g}")
+        axes["f"].plot(data.batch_alpha, at_level.batch_improvement, color=colour, label=f"{level:g}")
     axes["e"].axhline(5, color=GREY, linewidth=0.8, linestyle=":")
     axes["e"].set(xlabel=TIME, ylabel="optimal batch size B", xlim=_span(data.batch_edge), ylim=(0, None))
     axes["e"].legend(title=r"noise $\Delta_F$; dotted: mean $\bar{B}=5$", title_fontsize=7.5)

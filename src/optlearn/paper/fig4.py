@@ -15,15 +15,13 @@ from optlearn._control.solve import solve
 from optlearn._improvement import improvement
 from optlearn._progress import Report
 from optlearn._schedule import Schedule
-from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Steps
-from optlearn.paper.style import BLACK, GREY, TIME, WIDTH, shades, styled
+from optlearn.paper.shared import WIDTH, Claim, Stages, all_certified, certificates, set_letter
+from optlearn.plotting.style import BLACK, GREY, TIME, shades, styled
 from optlearn.practice import denoise
 from optlearn.practice.datasets import mnist
 from optlearn.practice.fit import AnisotropyWarning, MixtureFit, gaussian_mixture
 
 TITLE = "Optimal denoising schedules for zeros and ones of MNIST"
-NEEDS_DATA: str | None = "mnist"
 
 NOISES = (0.1, 0.2, 0.3, 0.4)
 SHOWN_NOISE = 0.4  # panel c
@@ -65,7 +63,7 @@ def compute(
         further_sets: more of them, of which only the errors at the end are kept.
         seed: of the training sets, initial weights and noise.
     """
-    tell = Steps(progress, 2 + len(NOISES))
+    tell = Stages(progress, 2 + len(NOISES))
     tell("fitting the clusters")
     digits = mnist("all", data_dir).only(0, 1)
     images = digits.rows(SCALE)
@@ -98,8 +96,7 @@ def compute(
         {
             "noise": (("Delta_F", "interval"), [s["optimal"]["noise"] for s in solved]),
             "edge": solved[0]["optimal"].grid,
-            "converged": ("Delta_F", [s["converged"] for s in solved]),
-            "gap": ("Delta_F", [s["gap"] for s in solved]),
+            **certificates([s["solution"] for s in solved], "Delta_F"),
             "theory_error": (("terms", "Delta_F", "schedule", "theory_alpha"), _theory(solved)),
             "error": (
                 ("set", "Delta_F", "schedule", "alpha"),
@@ -141,8 +138,7 @@ def _solved(fit: MixtureFit, level: float, intervals: int) -> dict[str, Any]:
         **schedules,
         "alpha": courses[0][0].alpha,
         "error": np.array([[course["error"] for course in row] for row in courses]),
-        "converged": solution.certificate.converged,
-        "gap": solution.certificate.hamiltonian_gap,
+        "solution": solution,
     }
 
 
@@ -194,9 +190,9 @@ def _examples(
     images: np.ndarray, labels: np.ndarray, trained: np.ndarray, training: denoise.Training
 ) -> np.ndarray:
     """(kind, example, row, column) held-out images and what the networks of the first set make of them."""
-    rest = np.setdiff1d(np.arange(len(images)), trained)
-    rest = np.random.default_rng(0).permutation(rest)
-    picks = np.concatenate([rest[labels[rest] == digit][:EXAMPLES] for digit in (0, 1)])
+    held_out = np.setdiff1d(np.arange(len(images)), trained)
+    held_out = np.random.default_rng(0).permutation(held_out)
+    picks = np.concatenate([held_out[labels[held_out] == digit][:EXAMPLES] for digit in (0, 1)])
     clean = images[picks]
     shown = [clean]
     for kind in ("constant", "optimal"):
@@ -225,7 +221,7 @@ def plot(data: xarray.Dataset) -> Figure:
     _draw_improvement(second, data, colours)
     _draw_images(right, data)
     for axes, letter in ((first, "a"), (second, "b")):
-        axes.set_title(f"{letter})", loc="left", fontweight="bold", fontsize=10)
+        set_letter(axes, letter)
     return figure
 
 
@@ -265,7 +261,7 @@ def _draw_images(figure: SubFigure, data: xarray.Dataset) -> None:
         if kind in data.schedule.values:
             label = f"denoised,\n{kind} noise\nMSE {float(error.sel(schedule=kind)):.2f}"
         row[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
-    grid[0, 0].set_title("c)", loc="left", fontweight="bold", fontsize=10)
+    set_letter(grid[0, 0], "c")
     words = rf"held-out images, $\Delta_F={SHOWN_NOISE}$"
     above = grid[0, 0].text(0.5, 1.13, words, transform=grid[0, 0].transAxes, fontsize=8)
     above.set_in_layout(False)  # it reaches over the next images
@@ -309,10 +305,10 @@ def _by_level(data: xarray.Dataset, values: Any) -> dict[float, Any]:
 
 
 def _rises_then_falls(data: xarray.Dataset) -> Claim:
-    found, fine, back = {}, [], []
+    peaks, fine, back = {}, [], []
     for level, row in _by_level(data, data.noise.values).items():
         peak = int(np.argmax(row))
-        found[level] = {
+        peaks[level] = {
             "first": row[0],
             "highest": row[peak],
             "at α": float(data.edge[peak]),
@@ -326,7 +322,7 @@ def _rises_then_falls(data: xarray.Dataset) -> Claim:
     return Claim(
         "rises-then-falls",
         "For every Δ_F the optimal noise first increases, then decreases gradually towards the end",
-        found,
+        peaks,
         "up to one peak, then down; moves the other way are below 5 % of the peak",
         all(fine),
         f"at the very end it rises again, by up to {max(back):.3f}" if max(back) > MOVE else "",
@@ -391,7 +387,7 @@ def _errors_against_training(data: xarray.Dataset) -> Claim:
     trained = data.end_error.sel(end="final").mean("any_set")
     gaussian = data.gaussian_error.mean("set")
     off, control = (theory.values / mean.values - 1 for mean in (trained, gaussian))
-    found = {
+    errors = {
         level: {
             f"{schedule} noise": {
                 name: float(values.sel(Delta_F=level, schedule=schedule))
@@ -409,7 +405,7 @@ def _errors_against_training(data: xarray.Dataset) -> Claim:
         "errors-against-training",
         "(this work) The final test MSE itself, too, is what the theory predicts, if it keeps the terms of "
         "order 1 that the paper neglects",
-        found,
+        errors,
         "within 5 % for every Δ_F and both schedules",
         bool(np.all(np.abs(off) < 0.05)),
         f"theory is off by {100 * off.min():.1f} to {100 * off.max():.1f} % on the images, and by at most "
@@ -436,13 +432,13 @@ def _images_are_better(data: xarray.Dataset) -> Claim:
 
 
 def _isotropic(data: xarray.Dataset) -> Claim:
-    found, expected = data.participation.values, data.isotropic_participation.values
+    measured, expected = data.participation.values, data.isotropic_participation.values
     return Claim(
         "isotropic-clusters",
         "(this work) The images meet the theory's assumption that a cluster spreads alike in all directions",
-        {"participation ratio": dict(zip(data.cluster.values, found, strict=True))},
+        {"participation ratio": dict(zip(data.cluster.values, measured, strict=True))},
         {"participation ratio": dict(zip(data.cluster.values, expected, strict=True))},
-        bool(np.all(found > 0.5 * expected)),
+        bool(np.all(measured > 0.5 * expected)),
         "the spread lies in few of 784 directions: that the predicted improvement is nearly right all the "
         "same is a finding, not a consequence of the theory",
     )

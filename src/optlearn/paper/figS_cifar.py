@@ -21,13 +21,12 @@ from scipy import stats
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report
 from optlearn.paper import cifar_training as training
-from optlearn.paper.claims import Claim
-from optlearn.paper.style import BLACK, BLUE, GREY, OURS, VERMILION, WIDTH, styled
+from optlearn.paper.shared import OURS, WIDTH, Claim, set_letter
+from optlearn.plotting.style import BLACK, BLUE, GREY, VERMILION, styled
 from optlearn.practice.datasets import CIFAR10, ImageSet, cifar10
 from optlearn.practice.denoise import mean_interval
 
 TITLE = "Easy-hard-easy training on Cluttered CIFAR-10"
-NEEDS_DATA: str | None = None
 
 ANTI_CURRICULUM, CURRICULUM = 0, 50
 PAPER_BEST = 35
@@ -66,15 +65,15 @@ def compute(
         seeds: number of initialisations to train.
         samples: number of training images to use.
     """
-    found = not CIFAR10.missing(CIFAR10.locate(data_dir))
-    if table is None and (run or (quick and found)):
+    has_images = not CIFAR10.missing(CIFAR10.locate(data_dir))
+    if table is None and (run or (quick and has_images)):
         data = _trained(quick and not run, progress, data_dir, seeds, samples)
     elif seeds is not None or samples is not None:
         raise SpecificationError("seeds and samples are of the training: they need run=True")
     else:
         sources: Sequence[Any] = [Path(table)] if table is not None else [_stored(name) for name in STORED]
         data = _dataset([json.loads(source.read_text(encoding="utf-8")) for source in sources])
-    return data.merge(_examples(data_dir), combine_attrs="drop_conflicts") if found else data
+    return data.merge(_examples(data_dir), combine_attrs="drop_conflicts") if has_images else data
 
 
 def _stored(name: str) -> Any:
@@ -97,9 +96,9 @@ def _trained(
     tables = []
     for index, (order, count) in enumerate(orders.items()):
 
-        def tell(done: int, of: int, index: int = index) -> None:
+        def tell(done: int, total: int, index: int = index) -> None:
             if progress is not None:
-                progress(Progress("trained", index * of + done, len(orders) * of))
+                progress(Progress("trained", index * total + done, len(orders) * total))
 
         sweep = training.sweep(
             train, test, a=values, seeds=range(seeds or count), order=order, settings=settings, progress=tell
@@ -173,7 +172,7 @@ def plot(data: xarray.Dataset) -> Figure:
     _draw_errors(left, data)
     _draw_kinds(right, data)
     for axes, letter in zip((left, right), "bc" if pictures else "ab", strict=True):
-        axes.set_title(f"{letter})", loc="left", fontweight="bold", fontsize=10)
+        set_letter(axes, letter)
         axes.set(xlabel="initial easy samples $a$ (% of training)", ylabel="test error (%)")
         axes.set_xticks([int(a) for a in data.a.values if a % 10 == 0])
     return figure
@@ -189,7 +188,7 @@ def _draw_images(figure: SubFigure, data: xarray.Dataset) -> None:
         row[0].set_ylabel(str(kind), rotation=0, ha="right", va="center")
     for axes, name in zip(grid[0], data["class"].values, strict=True):
         axes.set_title(str(name), fontsize=8)
-    grid[0, 0].set_title("a)", loc="left", fontweight="bold", fontsize=10)
+    set_letter(grid[0, 0], "a")
 
 
 def _draw_errors(axes: Axes, data: xarray.Dataset) -> None:
@@ -242,7 +241,7 @@ def claims(data: xarray.Dataset) -> list[Claim]:
     checked = []
     for order in map(str, data.order.values):
         sweep = _Sweep(data.a.values, _errors(data, order))
-        found = [
+        of_order = [
             _best_beats(sweep, "anti-curriculum", ANTI_CURRICULUM),
             _best_beats(sweep, "curriculum", CURRICULUM),
             *([_named_best(sweep)] if PAPER_BEST in sweep.a else []),
@@ -251,8 +250,10 @@ def claims(data: xarray.Dataset) -> list[Claim]:
         ]
         if order == "per-seed":
             start = f"{OURS} With samples shuffled anew for each repetition: "
-            found = [replace(claim, id=f"{claim.id}-shuffled", text=start + claim.text) for claim in found]
-        checked += found
+            of_order = [
+                replace(claim, id=f"{claim.id}-shuffled", text=start + claim.text) for claim in of_order
+            ]
+        checked += of_order
     checked.append(_chance(data))
     if {"shared", "per-seed"} <= set(data.order.values):
         checked.append(_sequence_matters(data))
@@ -272,9 +273,9 @@ class _Sweep:
     def at(self, a: float) -> int:
         return int(np.flatnonzero(self.a == a)[0])
 
-    def difference(self, one: int, other: int) -> tuple[float, tuple[float, float]]:
+    def difference(self, first: int, second: int) -> tuple[float, tuple[float, float]]:
         """Mean over seeds of the difference of two errors in points, and its interval."""
-        mean, half = mean_interval(POINTS * (self.errors[one] - self.errors[other]), LEVEL)
+        mean, half = mean_interval(POINTS * (self.errors[first] - self.errors[second]), LEVEL)
         return float(mean), (float(mean - half), float(mean + half))
 
 
@@ -324,15 +325,15 @@ def max_t_test(differences: np.ndarray) -> float:
 
 def _named_best(sweep: _Sweep) -> Claim:
     named = sweep.at(PAPER_BEST)
-    found, below = {}, []
+    differences, below = {}, []
     for name, value in (("curriculum", CURRICULUM), ("anti-curriculum", ANTI_CURRICULUM)):
         mean, interval = sweep.difference(named, sweep.at(value))
-        found[f"minus {name} (points)"] = {"mean": mean, "95 % interval": interval}
+        differences[f"minus {name} (points)"] = {"mean": mean, "95 % interval": interval}
         below.append(interval[1] < 0)
     return Claim(
         "a35-beats-both",
         f"a = {PAPER_BEST} % outperforms both curriculum and anti-curriculum",
-        found,
+        differences,
         "both intervals of the paired difference below 0",
         all(below),
     )
@@ -343,19 +344,19 @@ def _minimum(sweep: _Sweep) -> Claim:
     for i, value in enumerate(sweep.a):
         if i == sweep.best or sweep.difference(i, sweep.best)[1][0] <= 0:
             ties.append(float(value))
-    found: dict[str, Any] = {
+    lowest: dict[str, Any] = {
         "a": sweep.a[sweep.best],
         "error (%)": POINTS * sweep.mean[sweep.best],
         "tied": ties,
     }
     if PAPER_BEST in sweep.a:
         above, _ = sweep.difference(sweep.at(PAPER_BEST), sweep.best)
-        found[f"error at {PAPER_BEST} % above it (points)"] = above
+        lowest[f"error at {PAPER_BEST} % above it (points)"] = above
     inside = ANTI_CURRICULUM < sweep.a[sweep.best] < CURRICULUM
     return Claim(
         "minimum",
         f"The error is lowest at an intermediate a (the paper's best: {PAPER_BEST} %)",
-        found,
+        lowest,
         f"{ANTI_CURRICULUM} < a < {CURRICULUM}",
         inside,
         "Tied are the values whose paired difference from the lowest has an interval that holds 0: where "
@@ -396,9 +397,9 @@ def _chance(data: xarray.Dataset) -> Claim:
 
 def _sequence_matters(data: xarray.Dataset) -> Claim:
     """Does one fixed sequence give errors unlike the average one?"""
-    one, many = _errors(data, "shared"), _errors(data, "per-seed")
-    p = stats.ttest_ind(one, many, axis=1, equal_var=False).pvalue * data.sizes["a"]
-    difference = POINTS * (one.mean(axis=1) - many.mean(axis=1))
+    shared, shuffled = _errors(data, "shared"), _errors(data, "per-seed")
+    p = stats.ttest_ind(shared, shuffled, axis=1, equal_var=False).pvalue * data.sizes["a"]
+    difference = POINTS * (shared.mean(axis=1) - shuffled.mean(axis=1))
     largest = int(np.argmin(p))
     return Claim(
         "sequence-matters",

@@ -1,19 +1,15 @@
 """Supplementary figure: dynamics of curriculum learning with the joint schedule."""
 
-from pathlib import Path
-
 import xarray
 from matplotlib.figure import Figure
 
 from optlearn._control.evaluate import evaluate
 from optlearn._progress import Report
-from optlearn.paper.claims import Claim, all_certified
-from optlearn.paper.curves import Steps
 from optlearn.paper.fig1 import add_zoom, draw_courses, joint_solution, order_at_zero
-from optlearn.paper.style import panels, styled
+from optlearn.paper.shared import Claim, Stages, all_certified, panels
+from optlearn.plotting.style import styled
 
 TITLE = "Dynamics of curriculum learning with jointly optimised difficulty and learning rate"
-NEEDS_DATA: str | None = None
 
 SHOWN = ("curriculum", "anti-curriculum", "optimal", "joint")
 QUANTITIES = ("error", "Q22", "cosine")
@@ -22,7 +18,6 @@ QUANTITIES = ("error", "Q22", "cosine")
 def compute(
     quick: bool = False,
     progress: Report | None = None,
-    data_dir: Path | None = None,
     *,
     intervals: int | None = None,
     joint_intervals: int | None = None,
@@ -32,12 +27,10 @@ def compute(
     Args:
         quick: one start for the optimal order.
         progress: called at every stage.
-        data_dir: not used.
         intervals: of the order of samples.
         joint_intervals: of the joint problem.
     """
-    del data_dir
-    tell = Steps(progress, 2)
+    tell = Stages(progress, 2)
     tell("optimal order at η = 3")
     fixed = order_at_zero(intervals, 1 if quick else 3)
     tell("order and learning rate")

@@ -6,28 +6,24 @@ N, which has the same law as SGD on N-dimensional weights.
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import xarray
 from matplotlib.figure import Figure
 
-from optlearn._engine.integrate import integrate
 from optlearn._progress import Report
 from optlearn._schedule import Schedule
-from optlearn._simulate.run import simulate
+from optlearn._simulate.run import simulate, theory_beside
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn.models._autoencoder import FIGS_OMEGA, FIGS_START, autoencoder, optimal_skip
 from optlearn.models._committee import committee
 from optlearn.models._curriculum import curriculum
-from optlearn.paper.claims import Claim
-from optlearn.paper.curves import Steps
-from optlearn.paper.style import BLUE, SKY, TIME, VERMILION, panels, styled
+from optlearn.paper.shared import Claim, Stages, panels, set_letter
+from optlearn.plotting.style import BLUE, SKY, TIME, VERMILION, styled
 
 TITLE = "Theory against simulation"
-NEEDS_DATA: str | None = None
 
 SEEDS, QUICK_SEEDS = 33, 9
 TIMES = 41
@@ -88,7 +84,6 @@ CASES: dict[str, tuple[Callable[[int], Case], int, dict[str, str]]] = {
 def compute(
     quick: bool = False,
     progress: Report | None = None,
-    data_dir: Path | None = None,
     *,
     seeds: int | None = None,
     dimensions: Sequence[int] | None = None,
@@ -99,23 +94,19 @@ def compute(
     Args:
         quick: fewer seeds.
         progress: called at every stage.
-        data_dir: not used.
         seeds: one trajectory and, for the spread, the others; at least 3.
         dimensions: N of the three models (default: the paper's).
         mode: "overlaps", or "weights" for SGD on the weights themselves (slow).
     """
-    del data_dir
     count = seeds or (QUICK_SEEDS if quick else SEEDS)
     sizes = tuple(dimensions or (N for _, N, _ in CASES.values()))
-    tell = Steps(progress, len(CASES))
-    found: dict[str, xarray.DataArray] = {}
+    tell = Stages(progress, len(CASES))
+    courses: dict[str, xarray.DataArray] = {}
     for (name, (make, _, quantities)), N in zip(CASES.items(), sizes, strict=True):
         tell(f"{name}: {count} runs at N = {N}")
         case = make(N)
         run = simulate(case.model, case.schedule, start=case.start, N=N, seeds=count, mode=mode, record=TIMES)
-        theory = integrate(
-            case.model, case.schedule, start=case.start, record=run.alpha.clip(max=case.schedule.horizon)
-        )
+        theory = theory_beside(run, case.model, case.schedule, start=case.start)
         axis = f"{name}_alpha"
         coords = {axis: run.alpha}
         for quantity in quantities:
@@ -123,10 +114,10 @@ def compute(
             expected, simulated = theory[key], run[key]
             if quantity == "improvement":
                 expected, simulated = expected[0] - expected, simulated[:, :1] - simulated
-            found[f"{name}_{quantity}_theory"] = xarray.DataArray(expected, coords, (axis,))
-            found[f"{name}_{quantity}"] = xarray.DataArray(simulated, coords, ("seed", axis))
-        found[f"{name}_N"] = xarray.DataArray(N)
-    return xarray.Dataset(found, attrs={"mode": mode})
+            courses[f"{name}_{quantity}_theory"] = xarray.DataArray(expected, coords, (axis,))
+            courses[f"{name}_{quantity}"] = xarray.DataArray(simulated, coords, ("seed", axis))
+        courses[f"{name}_N"] = xarray.DataArray(N)
+    return xarray.Dataset(courses, attrs={"mode": mode})
 
 
 @styled
@@ -151,7 +142,7 @@ def plot(data: xarray.Dataset) -> Figure:
                 label=f"one run, N = {int(data[f'{name}_N'])}",
             )  # fmt: skip
             panel.set(xlabel="α = steps/N" if letter != "a" else TIME, ylabel=label)
-            panel.set_title(f"{letter})", loc="left", fontweight="bold", fontsize=10)
+            set_letter(panel, letter)
             if letter == "a":
                 panel.set_title(name, fontsize=9)
                 panel.legend()

@@ -19,11 +19,13 @@ from types import ModuleType
 from typing import Any
 
 from optlearn._errors import SpecificationError
-from optlearn._io import load_dataset, save_dataset
+from optlearn._io import load_dataset, remove_half_written, save_dataset
 from optlearn._io.provenance import code_digest
+from optlearn._processes import Ended, Send, run_tasks
 from optlearn._progress import Progress, Report
 from optlearn.paper import list_figures
-from optlearn.paper.claims import Claim, load_claims, save_claims
+from optlearn.paper.shared import Claim, load_claims, save_claims
+from optlearn.plotting.style import save_figure
 from optlearn.practice.datasets import MissingDataError
 
 
@@ -115,14 +117,12 @@ def reproduce(
             raise SpecificationError(f"figures must be among {', '.join(list_figures())}, got {name!r}")
     if jobs < 1:
         raise SpecificationError(f"jobs must be at least 1, got {jobs!r}")
-    own = dict(options or {})
-    _check_options(chosen, own)
-    tasks = [Task(name, quick, data_dir, Path(out), force, own) for name in chosen]
+    choices = dict(options or {})
+    _check_options(chosen, choices)
+    tasks = [Task(name, quick, data_dir, Path(out), force, choices) for name in chosen]
     tell = progress or (lambda news: None)
     if jobs == 1 or len(tasks) == 1:
         return [run_task(task, tell) for task in tasks]
-    from optlearn.paper.processes import run_all
-
     return run_all(tasks, jobs, tell)
 
 
@@ -158,6 +158,33 @@ def run_task(task: Task, progress: Report) -> Result:
         )
 
 
+def run_all(tasks: Sequence[Task], jobs: int, progress: Report) -> list[Result]:
+    """Run figures, at most ``jobs`` at a time; results in the order of ``tasks``."""
+    results: dict[str, Result] = {}
+
+    def heard(task: Task, message: Any) -> None:
+        if isinstance(message, Result):
+            results[task.figure] = message
+        else:
+            progress(message)
+
+    def ended(task: Task, end: Ended) -> None:
+        results.setdefault(task.figure, _died(task.figure, end.code))
+        remove_half_written(task.out / task.figure, end.pid)
+
+    run_tasks(_figure, tasks, jobs, heard=heard, ended=ended)
+    return [results[task.figure] for task in tasks]
+
+
+def _figure(task: Task, send: Send) -> None:
+    """One figure in a worker; progress and result go to the parent."""
+    send(run_task(task, send))
+
+
+def _died(figure: str, code: int | None) -> Result:
+    return Result(figure, Status.FAILED, message=f"its process ended with code {code}")
+
+
 def load_figure(name: str) -> ModuleType:
     """The module of a figure."""
     return import_module(f"optlearn.paper.{name}")
@@ -176,7 +203,9 @@ def _run(task: Task, module: ModuleType, tell: Report) -> Result:
         for old in (claims_file, *drawings):  # they would not belong to the new data
             old.unlink(missing_ok=True)
         with _warnings() as caught:
-            found = module.compute(progress=tell, data_dir=task.data_dir, **options)
+            computed = module.compute(
+                progress=tell, **_accepted(module, {"data_dir": task.data_dir}), **options
+            )
         attributes = {
             "figure": name,
             "title": module.TITLE,
@@ -185,14 +214,12 @@ def _run(task: Task, module: ModuleType, tell: Report) -> Result:
             "seconds": time.perf_counter() - began,
             "warnings": "\n".join(caught),
         }
-        save_dataset(found, data_file, attributes)
+        save_dataset(computed, data_file, attributes)
         data = load_dataset(data_file)  # what is drawn is what is on disk
     elif claims_file.exists() and all(drawing.exists() for drawing in drawings):
         status = Status.REUSED
         tell(Progress("finished before", 1, 1))
     if status is Status.DONE:
-        from optlearn.paper.style import save_figure
-
         tell(Progress("drawing", 1, 1))
         figure = module.plot(data)
         for drawing in drawings:
@@ -240,8 +267,8 @@ def _warnings() -> Iterator[list[str]]:
 
 def _accepted(module: ModuleType, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that the figure has."""
-    known = inspect.signature(module.compute).parameters
-    return {name: value for name, value in options.items() if name in known}
+    parameters = inspect.signature(module.compute).parameters
+    return {name: value for name, value in options.items() if name in parameters}
 
 
 def _check_options(figures: Sequence[str], options: Mapping[str, Any]) -> None:
@@ -249,13 +276,13 @@ def _check_options(figures: Sequence[str], options: Mapping[str, Any]) -> None:
     if not options:
         return
     taken = {"quick", "progress", "data_dir"}
-    known: dict[str, list[str]] = {}
+    choices: dict[str, list[str]] = {}
     for name in figures:
         parameters = inspect.signature(load_figure(name).compute).parameters
-        known[name] = [p for p in parameters if p not in taken]
+        choices[name] = [p for p in parameters if p not in taken]
     for option in options:
-        if not any(option in names for names in known.values()):
-            shown = "; ".join(f"{name}: {', '.join(names) or 'none'}" for name, names in known.items())
+        if not any(option in names for names in choices.values()):
+            shown = "; ".join(f"{name}: {', '.join(names) or 'none'}" for name, names in choices.items())
             raise SpecificationError(f"options must be among {shown}; got {option!r}")
 
 

@@ -4,10 +4,16 @@ Every function draws into the caller's axes and returns them; without axes it ma
 own, ``axes.figure``. None of them touches pyplot or global settings.
 """
 
-from optlearn.plotting.planning import plot_front, plot_regret
-from optlearn.plotting.schedules import plot_schedule
-from optlearn.plotting.solutions import plot_certificate, plot_compare, plot_solution
-from optlearn.plotting.trajectories import plot_error, plot_order_parameters
+from optlearn.plotting.plots import (
+    plot_certificate,
+    plot_compare,
+    plot_error,
+    plot_front,
+    plot_order_parameters,
+    plot_regret,
+    plot_schedule,
+    plot_solution,
+)
 
 __all__ = [
     "plot_certificate",

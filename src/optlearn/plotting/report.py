@@ -19,10 +19,14 @@ from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._io import provenance, write_file
 from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
-from optlearn.plotting.schedules import plot_schedule
-from optlearn.plotting.solutions import plot_certificate, plot_compare
+from optlearn.plotting.plots import (
+    plot_certificate,
+    plot_compare,
+    plot_error,
+    plot_order_parameters,
+    plot_schedule,
+)
 from optlearn.plotting.style import style
-from optlearn.plotting.trajectories import plot_error, plot_order_parameters
 
 # Wide enough to read, narrow enough for two beside each other and for one on a phone.
 SIZE = (4.4, 2.9)
@@ -56,7 +60,7 @@ footer { color: var(--soft); font-size: .85rem; margin-top: 2rem; }
 @checked
 def write_report(solution: Solution, path: str | PathLike[str], *, baselines: bool = False) -> Path:
     """Write the page; see ``Solution.report``."""
-    comparison = _comparison(solution) if baselines else None
+    comparison = compare(solution.problem, solution=solution) if baselines else None
     with style():
         body = _page(solution, comparison)
     name = html.escape(solution.problem.name)
@@ -164,10 +168,6 @@ def _source(solution: Solution) -> dict[str, str]:
             f"({run.outcome.name.lower()}, {run.seconds:.2f} s)"
         )
     return {name.replace("_", " "): str(value) for name, value in rows.items()}
-
-
-def _comparison(solution: Solution) -> Comparison:
-    return compare(solution.problem, solution=solution)
 
 
 def _courses(solution: Solution, comparison: Comparison | None) -> Mapping[str, Trajectory] | Trajectory:

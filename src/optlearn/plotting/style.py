@@ -1,11 +1,9 @@
 """One look for all figures; colours that colour-blind people can tell apart (Okabe and Ito)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
 from io import BytesIO
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 import matplotlib
 import numpy as np
@@ -38,9 +36,6 @@ RC = {
     "svg.fonttype": "none",
 }
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
 
 @contextmanager
 def style() -> Iterator[None]:
@@ -49,15 +44,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorator: draw in this style."""
-
-    @wraps(function)
-    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with style():
-            return function(*args, **kwargs)
-
-    return wrapped
+styled = style()  # a decorator: the function draws in this style
 
 
 def shades(count: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from textwrap import shorten
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Float, UInt8
 
 from optlearn._caches import cache_folder
 from optlearn._errors import DataFileError, SpecificationError
@@ -44,12 +45,12 @@ class ImageSet:
     """Images with labels.
 
     Attributes:
-        images: (n, height, width), or (n, channels, height, width) in colour; uint8 from 0 to 255.
-        labels: (n,) uint8.
+        images: (n, height, width), or (n, channels, height, width) in colour; from 0 to 255.
+        labels: classes.
     """
 
-    images: np.ndarray
-    labels: np.ndarray
+    images: UInt8[np.ndarray, "n ..."]
+    labels: UInt8[np.ndarray, " n"]
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -59,8 +60,8 @@ class ImageSet:
         chosen = np.isin(self.labels, labels)
         return ImageSet(self.images[chosen], self.labels[chosen])
 
-    def rows(self, scale: float = 255.0) -> np.ndarray:
-        """(n, N) float64 pixels divided by ``scale``, an image a row."""
+    def rows(self, scale: float = 255.0) -> Float[np.ndarray, "n N"]:
+        """Pixels divided by ``scale``, an image a row."""
         return self.images.reshape(len(self), -1) / scale
 
 
@@ -96,10 +97,10 @@ class DataSet:
 
     def file(self, folder: Path, name: str, verify: bool) -> tuple[Path, str | None]:
         """A file, gzipped or not, and the SHA-256 to check its content with, if any."""
-        found = _find(folder, name)
-        if found is None:
+        path = _find(folder, name)
+        if path is None:
             raise MissingDataError(self.advice(folder))
-        return found, self.digests[name] if verify else None
+        return path, self.digests[name] if verify else None
 
     def ensure(self, data_dir: str | os.PathLike[str] | None = None) -> Path:
         """The folder that holds the files; they are fetched into the cache if none was named."""
@@ -347,21 +348,21 @@ def _content(path: str | os.PathLike[str]) -> bytes:
         return content
     try:
         with gzip.open(io.BytesIO(content)) as unpacked:
-            found = unpacked.read(MOST_BYTES + 1)
+            whole = unpacked.read(MOST_BYTES + 1)
     except (EOFError, OSError, zlib.error) as error:
         raise DataFileError(f"{path}: truncated or damaged gzip file ({error})") from error
-    if len(found) > MOST_BYTES:
+    if len(whole) > MOST_BYTES:
         raise DataFileError(f"{path}: unpacks to more than {MOST_BYTES:,} bytes")
-    return found
+    return whole
 
 
 def _check_digest(path: str | os.PathLike[str], content: bytes, sha256: str | None) -> None:
     if sha256 is None:
         return
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
         raise DataFileError(
-            f"{path}: not the official file: SHA-256 of its content is {found[:16]}… where "
+            f"{path}: not the official file: SHA-256 of its content is {digest[:16]}… where "
             f"{sha256[:16]}… is expected. Remove it and fetch it again, or pass verify=False to use it as "
             "it is"
         )

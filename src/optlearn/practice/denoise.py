@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Int
 from scipy import stats
 
 from optlearn._arrays import Array
@@ -34,19 +35,19 @@ class Training:
         names: of the schedules.
     """
 
-    alpha: np.ndarray
-    error: np.ndarray
-    overlaps: np.ndarray
-    skips: np.ndarray
-    weights: np.ndarray
+    alpha: Float[np.ndarray, " T"]
+    error: Float[np.ndarray, "S V T"]
+    overlaps: Float[np.ndarray, "S V T K K"]
+    skips: Float[np.ndarray, "S V T"]
+    weights: Float[np.ndarray, "S V K N"]
     names: tuple[str, ...]
 
     @property
-    def skip(self) -> np.ndarray:
+    def skip(self) -> Float[np.ndarray, "S V"]:
         """(S, V) skip at the end."""
         return np.asarray(self.skips[..., -1])
 
-    def improvement(self, of: str, over: str) -> np.ndarray:
+    def improvement(self, of: str, over: str) -> Float[np.ndarray, "S T"]:
         """(S, T) improvement in percent of a schedule over another one, on the same training set.
 
         100 (E_over(α) − E_of(α)) / (E_over(0) − E_over(α)), the measure of the paper; NaN at α = 0.
@@ -165,14 +166,14 @@ def reconstruct(images: Array, weights: Array, skip: float, noise: float, seed: 
     return np.stack([noisy, skip * noisy + noisy @ w.T @ w / x.shape[1]])
 
 
-def training_sets(count: int, sets: int, size: int, seed: int = 0) -> np.ndarray:
+def training_sets(count: int, sets: int, size: int, seed: int = 0) -> Int[np.ndarray, "S P"]:
     """(sets, size) random indices below ``count``, in random order, none twice in a set."""
     if not 0 < size <= count:
         raise SpecificationError(f"size must be from 1 to {count}, the number of images, got {size}")
     return np.stack([_stream("images", seed, s).permutation(count)[:size] for s in range(sets)])
 
 
-def held_out_moment(images: Array, training: np.ndarray) -> np.ndarray:
+def held_out_moment(images: Array, training: Int[np.ndarray, "S P"]) -> Float[np.ndarray, "S N N"]:
     """Mean of x xᵀ over the images that are not in a training set.
 
     Args:
@@ -215,11 +216,18 @@ def _stream(purpose: str, seed: int, index: int) -> np.random.Generator:
 class _Learner:
     """V networks: weights w (V, K, N) and skips b (V,)."""
 
-    w: np.ndarray
-    b: np.ndarray
+    w: Float[np.ndarray, "V K N"]
+    b: Float[np.ndarray, " V"]
 
-    def step(self, x: np.ndarray, z: np.ndarray, noise: np.ndarray, eta: float, skip_rate: float) -> None:
-        """One step of SGD on the image x (N,) with noise z (N,) of variances (V,)."""
+    def step(
+        self,
+        x: Float[np.ndarray, " N"],
+        z: Float[np.ndarray, " N"],
+        noise: Float[np.ndarray, " V"],
+        eta: float,
+        skip_rate: float,
+    ) -> None:
+        """One step of SGD on the image x with noise z of these variances."""
         w, N = self.w, len(x)
         noisy = np.sqrt(1 - noise)[:, None] * x + np.sqrt(noise)[:, None] * z
         hidden = (w @ noisy[:, :, None])[:, :, 0] / np.sqrt(N)
@@ -234,16 +242,16 @@ class _Learner:
 
 def _run(
     learner: _Learner,
-    images: np.ndarray,
-    noise: np.ndarray,
-    stops: np.ndarray,
-    moment: np.ndarray,
-    test_noise: np.ndarray,
+    images: Float[np.ndarray, "P N"],
+    noise: Float[np.ndarray, "P V"],
+    stops: Int[np.ndarray, " T"],
+    moment: Float[np.ndarray, "N N"],
+    test_noise: Float[np.ndarray, " V"],
     rng: np.random.Generator,
     eta: float,
     skip_rate: float,
 ) -> tuple[_Learner, np.ndarray, np.ndarray, np.ndarray]:
-    """Train on ``images`` (P, N) with noise (P, V).
+    """Train on images with noise of these variances.
 
     Returns:
         The learner, its errors (V, T), overlaps (V, T, K, K) and skips (V, T) at the ``stops``.
@@ -262,8 +270,8 @@ def _run(
     return learner, error, w @ np.swapaxes(w, -1, -2) / N, b
 
 
-def _noise_of_steps(name: str, schedule: Schedule, steps: int, N: int) -> np.ndarray:
-    """(steps,) noise of every SGD step: step μ has that of α = μ/N."""
+def _noise_of_steps(name: str, schedule: Schedule, steps: int, N: int) -> Float[np.ndarray, " P"]:
+    """Noise of every SGD step: step μ has that of α = μ/N."""
     if abs(schedule.horizon * N - steps) > 0.5:
         raise SpecificationError(
             f"schedule {name!r} ends at α = {schedule.horizon:g}, which is {schedule.horizon * N:g} steps at "

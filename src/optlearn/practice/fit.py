@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int, Shaped
 from scipy.cluster.vq import ClusterError, kmeans2
 
 from optlearn import scenarios
@@ -21,14 +22,81 @@ from optlearn._arrays import Array
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._signatures import checked
-from optlearn.practice.isotropy import AnisotropyWarning as AnisotropyWarning
-from optlearn.practice.isotropy import Isotropy as Isotropy
-from optlearn.practice.many_passes import ManyPassesFit as ManyPassesFit
-from optlearn.practice.many_passes import many_passes as many_passes
+from optlearn._warn import warn
+from optlearn.practice.regression import ManyPassesFit as ManyPassesFit
 from optlearn.practice.regression import RegressionFit as RegressionFit
+from optlearn.practice.regression import many_passes as many_passes
 from optlearn.practice.regression import regression as regression
 
 KMEANS_STARTS = 5
+# A cluster is called far from isotropic if its participation ratio is below this share of an isotropic one's.
+ISOTROPY_LIMIT = 0.5
+# Spectra of clusters with more samples and more dimensions than this are of a random part of the samples.
+SPECTRUM_SAMPLES = 4000
+
+
+class AnisotropyWarning(UserWarning):
+    """Around their centroids the data spread in few directions, and the theory assumes all of them.
+
+    Schedules from such a fit are a guess whose worth only a training run can tell; the fit's
+    ``isotropy`` says how far off the assumption is.
+    """
+
+
+@dataclass(frozen=True)
+class Isotropy:
+    """The spectrum of the covariance of each cluster, against that of isotropic data.
+
+    Attributes:
+        spectra: for each cluster, the eigenvalues of its covariance as shares of the variance,
+            largest first; they sum to 1.
+        participation: (C,) participation ratios, in dimensions.
+        expected: (C,) the same of isotropic Gaussian data of as many samples, N/(1 + N/n).
+    """
+
+    spectra: tuple[Float[np.ndarray, " d"], ...]
+    participation: Float[np.ndarray, " C"]
+    expected: Float[np.ndarray, " C"]
+
+    @classmethod
+    def measure(cls, clusters: Sequence[np.ndarray], rng: np.random.Generator) -> "Isotropy":
+        """Of clusters of residuals (n_c, N), samples minus their centroid."""
+        spectra = tuple(_spectrum(residuals, rng) for residuals in clusters)
+        N = clusters[0].shape[1]
+        return cls(
+            spectra,
+            participation=np.array([1 / np.sum(spectrum**2) for spectrum in spectra]),
+            expected=np.array([N / (1 + N / _used(len(residuals), N)) for residuals in clusters]),
+        )
+
+    @property
+    def ratio(self) -> Float[np.ndarray, " C"]:
+        """(C,) participation against isotropic data: about 1 where the model holds."""
+        return np.asarray(self.participation / self.expected)
+
+    @property
+    def far(self) -> bool:
+        """Is a cluster far from isotropic?"""
+        return bool(np.any(self.ratio < ISOTROPY_LIMIT))
+
+    def top_share(self, directions: int = 1) -> Float[np.ndarray, " C"]:
+        """(C,) share of the variance in the ``directions`` with the largest."""
+        return np.array([spectrum[:directions].sum() for spectrum in self.spectra])
+
+    def warn(self, classes: np.ndarray, N: int) -> None:
+        """Warn, with numbers, of clusters that are far from isotropic."""
+        top = self.top_share()
+        parts = [
+            f"cluster {classes[c]} in about {self.participation[c]:.1f} of {N} directions "
+            f"({self.expected[c]:.0f} if isotropic), {top[c]:.0%} of its variance in one"
+            for c in np.flatnonzero(self.ratio < ISOTROPY_LIMIT)
+        ]
+        if parts:
+            warn(
+                "the data are far from the model, whose clusters are isotropic: they spread, "
+                f"{'; '.join(parts)}. Check the schedule by training",
+                AnisotropyWarning,
+            )
 
 
 @dataclass(frozen=True)
@@ -44,11 +112,11 @@ class MixtureFit:
         isotropy: how well one number σ_c describes a cluster.
     """
 
-    classes: np.ndarray
-    centroids: np.ndarray
-    sigma: np.ndarray
-    probabilities: np.ndarray
-    assignment: np.ndarray
+    classes: Shaped[np.ndarray, " C"]
+    centroids: Float[np.ndarray, "C N"]
+    sigma: Float[np.ndarray, " C"]
+    probabilities: Float[np.ndarray, " C"]
+    assignment: Int[np.ndarray, " n"]
     isotropy: Isotropy
 
     @property
@@ -57,7 +125,7 @@ class MixtureFit:
         return self.centroids.shape[1]
 
     @cached_property
-    def Omega(self) -> np.ndarray:
+    def Omega(self) -> Float[np.ndarray, "C C"]:
         """(C, C) overlaps of the centroids, μ_c·μ_c'/N."""
         return self.centroids @ self.centroids.T / self.N
 
@@ -94,7 +162,7 @@ class MixtureFit:
             )
         return {"Q": w @ w.T / self.N, "R": w @ self.centroids.T / self.N, "Omega": self.Omega}
 
-    def weights(self, Q: Array, R: Array, seed: int | Sequence[int] = 0) -> np.ndarray:
+    def weights(self, Q: Array, R: Array, seed: int | Sequence[int] = 0) -> Float[np.ndarray, "K N"]:
         """Random weights with exactly the given overlaps.
 
         A part in the span of the centroids has the overlaps R with them; the rest lies in random
@@ -126,8 +194,8 @@ class MixtureFit:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
         draws = rng.standard_normal((self.N, K))
         basis, _ = np.linalg.qr(np.column_stack([self.centroids.T, draws]))
-        rest = (vectors * np.sqrt(np.clip(values, 0.0, None))) @ basis[:, C:].T
-        return np.asarray(R @ inverse @ self.centroids + np.sqrt(self.N) * rest)
+        orthogonal = (vectors * np.sqrt(np.clip(values, 0.0, None))) @ basis[:, C:].T
+        return np.asarray(R @ inverse @ self.centroids + np.sqrt(self.N) * orthogonal)
 
     def denoising(
         self, start: Array | Mapping[str, Array], Delta_F: float = 0.3, alpha_F: float = 1.0, **options: Array
@@ -162,9 +230,9 @@ class MixtureFit:
             **arguments: of the scenario, such as ``Delta_F``.
         """
         if scenario not in data_scenarios():
-            known = ", ".join(data_scenarios())
+            names = ", ".join(data_scenarios())
             raise SpecificationError(
-                f"scenario must be one that data can be fitted for, {known}, got {scenario!r}"
+                f"scenario must be one that data can be fitted for, {names}, got {scenario!r}"
             )
         taken = sorted({"sigma", "N", "cluster_probabilities"} & set(arguments))
         if taken:
@@ -264,16 +332,16 @@ def _assign(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Classes (C,), and for each sample the index of its class."""
     if labels is not None:
-        given = np.asarray(labels)
-        if given.shape != (len(samples),):
+        of_samples = np.asarray(labels)
+        if of_samples.shape != (len(samples),):
             raise SpecificationError(
-                f"labels must be one for each of {len(samples)} samples, got shape {given.shape}"
+                f"labels must be one for each of {len(samples)} samples, got shape {of_samples.shape}"
             )
         if clusters is not None:
             raise SpecificationError(
                 "labels and clusters must not both be given: clusters are found only without labels"
             )
-        classes, assignment = np.unique(given, return_inverse=True)
+        classes, assignment = np.unique(of_samples, return_inverse=True)
         return classes, assignment
     if clusters is None or int(clusters) != clusters or not 1 <= clusters <= len(samples):
         raise SpecificationError(
@@ -301,3 +369,21 @@ def _kmeans(samples: np.ndarray, clusters: int, seed: int) -> tuple[np.ndarray, 
         )
     order = np.argsort(np.bincount(best[1], minlength=clusters), kind="stable")
     return np.arange(clusters), np.argsort(order)[best[1]]
+
+
+def _used(count: int, N: int) -> int:
+    """Samples that enter a spectrum."""
+    return min(count, SPECTRUM_SAMPLES) if N > SPECTRUM_SAMPLES else count
+
+
+def _spectrum(residuals: Float[np.ndarray, "n N"], rng: np.random.Generator) -> Float[np.ndarray, " d"]:
+    """Eigenvalues of the covariance as shares of the variance, largest first."""
+    used = _used(*residuals.shape)
+    if used < len(residuals):
+        residuals = residuals[np.sort(rng.choice(len(residuals), used, replace=False))]
+    rows, columns = residuals.shape
+    gram = residuals.T @ residuals if columns <= rows else residuals @ residuals.T
+    values = np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None)
+    total = values.sum()
+    # Without any spread every direction is alike.
+    return np.asarray(values / total if total > 0 else np.full(len(values), 1 / len(values)))

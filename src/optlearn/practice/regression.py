@@ -1,22 +1,72 @@
-"""Least squares on your own data: one pass as the theory predicts it, its schedule, and training."""
+"""Least squares on your own data: what SGD does as the theory predicts it, its schedule, and training.
+
+``regression`` is one pass, in which every step sees fresh samples; ``many_passes`` sees the same samples many
+times, and weight decay counts as well. Both are checked by training on the data themselves.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
+from optlearn._control.controls import Continuous, Free
+from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
+from optlearn._simulate.finite_data import simulate_finite_data
+from optlearn.models._finite_data import FiniteData
 from optlearn.models._measured import Measured, check_samples, measured
+from optlearn.models._own_data import OwnData
 from optlearn.scenarios._shared.least_squares import least_squares
 
-# Runs that are trained side by side, and intervals of a schedule.
-SEEDS, INTERVALS = 16, 40
+# Runs that are trained side by side, and intervals of a schedule for one pass and for many.
+SEEDS, INTERVALS, MANY_INTERVALS = 16, 40, 20
+HIGHEST_RATE, HIGHEST_DECAY = 0.5, 2.0
+
+
+class Check(NamedTuple):
+    """Theory against training, under one schedule.
+
+    Attributes:
+        name: of the schedule.
+        predicted: excess risk at the end.
+        trained: mean over runs.
+        standard_error: of that mean.
+    """
+
+    name: str
+    predicted: float
+    trained: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Training:
+    """What SGD gave.
+
+    Attributes:
+        steps: (T,) when it was measured.
+        excess: (seeds, T) excess risk of each run.
+    """
+
+    steps: Int[np.ndarray, " T"]
+    excess: Float[np.ndarray, "seeds T"]
+
+    @property
+    def mean(self) -> Float[np.ndarray, " T"]:
+        """Over runs."""
+        return np.asarray(self.excess.mean(axis=0))
+
+    @property
+    def standard_error(self) -> Float[np.ndarray, " T"]:
+        """Of the mean."""
+        return np.asarray(self.excess.std(axis=0, ddof=1) / np.sqrt(len(self.excess)))
 
 
 @dataclass(frozen=True)
@@ -29,8 +79,8 @@ class RegressionFit:
     """
 
     measured: Measured
-    X: np.ndarray
-    y: np.ndarray
+    X: Float[np.ndarray, "n N"]
+    y: Float[np.ndarray, " n"]
 
     @property
     def noise(self) -> float:
@@ -81,7 +131,7 @@ class RegressionFit:
         rates, batches = self._by_step(schedule)
         return self.measured.excess_curve(rates, batches)
 
-    def train(self, schedule: Schedule, seeds: int = SEEDS, seed: int = 0, record: int = 11) -> "Training":
+    def train(self, schedule: Schedule, seeds: int = SEEDS, seed: int = 0, record: int = 11) -> Training:
         """Train linear predictors by SGD on the samples, drawn with replacement, from zero weights.
 
         Args:
@@ -98,10 +148,10 @@ class RegressionFit:
         table = np.asarray(self.X, dtype=np.float32)
         mean, labels = fit.input_mean.astype(np.float32), (self.y - fit.label_mean).astype(np.float32)
         w = np.zeros((seeds, table.shape[1]), dtype=np.float32)
-        found = []
+        excess = []
         for step in range(len(rates) + 1):
             if step in stops:
-                found.append(self.excess(w))
+                excess.append(self.excess(w))
             if step == len(rates):
                 break
             size = int(batches[step] + random.random())
@@ -109,24 +159,24 @@ class RegressionFit:
             x = table[chosen] - mean
             residual = np.einsum("sbn,sn->sb", x, w) - labels[chosen]
             w -= np.float32(self.learning_rate(rates[step]) / size) * np.einsum("sb,sbn->sn", residual, x)
-        return Training(stops, np.stack(found, axis=1))
+        return Training(stops, np.stack(excess, axis=1))
 
     def excess(self, w: Array) -> np.ndarray:
         """(…,) excess risk E(f − f*)² of weights (…, N), over the distribution of the samples."""
         off = (np.asarray(w, dtype=float) - self.measured.weights) @ self.measured.basis
         return np.asarray(off**2 @ self.measured.variances)
 
-    def check(self, schedules: Mapping[str, Schedule], seeds: int = SEEDS, seed: int = 0) -> list["Check"]:
+    def check(self, schedules: Mapping[str, Schedule], seeds: int = SEEDS, seed: int = 0) -> list[Check]:
         """Predicted and trained excess risk at the end of a pass under each of the schedules."""
-        found = []
+        checks = []
         for name, schedule in schedules.items():
             trained = self.train(schedule, seeds, seed, record=2)
             predicted = float(self.predict(schedule)[-1])
-            found.append(Check(name, predicted, float(trained.mean[-1]), float(trained.standard_error[-1])))
-        return found
+            checks.append(Check(name, predicted, float(trained.mean[-1]), float(trained.standard_error[-1])))
+        return checks
 
-    def _by_step(self, schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
-        """(steps,) rate and batch of every step."""
+    def _by_step(self, schedule: Schedule) -> tuple[Float[np.ndarray, " steps"], Float[np.ndarray, " steps"]]:
+        """Rate and batch of every step."""
         if "learning_rate" not in schedule.controls:
             raise SpecificationError(
                 f"schedule must hold 'learning_rate', got {', '.join(schedule.controls) or 'nothing'}"
@@ -137,54 +187,113 @@ class RegressionFit:
         return schedule["learning_rate"][index], batch
 
 
-def measured_numbers(samples: int, features: int, noise: float | None, largest: float) -> dict[str, Any]:
-    """What fits of regressions tell of their data."""
-    return {
-        "samples": samples,
-        "features": features,
-        "kappa": samples / features,
-        "noise": noise,
-        "largest": largest,
-    }
-
-
-class Check(NamedTuple):
-    """Theory against training, under one schedule.
-
-    Attributes:
-        name: of the schedule.
-        predicted: excess risk at the end.
-        trained: mean over runs.
-        standard_error: of that mean.
-    """
-
-    name: str
-    predicted: float
-    trained: float
-    standard_error: float
-
-
 @dataclass(frozen=True)
-class Training:
-    """What SGD gave.
+class ManyPassesFit:
+    """A linear predictor of labels from features that sees its samples many times. Made by ``many_passes``.
 
     Attributes:
-        steps: (T,) when it was measured.
-        excess: (seeds, T) excess risk of each run.
+        model: the data as the theory sees them.
+        data: X, y, X_test, y_test, centred by the means of the samples that are trained on.
     """
 
-    steps: np.ndarray
-    excess: np.ndarray
+    model: OwnData
+    data: tuple[
+        Float[np.ndarray, "n N"], Float[np.ndarray, " n"], Float[np.ndarray, "m N"], Float[np.ndarray, " m"]
+    ]
 
     @property
-    def mean(self) -> np.ndarray:
-        """(T,) over runs."""
-        return np.asarray(self.excess.mean(axis=0))
+    def kappa(self) -> float:
+        """κ, samples for each weight."""
+        return self.model.n / self.model.N
 
     @property
-    def standard_error(self) -> np.ndarray:
-        """(T,) of the mean."""
-        return np.asarray(self.excess.std(axis=0, ddof=1) / np.sqrt(len(self.excess)))
+    def largest(self) -> float:
+        """λ₁/tr, the share of the largest direction in all variance."""
+        values = np.linalg.svd(self.data[0], compute_uv=False) ** 2
+        return float(values[0] / values.sum())
+
+    @property
+    def noise(self) -> float | None:
+        """σ², variance of what no linear predictor explains; None with too few samples to tell.
+
+        From what least squares leave, divided by the samples that are more than the weights.
+        """
+        X, y, *_ = self.data
+        weights, _, rank, _ = np.linalg.lstsq(X, y, rcond=None)
+        spare = len(y) - rank - 1  # the mean was fitted as well
+        return float(np.sum((X @ weights - y) ** 2) / spare) if spare > 0 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was measured, for JSON."""
+        return measured_numbers(self.model.n, self.model.N, self.noise, self.largest)
+
+    def learning_rate(self, eta: Array) -> Array:
+        """A rate η of the theory as your own loop takes it, for the loss ½(f − y)²: η / E‖x‖²."""
+        return eta / self.model.input_power
+
+    def weight_decay(self, decay: Array) -> Array:
+        """A decay λ of the theory as your own loop takes it: λ E‖x‖²/N, times the rate, in each step."""
+        return decay * self.model.input_power / self.model.N
+
+    def problem(
+        self, passes: float = 10.0, max_rate: float = HIGHEST_RATE, decay: float | None = None
+    ) -> Problem:
+        """The rate over time, and the best constant weight decay, as a problem for ``solve`` and ``compare``.
+
+        Args:
+            passes: how often each sample is seen, on average; steps draw one sample each, with replacement.
+            max_rate: largest η.
+            decay: the weight decay λ; None: the best constant one.
+        """
+        check = Arguments("many_passes")
+        highest = check.number("max_rate", max_rate, 0.0, open_below=True)
+        horizon = check.number("passes", passes, 0.0, open_below=True) * self.kappa
+        fixed = {} if decay is None else {"weight_decay": check.number("decay", decay, 0.0)}
+        return Problem(
+            model=self.model,
+            start=self.model.start(),
+            horizon=horizon,
+            controls={"learning_rate": Continuous(0.0, highest, guess=highest / 8)},
+            free={} if fixed else {"weight_decay": Free(0.0, HIGHEST_DECAY, guess=0.1)},
+            parameters=fixed,
+            intervals=MANY_INTERVALS,
+            name="many_passes",
+        )
+
+    def check(
+        self,
+        problem: Problem,
+        schedules: Mapping[str, Schedule],
+        sampling: str = "replacement",
+        seeds: int = SEEDS,
+        seed: int = 0,
+    ) -> list[Check]:
+        """Predicted and trained test error at the end, under each of the schedules.
+
+        Args:
+            problem: from ``problem``.
+            schedules: with their free parameters, if the problem has some.
+            sampling: "replacement", as the theory has it, or "shuffle", as most training loops do.
+            seeds: runs of each.
+            seed: of the random numbers.
+        """
+        checks = []
+        for name, schedule in schedules.items():
+            predicted = float(evaluate(problem, schedule, record=2).objective)
+            runs = simulate_finite_data(
+                problem,
+                schedule,
+                data=self.data,
+                seeds=seeds,
+                seed=seed,
+                sampling=sampling,
+                parameters=dict(schedule.parameters),
+                record=2,
+            )
+            ends = runs["test_error"][:, -1]
+            error = ends.std(ddof=1) / np.sqrt(seeds) if seeds > 1 else np.nan
+            checks.append(Check(name, predicted, float(ends.mean()), float(error)))
+        return checks
 
 
 @checked
@@ -200,3 +309,42 @@ def regression(X: Array, y: Array, *, centre: bool = True) -> RegressionFit:
     """
     table, labels = check_samples("regression", X, y)
     return RegressionFit(measured(table, labels, centre), table, labels)
+
+
+@checked
+def many_passes(X: Array, y: Array, test_share: float = 0.2, seed: int = 0) -> ManyPassesFit:
+    """Measure what many passes of SGD over the same samples do for a linear predictor of ``y`` from ``X``.
+
+    Some samples are held out, at random, for the test error that schedules minimise.
+
+    Args:
+        X: (n, N) inputs or features, a row for each sample; there may be more features than samples.
+        y: (n,) labels, any numbers.
+        test_share: share of the samples that is held out.
+        seed: of the choice.
+    """
+    check = Arguments("many_passes")
+    table, labels = (check.numbers(name, part, np.shape(part)) for name, part in (("X", X), ("y", y)))
+    if table.ndim != 2 or len(table) < 4:
+        check.fail("X", table, "must be a table of at least 4 samples by features")
+    if labels.shape != table.shape[:1]:
+        needed = f"must be {len(table)} labels, one for each row of X"
+        check.fail("y", labels, needed)
+    share = check.number("test_share", test_share, 0.0, 1.0, open_below=True)
+    held = min(max(1, round(share * len(table))), len(table) - 2)
+    order = np.random.default_rng(check.count("seed", seed, 0)).permutation(len(table))
+    train, test = order[held:], order[:held]
+    mean, middle = table[train].mean(axis=0), labels[train].mean()
+    parts = (table[train] - mean, labels[train] - middle, table[test] - mean, labels[test] - middle)
+    return ManyPassesFit(FiniteData.from_data(*parts), parts)
+
+
+def measured_numbers(samples: int, features: int, noise: float | None, largest: float) -> dict[str, Any]:
+    """What fits of regressions tell of their data."""
+    return {
+        "samples": samples,
+        "features": features,
+        "kappa": samples / features,
+        "noise": noise,
+        "largest": largest,
+    }

@@ -1,10 +1,11 @@
 """A schedule as a script that trains: data, a network, the schedule wired in, the loss printed.
 
-The script is put together from files in ``training_script``: one for the data and the network, which depends
-on what is controlled, and one for the training, which is always the same. Between them stand the few lines
-that wire in the controls.
+The script is put together from sections of a file in ``training_script``, one file for each framework: data
+and network, which depend on what is controlled, and the training, which is always the same. Between them
+stand the few lines that wire in the controls.
 """
 
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from math import ceil
@@ -35,9 +36,9 @@ class Constant(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Data and network: a file, and the constants that it reads."""
+    """Data and network: a section of the framework's file, and the constants that it reads."""
 
-    file: str
+    section: str
     constants: tuple[Constant, ...]
 
 
@@ -125,7 +126,7 @@ IMPORTS = {
     ],
     "jax": ["import jax", "import jax.numpy as jnp", "import optax"],
 }
-KNOWN = ("learning_rate", "batch", "activation", *PARTS)
+CONTROLS = ("learning_rate", "batch", "activation", *PARTS)
 
 
 def training_script(
@@ -150,16 +151,16 @@ def training_script(
         title: first line of the script's docstring.
     """
     if framework not in get_args(Framework):
-        known = ", ".join(map(repr, get_args(Framework)))
-        raise SpecificationError(f"to_script: framework must be one of {known}, got {framework!r}")
-    unknown = [control for control in schedule.controls if control not in KNOWN]
+        names = ", ".join(map(repr, get_args(Framework)))
+        raise SpecificationError(f"to_script: framework must be one of {names}, got {framework!r}")
+    unknown = [control for control in schedule.controls if control not in CONTROLS]
     if unknown:
         raise SpecificationError(
-            f"to_script: controls must be among {', '.join(KNOWN)}, got {unknown[0]!r}; wire it in by "
+            f"to_script: controls must be among {', '.join(CONTROLS)}, got {unknown[0]!r}; wire it in by "
             "practice.AttributeScheduler"
         )
-    given = {name: value for name, value in (arguments or {}).items() if value is not None}
-    part = _part(schedule, given)
+    settings = {name: value for name, value in (arguments or {}).items() if value is not None}
+    part = _part(schedule, settings)
     inputs = max(INPUTS, ceil(STEPS / schedule.horizon)) if N is None else N
     total = total_steps(schedule, steps, None if steps is not None else inputs, "to_script")
     header = [
@@ -175,41 +176,43 @@ def training_script(
         "",
         f"N = {inputs}  # inputs",
         f"STEPS = {total}  # of the whole training, over which the schedule is stretched",
-        f"BATCH = {_mean_batch(schedule, given)}  # samples in a step",
+        f"BATCH = {_mean_batch(schedule, settings)}  # samples in a step",
         *(
-            f"{constant.name} = {_value(constant, given)!r}  # {constant.meaning}"
+            f"{constant.name} = {_value(constant, settings)!r}  # {constant.meaning}"
             for constant in part.constants
         ),
         f"schedule = ol.Schedule.from_json({schedule.merged().to_json()!r})",
         "",
     ]
-    lines = header + (_torch if framework == "torch" else _jax)(schedule, part, given)
+    lines = header + (_torch if framework == "torch" else _jax)(schedule, part, settings)
     text = "\n".join(lines) + "\n"
     if path is not None:
         write_file(path, text)
     return text
 
 
-def _torch(schedule: Schedule, part: Part, given: Mapping[str, Any]) -> list[str]:
+def _torch(schedule: Schedule, part: Part, settings: Mapping[str, Any]) -> list[str]:
     """Data and network, the controls, and the training."""
     return [
         "torch.manual_seed(0)",
         "SAMPLES = STEPS * BATCH",
         "",
-        *_file("torch", part.file),
+        *_section("torch", part.section),
         "",
         WIRED,
         "followers = []  # what has to know that a step is done",
         "loader = DataLoader(data, BATCH, sampler=RandomSampler(data, num_samples=SAMPLES))",
-        *(line for control in schedule.controls for line in _in_torch(control, schedule, part, given)),
+        *(line for control in schedule.controls for line in _in_torch(control, schedule, part, settings)),
         "",
-        *_file("torch", "training"),
+        *_section("torch", "training"),
     ]
 
 
-def _jax(schedule: Schedule, part: Part, given: Mapping[str, Any]) -> list[str]:
+def _jax(schedule: Schedule, part: Part, settings: Mapping[str, Any]) -> list[str]:
     """The controls, data and network, and the training."""
-    largest = ceil(schedule["batch"].max()) if "batch" in schedule.controls else _mean_batch(schedule, given)
+    largest = (
+        ceil(schedule["batch"].max()) if "batch" in schedule.controls else _mean_batch(schedule, settings)
+    )
     calls = {name: f"{name!r}, steps=STEPS" for name in schedule.controls}
     if "learning_rate" in calls:
         calls["learning_rate"] += ", scale=1 / N"
@@ -221,31 +224,31 @@ def _jax(schedule: Schedule, part: Part, given: Mapping[str, Any]) -> list[str]:
         "}",
         'rate = controls.get("learning_rate", RATE / N)',
         "",
-        *_file("jax", part.file),
+        *_section("jax", part.section),
         "",
-        *_file("jax", "training"),
+        *_section("jax", "training"),
     ]
 
 
-def _part(schedule: Schedule, given: Mapping[str, Any]) -> Part:
+def _part(schedule: Schedule, settings: Mapping[str, Any]) -> Part:
     named = [PARTS[control] for control in schedule.controls if control in PARTS]
-    named += [part for argument, part in BY_ARGUMENT.items() if argument in given]
+    named += [part for argument, part in BY_ARGUMENT.items() if argument in settings]
     return named[0] if named else COMMITTEE
 
 
-def _value(constant: Constant, given: Mapping[str, Any]) -> Any:
+def _value(constant: Constant, settings: Mapping[str, Any]) -> Any:
     """The scenario's value; of several where the script has one, their mean."""
-    value = plain(given.get(constant.argument, constant.default))
+    value = plain(settings.get(constant.argument, constant.default))
     return float(np.mean(value)) if isinstance(constant.default, float) else value
 
 
-def _mean_batch(schedule: Schedule, given: Mapping[str, Any]) -> int:
+def _mean_batch(schedule: Schedule, settings: Mapping[str, Any]) -> int:
     if "batch" in schedule.controls:
         return max(1, round(float(np.average(schedule["batch"], weights=np.diff(schedule.grid)))))
-    return max(1, round(given.get("batch", 1)))
+    return max(1, round(settings.get("batch", 1)))
 
 
-def _in_torch(control: str, schedule: Schedule, part: Part, given: Mapping[str, Any]) -> list[str]:
+def _in_torch(control: str, schedule: Schedule, part: Part, settings: Mapping[str, Any]) -> list[str]:
     """The lines that wire in a control."""
     if control == "learning_rate":
         return ["followers.append(schedule.to_torch(optimizer, steps=STEPS, scale=1 / N))"]
@@ -255,7 +258,7 @@ def _in_torch(control: str, schedule: Schedule, part: Part, given: Mapping[str, 
             "followers.append(network.dropout)",
         ]
     if control in ("difficulty", "task", "sampling"):
-        return _ordered(control, schedule, given)
+        return _ordered(control, schedule, settings)
     if control == "batch":
         target = "network, 'copies'" if part is DENOISING else "sizes, 'batch_size'"
         following = FOLLOW.format(control=control, target=target)[:-2] + ", convert=round))"
@@ -270,7 +273,7 @@ def _in_torch(control: str, schedule: Schedule, part: Part, given: Mapping[str, 
     return [f"network.{control} = 0.0", FOLLOW.format(control=control, target="network")]
 
 
-def _ordered(control: str, schedule: Schedule, given: Mapping[str, Any]) -> list[str]:
+def _ordered(control: str, schedule: Schedule, settings: Mapping[str, Any]) -> list[str]:
     """The lines that put samples in the order of a control."""
     groups = {"difficulty": CLASSES.constants[1], "task": TASKS.constants[1]}
     source = "schedule"
@@ -282,8 +285,8 @@ def _ordered(control: str, schedule: Schedule, given: Mapping[str, Any]) -> list
             "shares = ol.Schedule.mixed(schedule.grid, {'sampling': {0: 1 - minority, 1: minority}})",
         ]
     else:
-        known = _value(groups[control], given)
-        values = dict(enumerate(known if control == "difficulty" else range(known)))
+        constant = _value(groups[control], settings)  # the variances themselves, or how many tasks
+        values = dict(enumerate(constant if control == "difficulty" else range(constant)))
     return [
         *lines,
         "order = ol.practice.CurriculumSampler(",
@@ -294,9 +297,11 @@ def _ordered(control: str, schedule: Schedule, given: Mapping[str, Any]) -> list
     ]
 
 
-def _file(framework: Framework, name: str) -> list[str]:
-    """The lines of a file in ``training_script``; its docstring becomes a comment."""
-    path = files("optlearn.practice") / "training_script" / framework / f"{name}.py"
-    text = path.read_text(encoding="utf-8")
-    _, title, code = text.split('"""', 2)
-    return [f"# --- {title[0].lower()}{title[1:].rstrip('.')} ---", *code.strip("\n").split("\n")]
+def _section(framework: Framework, name: str) -> list[str]:
+    """The lines of a section in the framework's file, with the title as a comment."""
+    text = (files("optlearn.practice") / "training_script" / f"{framework}.py").read_text(encoding="utf-8")
+    # Between the marks "# --- name: title ---": name, title and code of each section in turn.
+    _, *parts = re.split(r"^# --- (\w+): (.+) ---$", text, flags=re.MULTILINE)
+    at = parts.index(name)
+    title, code = parts[at + 1 : at + 3]
+    return [f"# --- {title} ---", *code.strip("\n").split("\n")]

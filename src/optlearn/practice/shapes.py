@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from scipy.optimize import minimize
 
 from optlearn._errors import SpecificationError
@@ -13,26 +15,34 @@ from optlearn._schedule import Schedule
 LEAST_DECAY, MOST_POWER = 1e-3, 10.0
 
 
+class Form(NamedTuple):
+    """The number that a shape has beside its peak and end: name, usual value and bounds."""
+
+    name: str
+    usual: float
+    bounds: tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Shape:
     """How far a rate has come from its peak (1) to its end (0), over a share of training from 0 to 1.
 
     Attributes:
         fall: (share, form) → (…) from 1 to 0; ``form`` is the shape's own number, if it has one.
-        form: name, usual value and bounds of that number.
+        form: that number, or None.
     """
 
     fall: Callable[[np.ndarray, float], np.ndarray]
-    form: tuple[str, float, tuple[float, float]] | None = None
+    form: Form | None = None
 
 
 SHAPES: Mapping[str, Shape] = MappingProxyType(
     {
         "linear": Shape(lambda x, _: 1 - x),
         "cosine": Shape(lambda x, _: (1 + np.cos(np.pi * x)) / 2),
-        "power": Shape(lambda x, n: (1 - x) ** n, ("power", 1.5, (0.05, MOST_POWER))),
+        "power": Shape(lambda x, n: (1 - x) ** n, Form("power", 1.5, (0.05, MOST_POWER))),
         # Warm-up, stable, decay: linear over the last share.
-        "wsd": Shape(lambda x, d: np.minimum(1.0, (1 - x) / d), ("decay_share", 0.3, (LEAST_DECAY, 1.0))),
+        "wsd": Shape(lambda x, d: np.minimum(1.0, (1 - x) / d), Form("decay_share", 0.3, (LEAST_DECAY, 1.0))),
     }
 )
 
@@ -56,13 +66,14 @@ class Simplified:
     cost: float | None
 
 
-def fall(shape: str, share: np.ndarray, form: float | None = None) -> np.ndarray:
+def fall(shape: str, share: Float[np.ndarray, " n"], form: float | None = None) -> Float[np.ndarray, " n"]:
     """How a shape falls, from 1 at share 0 to 0 at share 1 of training."""
     if shape not in SHAPES:
         raise SpecificationError(f"shape must be one of {', '.join(SHAPES)}, got {shape!r}")
-    own = SHAPES[shape].form
-    usual = own[1] if own is not None else 0.0
-    return SHAPES[shape].fall(np.asarray(share, dtype=float), usual if form is None else form)
+    if form is None:
+        usual = SHAPES[shape].form
+        form = 0.0 if usual is None else usual.usual
+    return SHAPES[shape].fall(np.asarray(share, dtype=float), form)
 
 
 def nearest_shape(
@@ -80,35 +91,39 @@ def nearest_shape(
     middles = ((grid[1:] + grid[:-1]) / 2)[first:]
     share = (middles - grid[first]) / (grid[-1] - grid[first])
     weights = np.diff(grid)[first:] / (grid[-1] - grid[first])
-    own = SHAPES[shape].form
+    form = SHAPES[shape].form
+    # Peak and end as shares of the schedule's own peak, which neither may exceed, and the form.
+    size = 2 if form is None else 3
+    highest = np.array([1.0, 1.0, np.inf])[:size]
 
-    def of(numbers: np.ndarray) -> np.ndarray:
+    def course(numbers: np.ndarray) -> np.ndarray:
         top, end = peak * np.abs(numbers[:2])
-        form = np.clip(numbers[2], *own[2]) if own is not None else None
-        return end + (top - end) * fall(shape, share, form)
+        return end + (top - end) * fall(
+            shape, share, None if form is None else np.clip(numbers[2], *form.bounds)
+        )
 
     def whole(numbers: np.ndarray) -> Schedule:
-        return Schedule.piecewise(grid, {**schedule.values, control: np.append(values[:first], of(numbers))})
+        both = np.append(values[:first], course(numbers))
+        return Schedule.piecewise(grid, {**schedule.values, control: both})
 
     def distance(numbers: np.ndarray) -> float:
-        return float(np.sqrt(weights @ (of(numbers) - values[first:]) ** 2) / max(peak, 1e-300))
+        return float(np.sqrt(weights @ (course(numbers) - values[first:]) ** 2) / max(peak, 1e-300))
 
-    forms = [own[1], own[1] / 3, min(3 * own[1], own[2][1])] if own is not None else [0.0]
-    starts = [np.array([1.0, 0.05, form][: 2 if own is None else 3]) for form in forms]
+    forms = [0.0] if form is None else [form.usual, form.usual / 3, min(3 * form.usual, form.bounds[1])]
+    starts = [np.array([1.0, 0.05, start][:size]) for start in forms]
     searches = [minimize(distance, s, method="Nelder-Mead", options={"maxiter": 600}) for s in starts]
-    found = min(searches, key=lambda search: search.fun).x
+    best = min(searches, key=lambda search: search.fun).x
     cost = None
     if loss is not None:
-        # No higher than the peak that was allowed.
         by_loss = minimize(
-            lambda numbers: loss(whole(np.minimum(np.abs(numbers), [1.0, 1.0, np.inf][: len(numbers)]))),
-            found,
+            lambda numbers: loss(whole(np.minimum(np.abs(numbers), highest))),
+            best,
             method="Nelder-Mead",
             options={"maxiter": 60, "xatol": 1e-3, "fatol": 1e-7},
         )
-        found = np.minimum(np.abs(by_loss.x), [1.0, 1.0, np.inf][: len(found)])
-        cost = float(loss(whole(found)) - loss(schedule))
-    settings = {"peak": peak * abs(found[0]), "end": peak * abs(found[1])}
-    if own is not None:
-        settings[own[0]] = float(np.clip(found[2], *own[2]))
-    return Simplified(whole(found), shape, {k: float(v) for k, v in settings.items()}, distance(found), cost)
+        best = np.minimum(np.abs(by_loss.x), highest)
+        cost = float(loss(whole(best)) - loss(schedule))
+    settings = {"peak": float(peak * abs(best[0])), "end": float(peak * abs(best[1]))}
+    if form is not None:
+        settings[form.name] = float(np.clip(best[2], *form.bounds))
+    return Simplified(whole(best), shape, settings, distance(best), cost)

@@ -1,18 +1,22 @@
 """From training time α to optimisation steps: the one place where the two units meet.
 
 A schedule knows only training time, α = steps/N with the input dimension N of the theory. A training
-loop knows only steps. So every conversion is told either the total number of steps, or N.
+loop knows only steps. So every conversion is told either the total number of steps, or N. What needs no
+framework is here as well: a control as a function of the step, and an attribute that follows it.
 """
 
 from bisect import bisect_right
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arguments import Arguments, is_whole
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn._signatures import checked
 from optlearn._warn import warn
 
 # A learning rate as large as this is taken for one of the theory, where they are of order 1.
@@ -58,8 +62,8 @@ class StepTable:
         """The value at a step, counted from 0; after the last step, that of the last interval."""
         return self.values[max(bisect_right(self.first, step) - 1, 0)]
 
-    def all(self) -> np.ndarray:
-        """(steps,) value of every step."""
+    def all(self) -> Float[np.ndarray, " steps"]:
+        """Value of every step."""
         lengths = np.diff(np.append(np.minimum(self.first, self.steps), self.steps))
         return np.repeat(self.values, lengths)
 
@@ -159,10 +163,10 @@ def _factor(
 def total_steps(schedule: Schedule, steps: int | None, N: float | None, purpose: str) -> int:
     """Steps of the whole training, from exactly one of ``steps`` and ``N``."""
     if (steps is None) == (N is None):
-        given = "got neither" if steps is None else f"got steps={steps!r} and N={N!r}"
+        what = "got neither" if steps is None else f"got steps={steps!r} and N={N!r}"
         raise SpecificationError(
             f"{purpose}: either steps (optimisation steps of the whole training) or N (input dimension, of "
-            f"which training time α = steps/N is counted) must be given, {given}. The schedule itself "
+            f"which training time α = steps/N is counted) must be given, {what}. The schedule itself "
             f"ends at training time α_F = {schedule.horizon:g}, which is not a number of steps"
         )
     if steps is not None:
@@ -180,3 +184,110 @@ def total_steps(schedule: Schedule, steps: int | None, N: float | None, purpose:
             f"at least one step, got {N!r}"
         )
     return round(schedule.horizon * dimension)
+
+
+def step_function(table: StepTable) -> Callable[[Any], Any]:
+    """Step (a whole number, traced or not) → value; after the last step, the last value.
+
+    An ``optax.Schedule``: for a learning rate, ``optax.sgd(f)``; for any numeric argument of an
+    optimiser, ``optax.inject_hyperparams(optimiser)(name=f)``; and for noise or dropout, a plain
+    function inside the user's own step. See ``Schedule.to_optax``.
+    """
+    import jax.numpy as jnp
+
+    first, values = np.array(table.first, dtype=np.int32), np.array(table.values)
+
+    def value(step: Any) -> Any:
+        # Made here, so that the precision is that of the caller's configuration.
+        index = jnp.searchsorted(jnp.asarray(first), jnp.asarray(step, dtype=jnp.int32), side="right")
+        return jnp.asarray(values, dtype=float)[jnp.maximum(index - 1, 0)]
+
+    return value
+
+
+class AttributeScheduler:
+    """Sets an attribute of an object, or an entry of a dictionary, step by step.
+
+    The value of the first step is set at once; call ``step()`` after every optimiser step. It needs
+    no framework: a PyTorch module's ``noise``, a ``BatchSampler``'s ``batch_size`` or the entry
+    ``weight_decay`` of an optimiser's parameter group are all set alike.
+
+    Args:
+        schedule: the schedule.
+        control: name of the control.
+        target: the object or dictionary.
+        attribute: what to set; must exist. None if it has the name of the control.
+        steps: optimisation steps of the whole training. Give this, or ``N``.
+        N: input dimension; training then takes N·α_F steps.
+        scale: factor from the schedule's values to the target's; None for 1.
+        convert: makes of a number what is set, such as ``round`` for a batch size.
+    """
+
+    @checked
+    def __init__(
+        self,
+        schedule: Schedule,
+        control: str,
+        target: Any,
+        attribute: str | None = None,
+        *,
+        steps: int | None = None,
+        N: float | None = None,
+        scale: float | None = None,
+        convert: Callable[[float], Any] = float,
+    ) -> None:
+        self._table = step_table(
+            schedule, control, steps=steps, N=N, scale=scale, purpose="AttributeScheduler"
+        )
+        self._target, self._attribute, self._convert = target, attribute or control, convert
+        exists = self._attribute in target if self._is_mapping else hasattr(target, self._attribute)
+        if not exists:
+            what = "entry" if self._is_mapping else "attribute"
+            raise SpecificationError(
+                f"AttributeScheduler: target must have the {what} {self._attribute!r} (say another with "
+                f"attribute=…), got {type(target).__name__}"
+            )
+        self._step = 0
+        self._set()
+
+    @property
+    def value(self) -> Any:
+        """What is set now."""
+        return self._convert(self._table.at(self._step))
+
+    @property
+    def steps_done(self) -> int:
+        """How often ``step()`` was called."""
+        return self._step
+
+    def step(self) -> None:
+        """One optimiser step is done: set the value of the next."""
+        self.set_step(self._step + 1)
+
+    def set_step(self, steps_done: int) -> None:
+        """So many optimiser steps are done: set the value of the next."""
+        self._step = int(steps_done)
+        self._set()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is, and the schedule by step, with which that of a resumed run is compared."""
+        return {"step": self._step, **self._table.state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a ``state_dict``, under the schedule that this scheduler was made with.
+
+        Warns:
+            OtherScheduleWarning: the run began under another one.
+        """
+        self.set_step(state["step"])
+        self._table.resume(state, self._step, "AttributeScheduler")
+
+    @property
+    def _is_mapping(self) -> bool:
+        return isinstance(self._target, MutableMapping)
+
+    def _set(self) -> None:
+        if self._is_mapping:
+            self._target[self._attribute] = self.value
+        else:
+            setattr(self._target, self._attribute, self.value)

@@ -1,10 +1,11 @@
-"""Schedules as CSV and JSON."""
+"""Schedules as text for other programs: CSV, JSON, and thresholds on a command line."""
 
 import csv
 import io
 import json
 from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from optlearn._errors import SpecificationError
 from optlearn._io import read_file, write_file
 from optlearn._json import parse
 from optlearn._schedule import Schedule
-from optlearn.practice.steps import total_steps
+from optlearn.practice.steps import step_table, total_steps
 
 
 def write_csv(
@@ -48,6 +49,32 @@ def write_csv(
     return write_file(path, text.getvalue())
 
 
+def thresholds(
+    schedule: Schedule,
+    control: str,
+    *,
+    unit: Literal["steps", "tokens"],
+    steps: int | None,
+    N: float | None,
+    tokens_per_step: float | None,
+    scale: float,
+) -> str:
+    """See ``Schedule.to_thresholds``."""
+    if unit not in ("steps", "tokens"):
+        raise SpecificationError(f"unit must be 'steps' or 'tokens', got {unit!r}")
+    if (unit == "tokens") != (tokens_per_step is not None):
+        raise SpecificationError("tokens_per_step must be given with unit='tokens', and only then")
+    table = step_table(schedule, control, steps=steps, N=N, scale=scale, purpose="to_thresholds")
+    values = np.array(table.values)
+    changes = np.append(True, values[1:] != values[:-1])
+    factor = 1 if tokens_per_step is None else tokens_per_step
+    return " ".join(
+        f"{round(first * factor)}:{value:.10g}"
+        for first, value, changed in zip(table.first, table.values, changes, strict=True)
+        if changed
+    )
+
+
 def write_json(schedule: Schedule, path: str | PathLike[str] | None = None) -> str:
     """``Schedule.to_dict`` as text, also written to ``path`` if given."""
     text = json.dumps(schedule.to_dict(), allow_nan=False)
@@ -69,13 +96,13 @@ def read_json(source: str | PathLike[str]) -> Schedule:
         raise SpecificationError(f"{name}: {error.strerror}" if error.strerror else str(error)) from error
     except ValueError as error:
         raise SpecificationError(f"{name} is not JSON: {error}") from error
-    found = data.get("schedule", data) if isinstance(data, dict) else None
-    if not isinstance(found, dict) or "grid" not in found:
+    content = data.get("schedule", data) if isinstance(data, dict) else None
+    if not isinstance(content, dict) or "grid" not in content:
         raise SpecificationError(
             f'{name}: expected {{"grid": […], NAME: […]}}, or such an object under "schedule"'
         )
     try:
-        parameters = {**found.get("parameters", {}), **data.get("parameters", {})}
-        return Schedule.from_dict({**found, "parameters": parameters})
+        parameters = {**content.get("parameters", {}), **data.get("parameters", {})}
+        return Schedule.from_dict({**content, "parameters": parameters})
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise SpecificationError(f"{name}: {error}") from error

@@ -2,13 +2,15 @@
 
 from typing import Any
 
-from optlearn.practice.extras import missing
+from typing_extensions import override
+
+from optlearn._errors import missing_extra
 from optlearn.practice.steps import FollowsSteps
 
 try:
     from transformers import TrainerCallback
 except ModuleNotFoundError as error:
-    raise missing("transformers", "HuggingFaceSchedules") from error
+    raise missing_extra("transformers", "HuggingFaceSchedules") from error
 
 
 class HuggingFaceSchedules(TrainerCallback):
@@ -25,10 +27,12 @@ class HuggingFaceSchedules(TrainerCallback):
     def __init__(self, *adapters: FollowsSteps) -> None:
         self.adapters = adapters
 
+    @override
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A resumed run begins where its checkpoint was."""
         self._follow(state.global_step)
 
+    @override
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Set the values of the next step."""
         self._follow(state.global_step)

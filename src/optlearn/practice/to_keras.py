@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from optlearn._schedule import Schedule
-from optlearn.practice.extras import missing
-from optlearn.practice.steps import step_table
+from typing_extensions import override
+
+from optlearn._errors import missing_extra
+from optlearn.practice.steps import StepTable
 
 try:
     import keras
 except ModuleNotFoundError as error:
-    raise missing("keras", "to_keras") from error
+    raise missing_extra("keras", "to_keras") from error
 
 
 class ScheduledLearningRate(keras.callbacks.Callback):
@@ -20,31 +21,23 @@ class ScheduledLearningRate(keras.callbacks.Callback):
     has ended.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        control: str = "learning_rate",
-        *,
-        steps: int | None = None,
-        N: float | None = None,
-        scale: float | None = None,
-        peak: float | None = None,
-    ) -> None:
+    def __init__(self, table: StepTable) -> None:
         super().__init__()
-        self.table = step_table(
-            schedule, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=True, purpose="to_keras"
-        )
+        self.table = table
         self._before_epoch = 0
         self._set: float | None = None
 
+    @override
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """The optimiser may have been given another rate since the last run."""
         self._set = None
 
+    @override
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """See how many steps are done."""
         self._before_epoch = int(self.model.optimizer.iterations)
 
+    @override
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Set the rate of this step."""
         value = self.table.at(self._before_epoch + batch)

@@ -2,14 +2,16 @@
 
 from typing import Any
 
+from typing_extensions import override
+
+from optlearn._errors import missing_extra
 from optlearn.practice.curriculum_sampler import CurriculumSampler
-from optlearn.practice.extras import missing
 from optlearn.practice.steps import FollowsSteps
 
 try:
     import lightning.pytorch as lightning
 except ModuleNotFoundError as error:
-    raise missing("lightning", "LightningSchedules") from error
+    raise missing_extra("lightning", "LightningSchedules") from error
 
 
 class LightningSchedules(lightning.Callback):
@@ -28,11 +30,13 @@ class LightningSchedules(lightning.Callback):
         self.samplers = [adapter for adapter in adapters if isinstance(adapter, CurriculumSampler)]
         self.others = [adapter for adapter in adapters if adapter not in self.samplers]
 
+    @override
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """A resumed run begins where its checkpoint was."""
         for adapter in self.others:
             adapter.set_step(trainer.global_step)
 
+    @override
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:

@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from optlearn._arguments import Arguments
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, missing_extra
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn.practice.extras import missing
 from optlearn.practice.steps import step_table
 
 try:
     import torch
     from torch.optim.lr_scheduler import LRScheduler
 except ModuleNotFoundError as error:
-    raise missing("torch", "this adapter") from error
+    raise missing_extra("torch", "this adapter") from error
 
 
 class ScheduledLR(LRScheduler):
@@ -48,15 +48,17 @@ class ScheduledLR(LRScheduler):
         # A group that is added later has whatever rate it was given until ``step()`` sets it.
         optimizer.register_step_pre_hook(lambda *_: self._set(len(self._last_lr)))
 
+    @override
     def get_lr(self) -> list[float]:
-        """Learning rate of each parameter group at this step."""
         value = self.table.at(self.last_epoch)
         return [value * self._scale(i) for i in range(len(self.optimizer.param_groups))]
 
+    @override
     def state_dict(self) -> dict[str, Any]:
         """Where it is, and the schedule by step, with which that of a resumed run is compared."""
         return {"last_epoch": self.last_epoch, "_step_count": self._step_count, **self.table.state()}
 
+    @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from a ``state_dict``; the optimiser's learning rate is set at once.
 
@@ -171,6 +173,7 @@ class ScheduledDropout(torch.nn.Module):
         """So many optimiser steps are done."""
         self.done.fill_(steps_done)
 
+    @override
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``x`` with random elements set to zero (in training), or rescaled (in evaluation)."""
         if not self.training:
@@ -179,7 +182,7 @@ class ScheduledDropout(torch.nn.Module):
         kept = x * (torch.rand_like(x) < p)
         return kept / p if self.rescaling is None else kept
 
+    @override
     def extra_repr(self) -> str:
-        """Shown inside brackets."""
         rescaling = "none" if self.rescaling is None else f"{self.rescaling:.4g}"
         return f"activation={self.activation:.4g}, rescaling={rescaling}, steps={self.table.steps}"

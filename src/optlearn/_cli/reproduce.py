@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from optlearn._cli import options
-from optlearn._cli.inputs import read_settings
+from optlearn._cli import inputs
 from optlearn._cli.output import bad_input, console, deliver, reporting
 from optlearn._progress import Progress
 from optlearn.paper import list_figures
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 FAILED = 1
 
 
-def command(
+def run_reproduce(
     figures: Annotated[
         list[str] | None,
         typer.Argument(
@@ -28,21 +27,21 @@ def command(
             autocompletion=lambda: list(list_figures()),
         ),
     ] = None,
-    quick: Annotated[bool, options.flag("--quick", text="Coarser grids and fewer values.")] = False,
+    quick: Annotated[bool, inputs.flag("--quick", text="Coarser grids and fewer values.")] = False,
     data_dir: Annotated[
-        Path | None, options.folder("Folder with the data sets (default: OPTLEARN_DATA, or a download).")
+        Path | None, inputs.folder("Folder with the data sets (default: OPTLEARN_DATA, or a download).")
     ] = None,
-    out: Annotated[Path, options.folder("Folder for the results.")] = Path("out"),
-    jobs: Annotated[int, options.whole("Figures to run at once.")] = 1,
-    force: Annotated[bool, options.flag("--force", text="Compute anew what is finished.")] = False,
+    out: Annotated[Path, inputs.folder("Folder for the results.")] = Path("out"),
+    jobs: Annotated[int, inputs.whole("Figures to run at once.")] = 1,
+    force: Annotated[bool, inputs.flag("--force", text="Compute anew what is finished.")] = False,
     run: Annotated[
-        bool, options.flag("--run", text="Repeat the CIFAR-10 training instead of using the stored table.")
+        bool, inputs.flag("--run", text="Repeat the CIFAR-10 training instead of using the stored table.")
     ] = False,
     settings: Annotated[
-        list[str] | None, options.settings_option("An option of a figure's compute(), such as starts=1.")
+        list[str] | None, inputs.settings_option("An option of a figure's compute(), such as starts=1.")
     ] = None,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
+    as_json: inputs.Json = False,
+    quiet: inputs.Quiet = False,
 ) -> None:
     for name in figures or []:
         if name not in list_figures():
@@ -51,7 +50,7 @@ def command(
         bad_input(f"--out {out}: this is a file")
     if data_dir is not None and not data_dir.is_dir():
         bad_input(f"--data-dir {data_dir}: there is no such folder")
-    choices = read_settings(settings, "starts=1")
+    choices = inputs.read_settings(settings, "starts=1")
     if run:
         choices["run"] = True
     with reporting(True) as tell, _bars(figures or list(list_figures()), quiet) as show:
@@ -72,7 +71,7 @@ def command(
     raise typer.Exit(FAILED if runner.failed(results, bool(figures)) else 0)
 
 
-command.__doc__ = f"""Compute and draw figures of the paper, and check what it claims about them.
+run_reproduce.__doc__ = f"""Compute and draw figures of the paper, and check what it claims about them.
 
 Each figure gets a folder with its data (NetCDF), PNG, PDF and claims.json. Finished figures are reused, so an
 interrupted run goes on where it stopped. A claim that does not hold is shown as such; it is a finding, not a

@@ -1,5 +1,6 @@
 """``optlearn sweep``: a scenario solved on a grid of its arguments."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -8,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from optlearn._cli import options
-from optlearn._cli.inputs import given, literal, scenario_arguments
+from optlearn._cli import inputs
 from optlearn._cli.output import NOT_CONVERGED, bad_input, console, reporting, to_json
 from optlearn._progress import Progress
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 FAILED = 1
 
 
-def command(
-    scenario: options.Scenario,
+def run_sweep(
+    scenario: inputs.Scenario,
     grid: Annotated[
         list[str],
         typer.Option(
@@ -32,40 +32,40 @@ def command(
             "the last one varies fastest.",
         ),
     ],
-    settings: Annotated[list[str] | None, options.settings_option("An argument that stays the same.")] = None,
+    settings: Annotated[list[str] | None, inputs.settings_option("An argument that stays the same.")] = None,
     baseline: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A baseline schedule whose objective is wanted too. Repeatable."),
     ] = None,
-    method: options.MethodOption = options.Method.auto,
-    intervals: options.Intervals = None,
+    method: inputs.MethodOption = inputs.Method.auto,
+    intervals: inputs.Intervals = None,
     starts: Annotated[
-        int | None, options.whole("First guesses of points without a neighbour's solution.")
+        int | None, inputs.whole("First guesses of points without a neighbour's solution.")
     ] = None,
     chain: Annotated[
-        int | None, options.whole("Points solved in a row, each from the one before; 1: all on their own.")
+        int | None, inputs.whole("Points solved in a row, each from the one before; 1: all on their own.")
     ] = None,
-    jobs: Annotated[int | None, options.whole("Local processes.")] = None,
+    jobs: Annotated[int | None, inputs.whole("Local processes.")] = None,
     cluster: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler.")
     ] = None,
     batched: Annotated[
-        bool, options.flag("--batched", text="All points at once as one program, on a GPU if JAX has one.")
+        bool, inputs.flag("--batched", text="All points at once as one program, on a GPU if JAX has one.")
     ] = False,
     out: Annotated[
-        Path | None, options.folder("Folder for the results (default: out/sweep_SCENARIO).")
+        Path | None, inputs.folder("Folder for the results (default: out/sweep_SCENARIO).")
     ] = None,
-    resume: Annotated[bool, options.flag("--resume", text="Go on with the sweep in this folder.")] = False,
+    resume: Annotated[bool, inputs.flag("--resume", text="Go on with the sweep in this folder.")] = False,
     retry_failed: Annotated[
-        bool, options.flag("--retry-failed", text="With --resume: compute failed points anew.")
+        bool, inputs.flag("--retry-failed", text="With --resume: compute failed points anew.")
     ] = False,
-    force: Annotated[bool, options.flag("--force", text="Start over in this folder.")] = False,
-    plot: Annotated[bool, options.flag("--plot", text="Draw a heat map into the folder.")] = False,
+    force: Annotated[bool, inputs.flag("--force", text="Start over in this folder.")] = False,
+    plot: Annotated[bool, inputs.flag("--plot", text="Draw a heat map into the folder.")] = False,
     variable: Annotated[str, typer.Option(metavar="NAME", help="What to draw.")] = "objective",
     as_json: Annotated[
-        bool, options.flag("--json", text="Print a line of JSON for every point, and one at the end.")
+        bool, inputs.flag("--json", text="Print a line of JSON for every point, and one at the end.")
     ] = False,
-    quiet: options.Quiet = False,
+    quiet: inputs.Quiet = False,
 ) -> None:
     """Solve a scenario at every point of a grid of its arguments; resumable.
 
@@ -78,19 +78,19 @@ def command(
     Exit codes: 0 done, 1 the folder cannot be written, 2 bad input, 3 some points failed or are not
     converged, 130 stopped.
     """
-    fixed = scenario_arguments(scenario, settings, None)
+    fixed = inputs.scenario_arguments(scenario, settings, None)
     over = _grid(grid)
     if (jobs is not None) + (cluster is not None) + batched > 1:
         bad_input("--jobs, --cluster and --batched: choose one of them")
     folder = Path("out") / f"sweep_{scenario}" if out is None else out
-    limits = given(intervals=intervals, starts=starts, chain=chain)
+    limits = inputs.chosen(intervals=intervals, starts=starts, chain=chain)
     began = time.perf_counter()
     with reporting(True) as tell:
         from optlearn.sweeps.run import sweep as run_sweep
         from optlearn.sweeps.store import SweepFolderError
 
         tell(Progress("loaded"))
-        total = _size(over)
+        total = math.prod(map(len, over.values()))
         try:
             with _shown(total, as_json, quiet) as show:
 
@@ -124,7 +124,7 @@ def _grid(items: list[str]) -> dict[str, list[Any]]:
         if name in over:
             bad_input(f"--grid {name}: given twice")
         over[name] = (
-            _range(item, text) if ":" in text else [literal(word.strip()) for word in text.split(",")]
+            _range(item, text) if ":" in text else [inputs.literal(word.strip()) for word in text.split(",")]
         )
     return over
 
@@ -144,13 +144,6 @@ def _range(item: str, text: str) -> list[float]:
 
     space = np.geomspace if spacing else np.linspace
     return [float(value) for value in space(first, last, count)]
-
-
-def _size(over: dict[str, list[Any]]) -> int:
-    total = 1
-    for values in over.values():
-        total *= len(values)
-    return total
 
 
 @contextmanager
@@ -194,7 +187,7 @@ def _summary(
     failed = int((dataset["error"] != "").sum())
     not_converged = int((~dataset["converged"]).sum()) - failed
     files = [str(path) for path in (folder / "sweep.nc", drawing) if path is not None]
-    found = {
+    summary = {
         "event": "finished",
         "points": int(dataset["error"].size),
         "failed": failed,
@@ -204,11 +197,11 @@ def _summary(
         "files": files,
     }
     if as_json:
-        _line(found)
+        _line(summary)
     else:
         console().print(
-            f"{found['points']} points, {failed} failed, {not_converged} not converged, {seconds:.1f} s "
-            f"({found['cpu_seconds']:.1f} s of CPU for the points)\n" + "\n".join(files),
+            f"{summary['points']} points, {failed} failed, {not_converged} not converged, {seconds:.1f} s "
+            f"({summary['cpu_seconds']:.1f} s of CPU for the points)\n" + "\n".join(files),
             markup=False,
         )
     return NOT_CONVERGED if failed or not_converged else 0

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optlearn import scenarios
-from optlearn._app.parameters import arguments, defaults, parameters, typed
+from optlearn._app.messages import arguments, defaults, parameters, typed
 from optlearn._errors import SpecificationError
 from optlearn.scenarios._arguments import Choice, Flag, Number, arguments_of, around
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from optlearn._errors import DataFileError, SpecificationError
-from optlearn.practice import archives
-from optlearn.practice.archives import Archive
+from optlearn.practice import samples
+from optlearn.practice.samples import Archive
 
 ARRAYS = {
     "X": np.arange(12.0).reshape(3, 4),
@@ -62,7 +62,7 @@ def test_only_what_is_asked_for_is_read(tmp_path):
 
 def test_more_than_the_memory_holds_is_refused(tmp_path, monkeypatch):
     np.savez(tmp_path / "data.npz", **ARRAYS)
-    monkeypatch.setattr(archives, "_memory", lambda: 8 * 20)
+    monkeypatch.setattr(samples, "_memory", lambda: 8 * 20)
     with pytest.raises(DataFileError, match=r"X\.npy has 12 numbers, too many for the memory"):
         Archive(tmp_path / "data.npz").read("X")
 

@@ -1,0 +1,189 @@
+"""``optlearn doctor``: is this installation sound, and what to do if it is not."""
+
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import typer
+
+from optlearn import __version__
+from optlearn._cli import inputs
+from optlearn._cli.output import console, deliver
+from optlearn._errors import how_to_install
+from optlearn._io.provenance import version_of
+
+NEEDED = ("jax", "jaxlib", "diffrax", "casadi", "numpy", "scipy", "xarray", "h5netcdf", "matplotlib")
+# Extra → the module that it brings, and what it is for.
+EXTRAS = {
+    "torch": ("torch", "schedules in PyTorch"),
+    "optax": ("optax", "schedules in optax"),
+    "keras": ("keras", "schedules in Keras"),
+    "lightning": ("lightning", "schedules in Lightning"),
+    "transformers": ("transformers", "schedules in Hugging Face's Trainer"),
+    "cluster": ("distributed", "sweeps on a Dask cluster"),
+    "app": ("panel", "the explorer"),
+    "bounds": ("clarabel", "proofs that no schedule is better"),
+}
+FAULTY_JAX = "0.10.2"
+
+# A note: nothing is wrong, something could be better.
+Status = Literal["ok", "note", "wrong"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found, and what to do about it."""
+
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+def run_doctor(as_json: inputs.Json = False) -> None:
+    """Check the installation, solve a tiny problem, and say what to do about what is wrong.
+
+    Exit code 1 if anything is wrong.
+
+    Example: optlearn doctor
+    """
+    findings: list[Finding] = []
+    screen = console(stderr=as_json)
+    for check in CHECKS:
+        for finding in _examined(check):
+            findings.append(finding)
+            _show(screen, finding)
+    wrong = [finding for finding in findings if finding.status == "wrong"]
+    result = {"optlearn": __version__, "sound": not wrong, "findings": [asdict(f) for f in findings]}
+    verdict = f"{len(wrong)} wrong: see the advice above" if wrong else "this installation is sound"
+    deliver(result, None, as_json, lambda: screen.print(f"\noptlearn {__version__}: {verdict}", markup=False))
+    raise typer.Exit(1 if wrong else 0)
+
+
+def _show(screen: Any, finding: Finding) -> None:
+    colour = {"ok": "green", "note": "yellow", "wrong": "bold red"}[finding.status]
+    screen.print(f"[{colour}]{finding.status:>5}[/{colour}]  {finding.name}: ", end="")
+    screen.print(finding.detail, markup=False)
+    if finding.advice:
+        screen.print(f"       {finding.advice}", style="dim", markup=False)
+
+
+def _examined(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    """A check that breaks down is a finding too: the others still run."""
+    try:
+        return list(check())
+    except Exception as error:
+        name = check.__name__.strip("_").replace("_", " ")
+        detail = f"{type(error).__name__}: {error}"
+        return [Finding(name, "wrong", detail, "Reinstall optlearn and what it needs.")]
+
+
+def _python() -> Iterator[Finding]:
+    where = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    yield Finding("Python", "ok", where)
+
+
+def _packages() -> Iterator[Finding]:
+    versions = {name: version_of(name) for name in NEEDED}
+    yield Finding("packages", "ok", ", ".join(f"{name} {v}" for name, v in versions.items() if v is not None))
+    missing = [name for name, version in versions.items() if version is None]
+    if missing:
+        advice = f"Install what is missing: {sys.executable} -m pip install {' '.join(missing)}"
+        yield Finding("packages", "wrong", f"missing: {', '.join(missing)}", advice)
+
+
+def _jax_numbers() -> Iterator[Finding]:
+    from optlearn._theory.jax_fault import wrong_rows
+
+    have, batches = version_of("jax"), (16385, 20000, 32769)
+    wrong = {batch: count for batch in batches if (count := wrong_rows(batch))}
+    if not wrong:
+        yield Finding("numbers of JAX", "ok", "batched sums are right (jax-ml/jax#39103 is absent)")
+        return
+    worst = ", ".join(f"{count} of {batch} rows" for batch, count in wrong.items())
+    detail = f"JAX {have} returns wrong numbers: {worst} (jax-ml/jax#39103)"
+    advice = f"Every expectation may be wrong. Install another: pip install 'jax!={FAULTY_JAX}'"
+    yield Finding("numbers of JAX", "wrong", detail, advice)
+
+
+def _precision() -> Iterator[Finding]:
+    import jax.numpy as jnp
+
+    from optlearn._precision import float64
+
+    dtype = float64(lambda: jnp.zeros(()).dtype)()
+    advice = "Something resets jax_enable_x64: look in JAX_ENABLE_X64 and in start-up files."
+    right = dtype == jnp.float64.dtype
+    yield Finding(
+        "precision", "ok" if right else "wrong", f"optlearn computes in {dtype}", "" if right else advice
+    )
+
+
+def _devices() -> Iterator[Finding]:
+    import jax
+
+    devices = jax.devices()
+    names = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in devices}))
+    if all(d.platform == "cpu" for d in devices) and shutil.which("nvidia-smi"):
+        advice = "For simulations on it: pip install 'jax[cuda12]' (the version that your driver supports)."
+        yield Finding("devices", "note", f"{names}; there is an NVIDIA GPU that JAX does not see", advice)
+    else:
+        yield Finding("devices", "ok", names)
+
+
+def _ipopt() -> Iterator[Finding]:
+    import casadi
+
+    have = f"CasADi {version_of('casadi')}"
+    if casadi.has_nlpsol("ipopt"):
+        yield Finding("IPOPT", "ok", f"in {have}")
+    else:
+        advice = (
+            "Take CasADi's wheel: pip install --force-reinstall casadi. Until then use method='indirect'."
+        )
+        yield Finding("IPOPT", "wrong", f"{have} has been built without it", advice)
+
+
+def _cache() -> Iterator[Finding]:
+    kept = os.environ.get("JAX_COMPILATION_CACHE_DIR")
+    if kept:
+        yield Finding("compiled programs", "ok", f"are kept in {kept}")
+    else:
+        advice = "Set OPTLEARN_CACHE to a directory that can be written."
+        yield Finding("compiled programs", "note", "are not kept between runs", advice)
+
+
+def _extras() -> Iterator[Finding]:
+    there = [name for name, (module, _) in EXTRAS.items() if find_spec(module)]
+    absent = {name: what for name, (module, what) in EXTRAS.items() if not find_spec(module)}
+    if there:
+        yield Finding("extras", "ok", ", ".join(there))
+    if absent:
+        purposes = ", ".join(f"{name} ({what})" for name, what in absent.items())
+        advice = f"What you want of them: {how_to_install(*absent)}"
+        yield Finding("extras", "note", f"not installed: {purposes}", advice)
+
+
+def _tiny_problem() -> Iterator[Finding]:
+    import optlearn as ol
+
+    began = time.perf_counter()
+    solution = ol.solve(ol.scenarios.dropout(), intervals=20, starts=2)
+    seconds = time.perf_counter() - began
+    gap = solution.certificate.hamiltonian_gap
+    result = f"dropout, 20 intervals: error {solution.objective:.6f}, gap {gap:.1e}, {seconds:.1f} s"
+    if solution.certificate.converged:
+        yield Finding("a tiny problem", "ok", result)
+    else:
+        reasons = "; ".join(solution.certificate.reasons)
+        advice = "Please report this with the output of `optlearn doctor --json`."
+        yield Finding("a tiny problem", "wrong", f"{result}; not converged: {reasons}", advice)
+
+
+CHECKS = (_python, _packages, _jax_numbers, _precision, _devices, _ipopt, _cache, _extras, _tiny_problem)

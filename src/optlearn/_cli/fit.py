@@ -1,0 +1,468 @@
+"""Verbs that fit the theory to what users have: their data, or loss curves of any network."""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optlearn._cli import inputs
+from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
+from optlearn._errors import RunawayError, SpecificationError
+from optlearn._progress import Progress, Report
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from optlearn._control.problem import Problem
+    from optlearn._control.solution import Solution
+    from optlearn._schedule import Schedule
+    from optlearn.laws import LawFit
+    from optlearn.practice.fit import MixtureFit
+    from optlearn.practice.regression import Check, ManyPassesFit, RegressionFit
+
+# What the folder gets, of a schedule for data and of one for loss curves.
+SOLUTION_FILES = ("solution.nc", "schedule.csv", "schedule.json", "report.html")
+CURVE_FILES = ("schedule.csv", "schedule.json", "next_pilot.csv", "curves.png")
+SHAPES = ("wsd", "linear", "cosine", "power")
+
+
+class Task(StrEnum):
+    """What data are for."""
+
+    mixture = "mixture"
+    regression = "regression"
+
+
+def run_fit(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="Samples and, maybe, labels: NumPy's arrays in an .npz file; for a regression also .npy "
+            "(with --labels-file) or .csv with a row of names.",
+        ),
+    ],
+    task: Annotated[
+        Task,
+        typer.Option(
+            metavar="TASK",
+            help="mixture: clusters, for SCENARIO; regression: a linear predictor of y from X.",
+        ),
+    ] = Task.mixture,
+    scenario: Annotated[
+        str, typer.Option(metavar="SCENARIO", help="What to optimise: denoising or denoising_batch.")
+    ] = "denoising",
+    x_key: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the samples, (n, N) or (n, …), in the file.")
+    ] = "X",
+    labels_key: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the labels, (n,) (default: y, if the file has it)."),
+    ] = None,
+    weights_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name of the network's initial weights, (K, N) (default: random ones, see --nodes).",
+        ),
+    ] = None,
+    clusters: Annotated[
+        int | None, inputs.whole("Find so many clusters by k-means instead of using labels.")
+    ] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Divide the samples by this; noise has variance 1 after it (default: what makes them no "
+            "larger than the theory assumes).",
+        ),
+    ] = None,
+    nodes: Annotated[int, inputs.whole("Hidden nodes of the network, with random weights.")] = 2,
+    passes: Annotated[
+        float,
+        typer.Option(
+            metavar="NUMBER", help="Of a regression: how often each sample is seen; 1: fresh samples."
+        ),
+    ] = 1.0,
+    test_share: Annotated[
+        float,
+        typer.Option(metavar="SHARE", help="Of a regression of several passes: samples that are held out."),
+    ] = 0.2,
+    labels_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of a regression: .npy file of the labels.")
+    ] = None,
+    seeds: Annotated[
+        int, inputs.whole("Of a regression: trainings that check the prediction.", lowest=2)
+    ] = 16,
+    settings: inputs.Settings = None,
+    intervals: inputs.Intervals = None,
+    starts: inputs.Starts = None,
+    seed: inputs.Seed = 0,
+    out: Annotated[Path | None, inputs.folder(f"Folder for {', '.join(SOLUTION_FILES)}.")] = None,
+    as_json: inputs.Json = False,
+    quiet: inputs.Quiet = False,
+) -> None:
+    """Fit the theory's model of inputs to data, and find the optimal schedule for them.
+
+    The model is a mixture of Gaussian clusters, each spread alike in all directions. Real data are not: a
+    warning says, with numbers, how far they are from it.
+
+    A regression measures the spectrum of features and the noise of labels, finds the learning rate (and, for
+    several passes, the weight decay) of SGD on a linear predictor, and trains some to check.
+
+    Example: optlearn fit data.npz --set Delta_F=0.2 --out result
+
+    Example: optlearn fit features.csv --task regression --passes 10
+    """
+    if task is Task.regression:
+        for option, value in (("--set", settings), ("--clusters", clusters), ("--weights-key", weights_key)):
+            if value is not None:
+                bad_input(f"{option} is not for --task regression")
+        _check_folder(out)
+        if not passes >= 1:
+            bad_input(f"--passes must be at least 1, got {passes:g}")
+        solver = {"intervals": intervals, "seed": seed, "starts": 1, **inputs.chosen(starts=starts)}
+        with reporting(quiet) as tell:
+            data = file, x_key, labels_key, labels_file
+            solution, result, show = _fit_regression(data, passes, test_share, seeds, solver, tell)
+    else:
+        arguments = inputs.scenario_arguments(scenario, settings, None)
+        _check_folder(out)
+        solver = {"intervals": intervals, "seed": seed, **inputs.chosen(starts=starts)}
+        with reporting(quiet) as tell:
+            keys = x_key, labels_key, weights_key
+            solution, result, show = _fit_mixture(
+                file, keys, clusters, scale, scenario, arguments, nodes, solver, tell
+            )
+    _finish(solution, result, show, _write_solution, SOLUTION_FILES, out, as_json)
+
+
+# What a fit gives: the solution, the result for JSON, and a function that shows it on a screen.
+Fitted = tuple["Solution", dict[str, Any], Callable[[Any], None]]
+
+
+def _fit_mixture(
+    file: Path,
+    keys: tuple[str, str | None, str | None],
+    clusters: int | None,
+    scale: float | None,
+    scenario: str,
+    arguments: Mapping[str, Any],
+    nodes: int,
+    solver: Mapping[str, Any],
+    tell: Report,
+) -> Fitted:
+    """Clusters of the samples, and the optimum of a scenario on them."""
+    from optlearn._control.solve import solve
+    from optlearn.practice.fit import gaussian_mixture
+
+    tell(Progress("reading the data"))
+    samples, labels, weights = _read(file, *keys, clusters)
+    tell(Progress("fitting the clusters"))
+    fit = gaussian_mixture(samples, labels, clusters, solver["seed"])
+    divisor = fit.natural_scale if scale is None else scale
+    fit = fit.rescaled(divisor)
+    try:
+        problem = fit.problem(scenario, weights, nodes=nodes, seed=solver["seed"], **arguments)
+    except TypeError as error:
+        raise SpecificationError(f"--set: {error}") from error
+    try:
+        solution = solve(problem, progress=tell, **solver)
+    except RunawayError as error:
+        raise RunawayError(
+            f"training runs away on these data, divided by {divisor:.4g}: give a larger --scale, or a "
+            "smaller learning rate than the scenario's by --set eta=…"
+        ) from error
+    result = {
+        "scenario": scenario,
+        "arguments": arguments,
+        "scale": divisor,
+        "fit": fit.to_dict(),
+        **solution.to_dict(),
+    }
+    return solution, result, lambda screen: _show_mixture(screen, fit, divisor, solution)
+
+
+def _read(
+    file: Path, x_key: str, labels_key: str | None, weights_key: str | None, clusters: int | None
+) -> "tuple[np.ndarray, np.ndarray | None, np.ndarray | None]":
+    """Samples, labels and weights of an ``.npz`` file, without ever unpickling."""
+    import numpy as np
+
+    from optlearn.practice.samples import Archive
+
+    archive = Archive(file)
+
+    def pick(option: str, key: str) -> "np.ndarray":
+        if key not in archive.names:
+            names = ", ".join(archive.names)
+            raise SpecificationError(f"{option} {key}: {file} has no such array; it has {names}")
+        return archive.read(key)
+
+    samples = pick("--x-key", x_key)
+    if not np.issubdtype(samples.dtype, np.number):
+        raise SpecificationError(f"--x-key {x_key}: numbers are needed, this array has {samples.dtype}")
+    labels = None
+    if labels_key is not None:
+        labels = pick("--labels-key", labels_key)
+    elif clusters is None:
+        if "y" not in archive.names:
+            raise SpecificationError(
+                f"{file} has no labels y; name them by --labels-key, or give --clusters to find clusters"
+            )
+        labels = archive.read("y")
+    return samples, labels, None if weights_key is None else pick("--weights-key", weights_key)
+
+
+def _show_mixture(screen: Any, fit: "MixtureFit", divisor: float, solution: "Solution") -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{len(fit.assignment)} samples in {fit.N} dimensions")
+    for heading in ("cluster", "share", "σ", "|μ|²/N", "directions", "if isotropic"):
+        table.add_column(heading, justify="left" if heading == "cluster" else "right")
+    for c, label in enumerate(fit.classes):
+        table.add_row(
+            str(label),
+            f"{fit.probabilities[c]:.4f}",
+            f"{fit.sigma[c]:.5g}",
+            f"{fit.Omega[c, c]:.5g}",
+            f"{fit.isotropy.participation[c]:.1f}",
+            f"{fit.isotropy.expected[c]:.0f}",
+        )
+    screen.print(table)
+    if divisor != 1:
+        screen.print(
+            f"Samples were divided by {divisor:.4g}; noise has variance 1 in these units.", style="dim"
+        )
+    screen.print(solution)
+
+
+def _fit_regression(
+    data: tuple[Path, str, str | None, Path | None],
+    passes: float,
+    test_share: float,
+    seeds: int,
+    solver: Mapping[str, Any],
+    tell: Report,
+) -> Fitted:
+    """A linear predictor: the optimum, and its prediction beside training.
+
+    Args:
+        data: arguments of ``read_samples``.
+        passes: how often each sample is seen; 1: the theory of fresh samples.
+        test_share: share of the samples that is held out, for several passes.
+        seeds: trainings that check the prediction.
+        solver: options of ``solve``; their seed is that of everything random.
+        tell: told of every stage.
+    """
+    from optlearn._control.solve import solve
+    from optlearn.practice.regression import ManyPassesFit, many_passes, regression
+    from optlearn.practice.samples import read_samples
+
+    tell(Progress("reading the data"))
+    X, y = read_samples(*data)
+    tell(Progress("measuring the spectrum"))
+    fit: RegressionFit | ManyPassesFit
+    if passes > 1:
+        fit = many_passes(X, y, test_share, solver["seed"])
+        problem = fit.problem(passes)
+    else:
+        fit = regression(X, y)
+        problem = fit.problem(len(y))
+    solution = solve(problem, progress=tell, **solver)
+    tell(Progress("training"))
+    checks = _checks(fit, problem, solution, seeds, solver["seed"])
+    rates = fit.learning_rate(solution.schedule["learning_rate"])
+    facts = fit.to_dict() | {"learning_rates": [float(rate) for rate in rates]}
+    if isinstance(fit, ManyPassesFit):
+        facts["weight_decay"] = float(fit.weight_decay(solution.parameters["weight_decay"]))
+    result = {
+        "task": "regression",
+        "passes": passes,
+        "fit": facts,
+        "checks": [check._asdict() for check in checks],
+        **solution.to_dict(),
+    }
+    return solution, result, lambda screen: _show_regression(screen, facts, checks, solution)
+
+
+def _checks(
+    fit: "RegressionFit | ManyPassesFit", problem: "Problem", solution: "Solution", seeds: int, seed: int
+) -> "list[Check]":
+    """The optimum and a constant rate, as predicted and as trained."""
+    import numpy as np
+
+    from optlearn._schedule import Schedule
+    from optlearn.practice.regression import RegressionFit
+
+    schedule = solution.schedule
+    mean = float(np.average(schedule["learning_rate"], weights=np.diff(schedule.grid)))
+    constant = Schedule.constant(problem.horizon, {"learning_rate": mean})
+    schedules = {"optimum": schedule, "its mean rate": constant.with_parameters(**solution.parameters)}
+    if isinstance(fit, RegressionFit):
+        return fit.check(schedules, seeds, seed)
+    # As the theory has it, and as most training loops draw their samples.
+    return fit.check(problem, schedules, "replacement", seeds, seed) + [
+        check._replace(name=f"{check.name}, shuffled")
+        for check in fit.check(problem, schedules, "shuffle", seeds, seed)
+    ]
+
+
+def _show_regression(
+    screen: Any, facts: Mapping[str, Any], checks: "list[Check]", solution: "Solution"
+) -> None:
+    from rich.table import Table
+
+    noise = "not known (as many weights as samples)" if facts["noise"] is None else f"{facts['noise']:.4g}"
+    screen.print(
+        f"{facts['samples']} samples of {facts['features']} features (κ = {facts['kappa']:.3g}); largest "
+        f"direction {facts['largest']:.2g} of all variance; noise of the labels {noise}"
+    )
+    screen.print(solution)
+    rates = facts["learning_rates"]
+    screen.print(
+        f"In your own loop, for the loss ½(f − y)²: learning rate from {rates[0]:.4g} to {rates[-1]:.4g}"
+        + (f", weight decay {facts['weight_decay']:.4g}" if "weight_decay" in facts else "")
+    )
+    table = Table(title="Error at the end")
+    for heading in ("schedule", "predicted", "trained", "±"):
+        table.add_column(heading, justify="left" if heading == "schedule" else "right")
+    for check in checks:
+        table.add_row(
+            check.name, f"{check.predicted:.5g}", f"{check.trained:.5g}", f"{check.standard_error:.1g}"
+        )
+    screen.print(table)
+
+
+def run_fit_curves(
+    curves: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Folder of logs (CSV or TensorBoard), or a file of several runs."),
+    ],
+    warmup: Annotated[int, inputs.whole("Steps of a linear warm-up, if logs begin after it.", lowest=0)] = 0,
+    steps: Annotated[int | None, inputs.whole("Steps to plan for (default: the longest run's).")] = None,
+    lowest: Annotated[float, typer.Option(metavar="RATE", help="Lowest learning rate.")] = 0.0,
+    highest: Annotated[
+        float | None, typer.Option(metavar="RATE", help="Highest learning rate (default: that of the logs).")
+    ] = None,
+    law: Annotated[
+        str, typer.Option(metavar="LAW", help="general, multi-power, sgd or momentum.")
+    ] = "general",
+    best_fit: Annotated[
+        bool, inputs.flag("--best-fit", text="Plan by the best parameters alone, not by an ensemble.")
+    ] = False,
+    falling: Annotated[bool, inputs.flag("--falling", text="The rate must not rise again.")] = False,
+    intervals: inputs.Intervals = None,
+    seed: inputs.Seed = 0,
+    out: Annotated[Path | None, inputs.folder(f"Folder for {', '.join(CURVE_FILES)}.")] = None,
+    as_json: inputs.Json = False,
+    quiet: inputs.Quiet = False,
+) -> None:
+    """Fit a law to loss curves of any network, and find the schedule that it calls best.
+
+    Curves are logs of step, learning rate and loss, of at least two runs whose rates differ. What the law
+    does not describe is said, with numbers.
+
+    Example: optlearn fit-curves runs --warmup 2000 --out result
+    """
+    _check_folder(out)
+    with reporting(quiet) as tell:
+        from optlearn._control.solve import solve
+        from optlearn.laws import fit, next_pilot
+
+        tell(Progress("fitting the curves"))
+        law_fit = fit(curves, warmup=warmup, law=law, seed=seed)
+        bounds = (lowest, law_fit.data.scale.peak if highest is None else highest)
+        problem = law_fit.problem(steps, bounds, not best_fit, falling=falling, seed=seed)
+        solution = solve(problem, intervals, method="indirect", seed=seed, progress=tell)
+        schedule = law_fit.schedule(solution)
+        tell(Progress("asking what is left to know"))
+        pilot = next_pilot(law_fit, steps, bounds, seed)
+
+        def final_loss(simple: "Schedule") -> float:
+            return float(law_fit.predict(simple)[-1])
+
+        shapes = {name: schedule.nearest(name, loss=final_loss) for name in SHAPES}
+        left_out = law_fit.leave_one_out() if len(law_fit.data.curves) > 2 else {}
+    low, high = (float(ends[-1]) for ends in law_fit.interval(schedule))
+    predicted = {"loss": final_loss(schedule), "low": low, "high": high}
+    result: dict[str, Any] = {
+        "fit": law_fit.to_dict(),
+        "leave_one_out": left_out,
+        "schedule": {"grid": schedule.grid, "learning_rate": schedule["learning_rate"]},
+        "predicted": predicted,
+        "shapes": {name: {**s.settings, "cost": s.cost} for name, s in shapes.items()},
+        "next_pilot": {"grid": pilot.grid, "learning_rate": pilot["learning_rate"]},
+        "certificate": solution.certificate.to_dict(),
+        "seconds": solution.seconds,
+    }
+
+    def show(screen: Any) -> None:
+        _show_curves(screen, law_fit, result)
+
+    def write(_: "Solution", folder: Path) -> None:
+        _write_curves(law_fit, schedule, pilot, folder)
+
+    _finish(solution, result, show, write, CURVE_FILES, out, as_json)
+
+
+def _write_curves(law_fit: "LawFit", schedule: "Schedule", pilot: "Schedule", folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    schedule.to_csv(folder / CURVE_FILES[0], steps=round(schedule.horizon))
+    schedule.to_json(folder / CURVE_FILES[1])
+    pilot.to_csv(folder / CURVE_FILES[2], steps=round(pilot.horizon))
+    law_fit.plot(schedule).savefig(folder / CURVE_FILES[3], dpi=150)
+
+
+def _show_curves(screen: Any, law_fit: "LawFit", result: Mapping[str, Any]) -> None:
+    screen.print(law_fit.summary(), markup=False)
+    if result["leave_one_out"]:
+        worst = max(result["leave_one_out"].items(), key=lambda item: item[1]["PredE"])
+        off = 100 * worst[1]["PredE"]
+        screen.print(f"left out and predicted: at most {off:.2g} % off on average ({worst[0]})")
+    loss, low, high = (result["predicted"][key] for key in ("loss", "low", "high"))
+    screen.print(f"best schedule: loss {loss:.4f} predicted ({low:.4f} to {high:.4f})")
+    for name, shape in result["shapes"].items():
+        numbers = ", ".join(f"{key} {value:.3g}" for key, value in shape.items() if key != "cost")
+        screen.print(f"  as {name}: {shape['cost']:+.4f} ({numbers})")
+
+
+def _check_folder(out: Path | None) -> None:
+    """Refuse a folder that is a file."""
+    if out is not None and out.exists() and not out.is_dir():
+        bad_input(f"--out {out}: this is a file; a folder is needed")
+
+
+def _write_solution(solution: "Solution", folder: Path) -> None:
+    solution.save(folder / SOLUTION_FILES[0])
+    solution.schedule.to_csv(folder / SOLUTION_FILES[1])
+    solution.schedule.to_json(folder / SOLUTION_FILES[2])
+    solution.report(folder / SOLUTION_FILES[3])
+
+
+def _finish(
+    solution: "Solution",
+    result: Mapping[str, Any],
+    show: Callable[[Any], None],
+    write: Callable[["Solution", Path], None],
+    files: Sequence[str],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Print the result, write its files into the folder ``out``, and exit."""
+
+    def show_all() -> None:
+        screen = console()
+        show(screen)
+        if out is not None:
+            screen.print(f"{out}: {', '.join(files)}", style="dim")
+
+    deliver(result, None, as_json, show_all)
+    if out is not None:
+        try:
+            write(solution, out)
+        except OSError as error:
+            bad_input(f"--out {out}: {error.strerror or error}")
+    raise typer.Exit(exit_code(solution))

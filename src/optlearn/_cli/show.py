@@ -1,0 +1,291 @@
+"""Verbs that show what is there: scenarios, saved solutions, references, pages of help, the explorer."""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from optlearn._cli import inputs
+from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
+from optlearn._control.scenario_call import COMMON
+from optlearn._errors import SpecificationError, how_to_install
+from optlearn._help import page, topics
+from optlearn._progress import Progress
+from optlearn.scenarios import list_scenarios
+from optlearn.scenarios._arguments import Argument, Choice, CodeOnly, Flag, Number
+from optlearn.scenarios._catalogue import Entry, catalogue
+
+if TYPE_CHECKING:
+    from optlearn._control.problem import Problem
+
+_KINDS: dict[type[Argument], str] = {Number: "number", Flag: "flag", Choice: "choice", CodeOnly: "other"}
+
+
+def run_list(
+    scenario: Annotated[
+        str | None, inputs.scenario_argument("A scenario to describe (default: name them all).")
+    ] = None,
+    settings: inputs.Settings = None,
+    as_json: inputs.Json = False,
+    quiet: inputs.Quiet = False,
+) -> None:
+    """Show the scenarios that are ready to use, or all arguments of one.
+
+    Of a scenario: what its arguments mean, their defaults, and the ranges that the explorer offers (others
+    can be set all the same); then its controls, free parameters and baselines, as --set makes them.
+
+    Example: optlearn list curriculum
+    """
+    if scenario is None:
+        if settings:
+            bad_input("--set: name a scenario too, such as optlearn list curriculum --set joint=true")
+        lines = list_scenarios()
+        deliver({"scenarios": lines}, None, as_json, lambda: _show_all(lines))
+        return
+    chosen = inputs.scenario_arguments(scenario, settings, None)
+    entry = catalogue()[scenario]
+    with reporting(quiet) as tell:
+        problem = inputs.make_problem(scenario, chosen, tell)
+        others = [(arguments, entry.function(**{**chosen, **arguments})) for arguments in entry.variants]
+    result = {
+        "scenario": scenario,
+        "description": entry.description,
+        "arguments": [_described(argument) for argument in entry.arguments],
+        **_chosen(problem),
+        "baselines": list(problem.baselines),
+        "variants": [{"arguments": arguments, **_chosen(other)} for arguments, other in others],
+        "citations": entry.citations,
+    }
+    deliver(result, None, as_json, lambda: _show_one(entry, result))
+
+
+def _described(argument: Argument) -> dict[str, Any]:
+    """Everything about an argument, for JSON."""
+    facts = {
+        "name": argument.name,
+        "kind": _KINDS[type(argument)],
+        "default": argument.default,
+        "meaning": argument.help,
+    }
+    if isinstance(argument, Number):
+        facts |= {"lowest": argument.low, "highest": argument.high, "step": argument.step}
+        facts |= {"whole": argument.whole, "optional": argument.optional}
+    elif isinstance(argument, Choice):
+        facts["choices"] = argument.known
+    elif isinstance(argument, CodeOnly):
+        facts["reason"] = argument.reason
+    return facts
+
+
+def _chosen(problem: "Problem") -> dict[str, Any]:
+    """What is optimised: controls, and free parameters, with what they may be."""
+    within = {name: [limits.lower, limits.upper] for name, limits in problem.continuous.items()}
+    values = {name: list(control.values) for name, control in problem.discrete.items()}
+    kinds = {
+        name: {"from_to": within[name]} if name in within else {"values": values[name]}
+        for name in problem.controls
+    }
+    free = {name: {"from_to": [limits.lower, limits.upper]} for name, limits in problem.free.items()}
+    return {"controls": kinds, "free": free, "intervals": problem.intervals}
+
+
+def _show_all(lines: Mapping[str, str]) -> None:
+    """Names and one line each."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, line in lines.items():
+        table.add_row(f"[bold]{name}[/bold]", line)
+    console().print(table)
+    console().print("\nAll about one of them: optlearn list NAME", style="dim")
+
+
+def _show_one(entry: Entry, result: Mapping[str, Any]) -> None:
+    from rich.table import Table
+
+    screen = console()
+    screen.print(f"[bold]{entry.name}[/bold]: {entry.description}.\n")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("argument", "default", "range", "meaning"):
+        table.add_column(heading, no_wrap=heading == "argument")
+    for argument in entry.arguments:
+        table.add_row(argument.name, str(argument.default), argument.allowed, argument.help)
+    for name, (_, meaning) in COMMON.items():
+        table.add_row(name, "None", "", meaning)
+    screen.print(table)
+    rows = [("", result), *((_setting(v["arguments"]), v) for v in result["variants"])]
+    for setting, chosen in rows:
+        screen.print(f"\nControls{f', with {setting}' if setting else ''}: {_limits(chosen['controls'])}")
+        if chosen["free"]:
+            screen.print(f"Free parameters: {_limits(chosen['free'])}")
+    screen.print(f"\nBaselines: {', '.join(result['baselines'])}", markup=False)
+
+
+def _setting(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in arguments.items())
+
+
+def _limits(chosen: Mapping[str, Mapping[str, Any]]) -> str:
+    return "; ".join(
+        f"{name}, from {limits['from_to'][0]:g} to {limits['from_to'][1]:g}"
+        if "from_to" in limits
+        else f"{name}, {' or '.join(f'{value:g}' for value in limits['values'])}"
+        for name, limits in chosen.items()
+    )
+
+
+def run_show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A solution, saved as NetCDF.")],
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write a page with plots, certificate and provenance."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw a figure; the ending is its format (png, pdf, svg)."),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help="Write the schedule as a table.")
+    ] = None,
+    baselines: Annotated[
+        bool, inputs.flag("--baselines", text="Compare with the usual schedules in the report.")
+    ] = False,
+    as_json: inputs.Json = False,
+    quiet: inputs.Quiet = False,
+) -> None:
+    """Show a saved solution: objective, certificate, schedule, and where it comes from.
+
+    `optlearn solve SCENARIO --out FILE.nc` writes such a file, and so does solution.save in Python.
+
+    Example: optlearn show s.nc --report s.html
+    """
+    if baselines and report is None:
+        bad_input("--baselines: is shown in a report; give --report FILE.html")
+    with reporting(quiet) as tell:
+        from optlearn._control.identity import ProblemNotInFileError
+        from optlearn._io.solutions import load
+
+        tell(Progress("reading"))
+        try:
+            solution = load(file)
+            if report is not None:
+                tell(Progress("writing the report"))
+                solution.report(report, baselines=baselines)
+            if plot is not None:
+                from optlearn.plotting.style import save_figure
+
+                tell(Progress("drawing"))
+                save_figure(solution.plot(), plot)
+            if csv is not None:
+                solution.schedule.to_csv(csv)
+        except (OSError, ValueError, ProblemNotInFileError) as error:
+            bad_input(str(error))
+    call = solution.problem.made_by
+    result = {
+        **({} if call is None else {"scenario": call.scenario, "arguments": dict(call.arguments)}),
+        **solution.to_dict(),
+        "options": dict(solution.options),
+        "provenance": dict(solution.provenance),
+    }
+
+    def for_people() -> None:
+        screen = console()
+        screen.print(solution)
+        where = solution.provenance
+        screen.print(
+            f"Saved {where.get('created', '?')} by optlearn {where.get('optlearn_version', '?')}", style="dim"
+        )
+
+    deliver(result, None, as_json, for_people)
+    raise typer.Exit(exit_code(solution))
+
+
+def run_cite(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="A solution, saved as NetCDF (default: of the library alone)."),
+    ] = None,
+    as_json: inputs.Json = False,
+    quiet: inputs.Quiet = False,
+) -> None:
+    """Print the BibTeX entries of the library, or of all that a saved solution was computed with.
+
+    Example: optlearn cite s.nc >> references.bib
+    """
+    solution = None
+    with reporting(quiet) as tell:
+        from optlearn._citations import bibtex, used
+
+        if file is not None:
+            from optlearn._io.solutions import load
+
+            tell(Progress("reading"))
+            try:
+                solution = load(file)
+            except (OSError, ValueError) as error:
+                bad_input(str(error))
+    entries = bibtex(solution)
+    deliver({"keys": used(solution), "bibtex": entries}, None, as_json, lambda: typer.echo(entries))
+
+
+def run_explore(
+    scenario: Annotated[
+        str, inputs.scenario_argument("Name of the scenario to begin with; `optlearn list` shows them.")
+    ] = "curriculum",
+    settings: Annotated[list[str] | None, inputs.settings_option("A parameter to begin with.")] = None,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port on 127.0.0.1; 0: any free one.")
+    ] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
+    as_json: Annotated[bool, inputs.flag("--json", text="Print the address as one JSON object.")] = False,
+) -> None:
+    """Open a page on this machine: move parameters, see the optimal schedule, download it.
+
+    The page is served to this machine only and needs no network. Ctrl-C ends it.
+
+    Example: optlearn explore dropout --set sigma_n=0.2
+    """
+    values = inputs.scenario_arguments(scenario, settings, None)
+    if find_spec("panel") is None:
+        bad_input(f"the explorer needs Panel, which is not installed: {how_to_install('app')}")
+    console(stderr=True).print("loading …", style="dim")
+    from optlearn._app import serve
+
+    def started(url: str) -> None:
+        deliver({"url": url}, None, as_json, lambda: console().print(f"{url}\nCtrl-C ends it.", markup=False))
+
+    try:
+        serve(scenario, values, port=port, browser=browser, started=started)
+    except SpecificationError as error:
+        bad_input(f"--set: {error}")
+    except OSError as error:
+        bad_input(f"--port {port}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        console(stderr=True).print("stopped", style="yellow")
+
+
+def run_help(
+    topic: Annotated[
+        str | None,
+        typer.Argument(help="What to explain (default: list all).", autocompletion=lambda: list(topics())),
+    ] = None,
+    as_json: inputs.Json = False,
+) -> None:
+    """Explain errors and warnings: what is behind them, and what usually helps.
+
+    Example: optlearn help not-converged
+    """
+    from rich.markdown import Markdown
+
+    if topic is None:
+        titles = topics()
+        lines = "\n".join(f"- `{name}`: {title}" for name, title in titles.items())
+        deliver({"topics": titles}, None, as_json, lambda: console().print(Markdown(lines)))
+        return
+    try:
+        text = page(topic)
+    except SpecificationError as error:
+        bad_input(str(error))
+    deliver({"topic": topic, "page": text}, None, as_json, lambda: console().print(Markdown(text)))

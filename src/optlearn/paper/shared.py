@@ -1,0 +1,165 @@
+"""What the figures share: claims and whether they hold, stages, courses as arrays, lettered panels."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from optlearn._control.solution import Solution
+from optlearn._errors import DataFileError
+from optlearn._io import read_json, write_file
+from optlearn._json import finite, plain
+from optlearn._progress import Progress, Report
+from optlearn._schedule import Schedule
+from optlearn._trajectory import Trajectory
+
+WIDTH = 10.0  # inches, of a figure with three columns
+OURS = "(this work)"
+
+# --- claims ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim, checked.
+
+    Attributes:
+        id: short name, unique within its figure.
+        text: the claim, in a sentence.
+        found: what was found: a number, text, or a list or mapping of them.
+        expected: what the claim says about it.
+        holds: does it?
+        note: what a reader should know, above all of a claim that does not hold.
+    """
+
+    id: str
+    text: str
+    found: Any
+    expected: Any
+    holds: bool
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "found", plain(self.found, number=_ten_digits))
+        object.__setattr__(self, "expected", plain(self.expected, number=_ten_digits))
+        object.__setattr__(self, "holds", bool(self.holds))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON's types only."""
+        return asdict(self)
+
+
+def save_claims(claims: Iterable[Claim], path: Path) -> None:
+    """Write claims as JSON."""
+    rows = [claim.to_dict() for claim in claims]
+    text = json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False)
+    write_file(path, text + "\n")
+
+
+def load_claims(path: Path) -> list[Claim]:
+    """Claims that ``save_claims`` wrote."""
+    rows = read_json(path)
+    try:
+        return [Claim(**row) for row in rows]
+    except TypeError as error:
+        raise DataFileError(f"{path} does not hold claims: {error}") from error
+
+
+def _ten_digits(value: float) -> float | None:
+    return finite(float(f"{value:.10g}"))
+
+
+def all_certified(converged: Any, gaps: Any) -> Claim:
+    """Ours: every optimum of the figure has a certificate that says converged.
+
+    Args:
+        converged: whether each solution is.
+        gaps: their Hamiltonian gaps, in units of the objective.
+    """
+    states, worst = [bool(c) for c in converged], max(map(float, gaps))
+    return Claim(
+        "certified",
+        "(this work) Every optimum shown has converged, by its certificate",
+        {"converged": sum(states), "solved": len(states), "largest Hamiltonian gap": worst},
+        "all",
+        all(states),
+    )
+
+
+# --- computing -------------------------------------------------------------------------------------
+
+
+class Stages:
+    """Tells how far a computation of several stages is."""
+
+    def __init__(self, progress: Report | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+
+    def __call__(self, text: str) -> None:
+        """Say what comes next."""
+        if self.progress is not None:
+            self.progress(Progress(text, self.done, self.total))
+        self.done += 1
+
+
+def stack(trajectories: Iterable[Trajectory], name: str) -> np.ndarray:
+    """(n, T) courses of one quantity, for trajectories on the same grid."""
+    return np.stack([trajectory[name] for trajectory in trajectories])
+
+
+def common_grid(schedules: Mapping[str, Schedule], control: str) -> tuple[np.ndarray, np.ndarray]:
+    """Edges (E + 1,) that hold all edges of the schedules, and values (n, E) of a control."""
+    edges = np.unique(np.concatenate([schedule.grid for schedule in schedules.values()]))
+    edges = edges[np.append(True, np.diff(edges) > 1e-9)]
+    return edges, np.stack([schedule.at(middles(edges))[control] for schedule in schedules.values()])
+
+
+def middles(edges: np.ndarray) -> np.ndarray:
+    """(n,) middles of the intervals between (n + 1,) edges."""
+    return np.asarray((edges[1:] + edges[:-1]) / 2)
+
+
+def certificates(
+    solutions: Iterable[Solution], dimension: str, prefix: str = ""
+) -> dict[str, tuple[str, list[Any]]]:
+    """Variables of a data set: whether each solution is converged, and its Hamiltonian gap."""
+    evidence = [solution.certificate for solution in solutions]
+    return {
+        f"{prefix}converged": (dimension, [certificate.converged for certificate in evidence]),
+        f"{prefix}gap": (dimension, [certificate.hamiltonian_gap for certificate in evidence]),
+    }
+
+
+def crossing(alpha: np.ndarray, course: Sequence[float] | np.ndarray, level: float) -> float:
+    """First training time at which a course falls below a level, interpolated; NaN if never."""
+    values = np.asarray(course)
+    below = np.flatnonzero(values < level)
+    if not len(below):
+        return float("nan")
+    i = int(below[0])
+    if i == 0:
+        return float(alpha[0])
+    share = (values[i - 1] - level) / (values[i - 1] - values[i])
+    return float(alpha[i - 1] + share * (alpha[i] - alpha[i - 1]))
+
+
+# --- drawing ---------------------------------------------------------------------------------------
+
+
+def panels(layout: list[list[str]], height: float, width: float = WIDTH) -> tuple[Figure, Mapping[str, Axes]]:
+    """A figure with the named panels, ``[["a", "b"], ["c", "c"]]``, each with its letter."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes: dict[str, Axes] = figure.subplot_mosaic(cast(Any, layout))
+    for letter, panel in axes.items():
+        set_letter(panel, letter)
+    return figure, axes
+
+
+def set_letter(axes: Axes, letter: str) -> None:
+    """The letter of a panel, at the upper left."""
+    axes.set_title(f"{letter})", loc="left", fontweight="bold", fontsize=10)

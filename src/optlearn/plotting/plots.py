@@ -1,0 +1,303 @@
+"""Plots of controls and courses over training time, of solutions and certificates, and of comparisons."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from optlearn._control.certificate import limits
+from optlearn._control.compare import OPTIMUM, Comparison
+from optlearn._control.solution import Solution
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Mixture, Schedule
+from optlearn._signatures import checked
+from optlearn._trajectory import Trajectory
+from optlearn.plotting.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    TIME,
+    VERMILION,
+    ShownFigure,
+    own_axes,
+    shades,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from optlearn._planning.pareto import Front
+    from optlearn._planning.worlds import Regret
+
+FEW = 4  # so many different values, all of them whole steps apart, are ticks of their own
+MANY = 7  # so many courses have colours of their own; more are shaded from dark to light
+NAMED = 24  # so many have a place in the legend; of more, some have
+WORDS = {
+    "hamiltonian_gap": "Hamiltonian gap",
+    "relaxation_gap": "relaxation gap",
+    "integration_error": "integration error",
+    "quadrature_error": "quadrature error",
+    "budget_error": "budget error",
+}
+
+
+@checked
+@styled
+def plot_schedule(
+    schedule: Schedule | Mapping[str, Schedule],
+    control: str | None = None,
+    axes: Axes | None = None,
+    **line: Any,
+) -> Axes:
+    """Draw a control of one or several schedules as steps; of a mixed one, the share of each value.
+
+    Args:
+        schedule: a schedule, or name → schedule for a legend.
+        control: name of the control; None if the schedule has only one.
+        axes: where to draw.
+        **line: for Matplotlib, such as ``color``.
+    """
+    named = schedule if isinstance(schedule, Mapping) else {"": schedule}
+    control = _control(named, control)
+    axes = own_axes(axes)
+    mixed = [s for s in named.values() if control in s.mixtures]
+    if mixed and len(named) == 1:
+        _draw_shares(axes, mixed[0].grid, mixed[0].mixtures[control], control)
+    else:
+        for name, drawn in named.items():
+            axes.stairs(
+                drawn[control], drawn.grid, baseline=None, label=name or None, **{"linewidth": 1.5, **line}
+            )
+        axes.set_ylabel(f"mean {control}" if mixed else control)
+        _few_ticks(axes, np.unique(np.concatenate([drawn[control] for drawn in named.values()])))
+        if len(named) > 1:
+            axes.legend()
+    axes.set(xlabel=TIME, xlim=(0, max(drawn.horizon for drawn in named.values())))
+    return axes
+
+
+def _control(schedules: Mapping[str, Schedule], control: str | None) -> str:
+    names = list(dict.fromkeys(name for schedule in schedules.values() for name in schedule.controls))
+    if control is None and len(names) == 1:
+        return names[0]
+    if control is None or any(control not in schedule.controls for schedule in schedules.values()):
+        raise SpecificationError(
+            f"control must be one that every schedule has, among {', '.join(names)}, got {control!r}"
+        )
+    return control
+
+
+def _draw_shares(axes: Axes, grid: np.ndarray, mixture: Mixture, control: str) -> None:
+    """Shares stacked from 0 to 1."""
+    below, count = np.zeros(len(grid) - 1), len(mixture.values)
+    colours = [BLUE, ORANGE, GREEN, VERMILION][:count] if count <= FEW else list(shades(count))
+    for value, share, colour in zip(mixture.values, mixture.shares.T, colours, strict=True):
+        top = below + share
+        axes.stairs(top, grid, baseline=below, fill=True, color=colour, label=f"{value:g}")
+        below = top
+    axes.set(ylabel=f"share of each {control}", ylim=(0, 1))
+    axes.legend(title=control, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _few_ticks(axes: Axes, values: np.ndarray) -> None:
+    """A discrete control has its values as ticks."""
+    if 1 < len(values) <= FEW and len(values) == len(np.unique(np.round(values, 6))):
+        axes.set_yticks(values, [f"{value:g}" for value in values])
+
+
+@checked
+@styled
+def plot_order_parameters(
+    trajectory: Trajectory,
+    names: Sequence[str] | None = None,
+    axes: Axes | None = None,
+    **line: Any,
+) -> Axes:
+    """Draw order parameters, or anything else that a trajectory has.
+
+    Args:
+        trajectory: of the theory, or simulated: then the mean over seeds with a band of 95 %.
+        names: what to draw; None for all order parameters.
+        axes: where to draw.
+        **line: for Matplotlib.
+    """
+    chosen = tuple(trajectory.order_parameters if names is None else names)
+    if not chosen:
+        raise SpecificationError(
+            f"names must be at least one of {', '.join(trajectory.values)}, got {names!r}"
+        )
+    axes = own_axes(axes)
+    colours = [None] * len(chosen) if len(chosen) <= MANY else list(shades(len(chosen)))
+    every = 1 + (len(chosen) - 1) // NAMED
+    for place, (name, colour) in enumerate(zip(chosen, colours, strict=True)):
+        style = {} if colour is None else {"color": colour}
+        _draw(axes, trajectory, name, label=None if place % every else name, **{**style, **line})
+    axes.set(xlabel=TIME, ylabel="order parameters", xlim=(0, float(trajectory.alpha[-1])))
+    axes.legend(ncols=1 + (len(chosen) // every - 1) // 8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return axes
+
+
+@checked
+@styled
+def plot_error(
+    trajectory: Trajectory | Mapping[str, Trajectory],
+    axes: Axes | None = None,
+    name: str = "error",
+    **line: Any,
+) -> Axes:
+    """Draw the generalisation error of one or several runs.
+
+    Args:
+        trajectory: one, or name → trajectory for a legend; simulated ones get a band of 95 % over seeds.
+        axes: where to draw.
+        name: what to draw instead of the error.
+        **line: for Matplotlib.
+    """
+    named = trajectory if isinstance(trajectory, Mapping) else {"": trajectory}
+    axes = own_axes(axes)
+    for label, run in named.items():
+        _draw(axes, run, name, label=label or None, **line)
+    axes.set(xlabel=TIME, ylabel=name, xlim=(0, max(float(run.alpha[-1]) for run in named.values())))
+    if len(named) > 1:
+        axes.legend()
+    return axes
+
+
+def _draw(axes: Axes, trajectory: Trajectory, name: str, **line: Any) -> None:
+    (drawn,) = axes.plot(trajectory.alpha, trajectory.mean(name), **line)
+    if trajectory.seeds > 1:
+        axes.fill_between(
+            trajectory.alpha, *trajectory.band(name), color=drawn.get_color(), alpha=0.25, linewidth=0
+        )
+
+
+@styled
+def plot_solution(solution: Solution) -> Figure:
+    """Every control, the error, the order parameters and the certificate."""
+    controls = solution.schedule.controls
+    count = len(controls) + 3
+    rows = -(-count // 2)
+    figure = ShownFigure(figsize=(9.5, 2.9 * rows), layout="constrained")
+    grid = figure.subplots(rows, 2, squeeze=False).ravel()
+    for name, axes in zip(controls, grid, strict=False):
+        plot_schedule(solution.schedule, name, axes)
+    after = grid[len(controls) :]
+    plot_error(solution.trajectory, after[0])
+    plot_order_parameters(solution.trajectory, axes=after[1])
+    plot_certificate(solution, after[2])
+    for unused in after[3:]:
+        unused.set_visible(False)
+    figure.suptitle(f"{solution.problem.name}: objective {solution.objective:.8g}", fontsize=10)
+    return figure
+
+
+@checked
+@styled
+def plot_certificate(solution: Solution, axes: Axes | None = None) -> Axes:
+    """Draw the gaps of the certificate, each beside the limit up to which it counts as small.
+
+    Args:
+        solution: whose certificate it is.
+        axes: where to draw.
+    """
+    axes = own_axes(axes)
+    certificate, small = solution.certificate, limits(solution.objective)
+    gaps = {name: getattr(certificate, name) for name in WORDS if getattr(certificate, name) is not None}
+    sizes = {name: abs(float(value)) for name, value in gaps.items()}
+    seen = [value for value in (*sizes.values(), *small.values()) if value > 0]
+    floor = min(seen) / 30
+    for row, (name, size) in enumerate(sizes.items()):
+        fine = size <= small[name]
+        axes.plot(
+            [floor / 3, small[name]], [row, row], color=GREY, alpha=0.35, linewidth=7, solid_capstyle="butt"
+        )
+        axes.plot(max(size, floor), row, "o", color=BLUE if fine else VERMILION, clip_on=False, zorder=3)
+        shown = "0" if size == 0 else f"{size:.1e}"
+        axes.annotate(
+            shown, (max(size, floor), row), (0, 7), textcoords="offset points", ha="center", fontsize=7.5
+        )
+    axes.set_yticks(range(len(sizes)), [WORDS[name] for name in sizes])
+    axes.set(xscale="log", xlim=(floor / 3, max(seen) * 10), ylim=(len(sizes) - 0.4, -0.7))
+    axes.set_xlabel("units of the objective; the bar is what counts as small")
+    starts = certificate.starts
+    verdict = "converged" if certificate.converged else "NOT CONVERGED"
+    axes.set_title(f"{verdict}; {starts.agreeing} of {starts.tried} starts agree", loc="left")
+    return axes
+
+
+@checked
+@styled
+def plot_compare(comparison: Comparison, axes: Axes | None = None) -> Axes:
+    """Draw the objective of every schedule of a comparison, the best at the top.
+
+    Args:
+        comparison: of ``ol.compare``.
+        axes: where to draw.
+    """
+    rows = [row for row in comparison.rows if row.objective is not None]
+    axes = own_axes(axes, (4.8, 1.2 + 0.32 * len(comparison.rows)))
+    best = min(row.objective for row in rows if row.objective is not None)
+    for i, row in enumerate(rows):
+        value = float(row.objective or 0.0)
+        colour = BLUE if row.name == OPTIMUM else GREY if row.budgets_met else VERMILION
+        axes.plot([best, value], [i, i], color=colour, linewidth=1.5)
+        axes.plot(value, i, "o", color=colour)
+        more = "" if row.excess is None or row.name == OPTIMUM else f"  +{row.excess:.1e}"
+        axes.annotate(
+            f"{value:.5g}{more}", (value, i), (7, 0), textcoords="offset points", va="center", fontsize=7.5
+        )
+    left_out = [row.name for row in comparison.rows if row.objective is None]
+    names = [row.name if row.budgets_met else f"{row.name} (breaks limits)" for row in rows]
+    axes.set_yticks(range(len(rows)), names)
+    axes.set_ylim(len(rows) - 0.5, -0.6)
+    span = max(float(row.objective or 0.0) for row in rows) - best or abs(best) or 1.0
+    axes.set_xlim(best - 0.08 * span, best + 1.55 * span)  # room for the numbers
+    axes.set_xlabel("objective" + (f"; {', '.join(left_out)}: not physical" if left_out else ""))
+    return axes
+
+
+@styled
+def plot_regret(regret: "Regret", axes: Axes | None = None) -> Axes:
+    """Draw what a schedule made for one world (row) costs more than the best in another (column).
+
+    Args:
+        regret: of ``ol.regret``.
+        axes: where to draw.
+    """
+    count = len(regret.labels)
+    axes = own_axes(axes, (1.9 + 0.85 * count, 1.5 + 0.6 * count))
+    matrix = np.where(np.isfinite(regret.matrix), regret.matrix, np.nan)
+    axes.imshow(matrix, cmap="Blues", vmin=0.0, aspect="auto")
+    dark = np.nanmax(matrix) / 2
+    for i, j in np.ndindex(count, count):
+        value = matrix[i, j]
+        text = "diverges" if np.isnan(value) else f"{max(value, 0.0):.2g}" if i != j else "0"
+        colour = "white" if value > dark else "black"
+        axes.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
+    axes.set_xticks(range(count), regret.labels, rotation=20)
+    axes.set_yticks(range(count), regret.labels)
+    axes.set(xlabel="applied at", ylabel="made for", title="excess over the best schedule")
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    return axes
+
+
+@styled
+def plot_front(front: "Front", axes: Axes | None = None) -> Axes:
+    """Draw the front between two objectives; a point whose certificate is in doubt is open.
+
+    Args:
+        front: of ``ol.pareto``.
+        axes: where to draw.
+    """
+    axes = own_axes(axes)
+    across, up = front.names[1], front.names[0]
+    x, y = front.values[across], front.values[up]
+    axes.plot(x, y, color=BLUE, linewidth=1.0)
+    sure = np.array([point.certificate.converged for point in front.solutions])
+    axes.plot(x[sure], y[sure], "o", color=BLUE, markersize=4)
+    axes.plot(x[~sure], y[~sure], "o", color=VERMILION, markersize=4, fillstyle="none")
+    axes.set(xlabel=across, ylabel=up)
+    return axes
