@@ -1,4 +1,4 @@
-"""Strict numerics for every test: 64 bits, no silent promotion of dtypes or ranks."""
+"""Strict numerics for every test: 64 bits, no silent promotion of dtypes or ranks, shapes as said."""
 
 import errno
 import gc
@@ -8,6 +8,11 @@ import jax
 import pytest
 from hypothesis import settings
 
+# Before the package is imported, which else leaves shapes out.
+os.environ["OPTLEARN_SHAPES"] = "checked"
+from tests.shapes import check_shapes
+
+check_shapes()
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -47,8 +47,7 @@ def _of(solution: "Solution") -> Iterator[str]:
         yield "sager2012integer"
     yield "jax2018github"
     yield "andersson2019casadi"
-    # The trajectory was integrated by one of these.
-    yield "kidger2021diffrax" if solution.trajectory.info.get("backend") == "OnXla" else "virtanen2020scipy"
+    yield "virtanen2020scipy"
 
 
 def entry(reference: str) -> str:

@@ -65,7 +65,7 @@ def test_a_solve_loads_no_more_than_it_needs():
         "from optlearn._cli import main\n"
         "try: main()\n"
         "except SystemExit as end: assert not end.code, end.code\n"
-        "needless = ('equinox', 'diffrax', 'scipy', 'xarray', 'matplotlib', 'rich.console')\n"
+        "needless = ('jaxtyping', 'scipy', 'xarray', 'matplotlib', 'rich.console')\n"
         "print([n for n in needless if n in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -84,7 +84,6 @@ def test_casadi_and_xla_agree(name):
     assert set(first.values) == set(second.values)
     assert first.objective == pytest.approx(reference, abs=1e-10)
     for quantity in first.values:
-        # Between its steps diffrax interpolates, to about 1e-9 at these tolerances.
         np.testing.assert_allclose(second[quantity], first[quantity], rtol=0, atol=1e-10)
         np.testing.assert_allclose(second[quantity][-1], first[quantity][-1], rtol=0, atol=1e-10)
     by_scipy = solved_by_scipy(model, schedule, start)

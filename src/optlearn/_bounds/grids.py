@@ -12,9 +12,8 @@ from itertools import product
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Bool, Float
 from optlearn._control.relaxation import Relaxation
 
 TRAJECTORIES = 600

@@ -18,10 +18,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float
 from optlearn._bounds.grids import charts, interpolate, kept, nodes, random_controls
 from optlearn._control.compiled import compile_problem
 from optlearn._control.problem import Problem

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import casadi
 import numpy as np
-from jaxtyping import Bool, Float
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Bool, Float
 from optlearn._bounds import polynomials as poly
 from optlearn._bounds.expressions import Reader
 from optlearn._bounds.grids import kept, random_controls

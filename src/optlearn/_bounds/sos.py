@@ -21,9 +21,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
 from scipy import sparse
 
+from optlearn._arrays import Float, Int
 from optlearn._bounds import polynomials as poly
 from optlearn._bounds.polynomial_problem import Box, PolynomialProblem, invariant_box, polynomial_problem
 from optlearn._bounds.polynomials import Exponents, Polynomial

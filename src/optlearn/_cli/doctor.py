@@ -18,7 +18,7 @@ from optlearn._cli.output import console, deliver
 from optlearn._errors import how_to_install
 from optlearn._io.provenance import version_of
 
-NEEDED = ("jax", "jaxlib", "diffrax", "casadi", "numpy", "scipy", "xarray", "h5netcdf", "matplotlib")
+NEEDED = ("jax", "jaxlib", "casadi", "numpy", "scipy", "xarray", "h5netcdf", "matplotlib")
 # Extra → the module that it brings, and what it is for.
 EXTRAS = {
     "torch": ("torch", "schedules in PyTorch"),

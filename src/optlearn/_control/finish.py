@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
+from optlearn._arrays import Float
 from optlearn._control.certificate import STEPS, Certificate, Starts, judged
 from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.evaluate import evaluate

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
+from optlearn._arrays import Float
 from optlearn._engine.base import ControlledStep, Engine, Slope
 
 # Steps in one interval of constant control after which it is given up (about 20 s): dynamics so fast beside
@@ -56,7 +56,7 @@ class Course:
 
     constants: Float[np.ndarray, " c"]
     start: Float[np.ndarray, " n"]
-    edges: Float[np.ndarray, " I+1"]
+    edges: Float[np.ndarray, " edges"]
     controls: Float[np.ndarray, "I m"]
     tolerances: tuple[float, float] = (1e-12, 1e-13)
     guard: Callable[[np.ndarray], np.ndarray] | None = None

@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
+from optlearn._arrays import Float
 from optlearn._engine.functions import Functions, pack
 from optlearn._engine.steps import EXACT, Stages
 

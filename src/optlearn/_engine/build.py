@@ -10,9 +10,8 @@ from typing import Any, Literal, Protocol, Self
 
 import jax
 import numpy as np
-from jaxtyping import Float
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float
 from optlearn._engine.base import Engine
 from optlearn._engine.functions import FlatSystem, Functions, pack
 from optlearn._engine.steps import EXACT

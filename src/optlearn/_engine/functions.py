@@ -13,9 +13,8 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-from jaxtyping import Float
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float
 from optlearn._dynamics.system import System
 from optlearn._engine.steps import CLASSICAL, EXACT, Stages, scanned_step
 from optlearn._schedule import Schedule
@@ -66,7 +65,7 @@ class FlatSystem:
         settings: Mapping[str, Array],
         flat: Float[Array, " n"],
         u: Float[Array, " c"],
-        length: Float[Array, ""],
+        length: float | Float[Array, ""],
     ) -> Float[Array, " n"]:
         """Flat state after ``length`` under a control vector."""
         return _traced_once("advance", self.controls, system, dict(settings), flat, u, length)
@@ -78,7 +77,7 @@ class FlatSystem:
         flat: Float[Array, " n"],
         u: Float[Array, "v c"],
         shares: Float[Array, " v"],
-        length: Float[Array, ""],
+        length: float | Float[Array, ""],
     ) -> Float[Array, " n"]:
         """The mean of where control vectors lead, drawn with ``shares``.
 
@@ -197,7 +196,7 @@ class VectorFunctions:
         x: Float[Array, " n"],
         w: Float[Array, " m"],
         theta: Float[Array, " k"],
-        h: Float[Array, ""],
+        h: float | Float[Array, ""],
     ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
         """State and cost after one step of length h."""
         return scanned_step(self.stages, lambda y: self.rate(c, y, w, theta, h), x, h)
@@ -219,7 +218,7 @@ def system_functions(system: FlatSystem, settings: Mapping[str, Array], variants
             del theta
             model, values = constants
             u = w[: variants * count].reshape(variants, count)
-            shares = w[variants * count :]
+            shares = w[variants * count :] if variants > 1 else np.ones(1)
             if not model.advances:
                 return flat_system.mixed_drift(model, values, flat, u, shares), np.zeros(())
             end = flat_system.mixed_advance(model, values, flat, u, shares, h)

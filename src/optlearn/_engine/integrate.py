@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float
 from optlearn._dynamics.checks import check_problem, check_states, extreme_settings
 from optlearn._dynamics.system import System, resolved_for
 from optlearn._engine.adaptive import Course, states_along

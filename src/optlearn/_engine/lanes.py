@@ -20,9 +20,8 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float
 from optlearn._engine.functions import VectorFunctions
 from optlearn._engine.steps import EXACT, step
 from optlearn._precision import float64
@@ -109,7 +108,7 @@ class LaneStructure:
         return lane.lower[None] + lane.width[None] * v
 
     def rate(
-        self, lane: Lanes, x: Float[Array, " n"], w: Float[Array, " m"], h: Float[Array, ""]
+        self, lane: Lanes, x: Float[Array, " n"], w: Float[Array, " m"], h: float | Float[Array, ""]
     ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
         """dx/dα and running cost."""
         return self.functions.rate(lane.constants, x, w, jnp.zeros(0), h)
@@ -119,7 +118,7 @@ class LaneStructure:
         return self.functions.final(constants, x, jnp.zeros(0))
 
     def step(
-        self, lane: Lanes, x: Float[Array, " n"], w: Float[Array, " m"], h: Float[Array, ""]
+        self, lane: Lanes, x: Float[Array, " n"], w: Float[Array, " m"], h: float | Float[Array, ""]
     ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
         """State and cost after a step of length h; unrolled, since a small rate compiles quickly."""
         return step(self.functions.stages, lambda y: self.rate(lane, y, w, h), x, h)
@@ -143,7 +142,7 @@ class Passes(NamedTuple):
 
 def forward(
     structure: LaneStructure, lanes: Lanes, v: Float[Array, "B I m"], steps: int
-) -> tuple[Float[Array, " B"], Float[Array, "S+1 n B"]]:
+) -> tuple[Float[Array, " B"], Float[Array, "points n B"]]:
     """Objectives, and states at the beginnings of steps and at the end."""
     last, w, h = _lanes_last(structure, lanes, v, steps)
 

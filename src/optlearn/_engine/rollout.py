@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Float
 
+from optlearn._arrays import Float
 from optlearn._engine.build import Compiled, Weigher
 from optlearn._schedule import uniform_grid
 
@@ -30,8 +30,8 @@ class RolloutResult:
     """
 
     objective: float
-    states: Float[np.ndarray, "S+1 n"]
-    costates: Float[np.ndarray, "S+1 n"]
+    states: Float[np.ndarray, "points n"]
+    costates: Float[np.ndarray, "points n"]
     gradient: Float[np.ndarray, "I m"]
     free_gradient: Float[np.ndarray, " k"]
 

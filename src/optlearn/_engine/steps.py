@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float
 
 
 class Stages(NamedTuple):
@@ -51,7 +50,10 @@ def step(stages: Stages, rate: Callable[[Any], tuple[Any, Any]], x: Any, h: Any)
 
 
 def scanned_step(
-    stages: Stages, rate: Callable[[Array], tuple[Array, Array]], x: Float[Array, " n"], h: Float[Array, ""]
+    stages: Stages,
+    rate: Callable[[Array], tuple[Array, Array]],
+    x: Float[Array, " n"],
+    h: float | Float[Array, ""],
 ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
     """The same as a loop under JAX, so that a wide rate is compiled once and not four times."""
 
@@ -66,7 +68,7 @@ def scanned_step(
     return x + h * total, h * costs
 
 
-def interval_weights(steps: int) -> Float[np.ndarray, " steps+1"]:
+def interval_weights(steps: int) -> Float[np.ndarray, " points"]:
     """Weights for the mean over an interval from values at the ends of its steps: Simpson's, or trapezoid."""
     weights = np.ones(steps + 1)
     if steps % 2 == 0:

@@ -8,9 +8,8 @@ and second derivatives of the steps, as the direct method uses them. Controls at
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution

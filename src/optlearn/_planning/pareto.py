@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from optlearn._arguments import Arguments
+from optlearn._arrays import Float
 from optlearn._control.compiled import compile_problem
 from optlearn._control.objective import Limit, Objective
 from optlearn._control.problem import Problem

@@ -6,10 +6,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
 from optlearn._arguments import Arguments, as_numbers
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float
 from optlearn._control.evaluate import evaluate
 from optlearn._control.identity import description
 from optlearn._control.problem import Problem

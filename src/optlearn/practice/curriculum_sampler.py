@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from optlearn._arguments import Arguments, is_whole
+from optlearn._arrays import Float, Int
 from optlearn._errors import SpecificationError, missing_extra
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked

@@ -19,8 +19,8 @@ from textwrap import shorten
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float, UInt8
 
+from optlearn._arrays import Float, UInt8
 from optlearn._caches import cache_folder
 from optlearn._errors import DataFileError, SpecificationError
 from optlearn._io import read_file

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
 from scipy import stats
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float, Int
 from optlearn._errors import SpecificationError
 from optlearn._improvement import improvement
 from optlearn._schedule import Schedule

@@ -13,12 +13,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
 from scipy.cluster.vq import ClusterError, kmeans2
 
 from optlearn import scenarios
 from optlearn._arguments import Arguments, as_numbers
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float, Int, Shaped
 from optlearn._control.problem import Problem
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._signatures import checked

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float, Int
 from optlearn._control.controls import Continuous, Free
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem

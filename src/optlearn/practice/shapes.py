@@ -6,9 +6,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 from scipy.optimize import minimize
 
+from optlearn._arrays import Float
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 
