@@ -18,7 +18,7 @@ from optlearn._schedule import Schedule
 from optlearn.paper.claims import Claim, all_certified
 from optlearn.paper.curves import Steps, crossing, stack
 from optlearn.paper.style import BLACK, BLUE, GREY, ORANGE, TIME, VERMILION, panels, shades, styled
-from optlearn.scenarios._dropout import dropout
+from optlearn.scenarios._committee import dropout
 
 TITLE = "Optimal dropout schedules"
 NEEDS_DATA: str | None = None

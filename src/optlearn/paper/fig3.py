@@ -19,8 +19,7 @@ from optlearn.models._autoencoder import optimal_skip
 from optlearn.paper.claims import Claim, all_certified
 from optlearn.paper.curves import Steps, crossing
 from optlearn.paper.style import BLACK, BLUE, GREY, ORANGE, TIME, panels, shades, styled
-from optlearn.scenarios._denoising import denoising
-from optlearn.scenarios._denoising_batch import denoising_batch
+from optlearn.scenarios._denoising import denoising, denoising_batch
 
 TITLE = "Optimal schedules for denoising autoencoders"
 NEEDS_DATA: str | None = None

@@ -13,7 +13,7 @@ from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.models._measured import Measured, check_samples, measured
-from optlearn.scenarios._shared.least_squares import least_squares
+from optlearn.scenarios._least_squares import least_squares
 
 # Runs that are trained side by side, and intervals of a schedule.
 SEEDS, INTERVALS = 16, 40

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from optlearn.scenarios._shared.line_search import least_between
+from optlearn.scenarios._best_of_family import least_between
 
 FUNCTIONS = {
     "parabola": (lambda x: (x - 0.3) ** 2, 0.0, 1.0),
