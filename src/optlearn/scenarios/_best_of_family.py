@@ -50,9 +50,11 @@ class _Searched(ABC):
     """A baseline whose parameters are searched for."""
 
     def __call__(self, problem: "Problem", intervals: int) -> Schedule:
-        from optlearn._control.effort import guessing
+        return self._search(problem, intervals, rough=False)
 
-        return self._search(problem, intervals, rough=guessing())
+    def roughly(self, problem: "Problem", intervals: int) -> Schedule:
+        """The same as a first guess of a solver, see ``_control.problem.first_guess``."""
+        return self._search(problem, intervals, rough=True)
 
     @abstractmethod
     def _search(self, problem: "Problem", intervals: int, rough: bool) -> Schedule:

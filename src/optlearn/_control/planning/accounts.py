@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
-from optlearn._control.problem import Baseline, Objective, Problem
+from optlearn._control.problem import Baseline, Objective, Problem, first_guess
 from optlearn._dynamics.layout import JoinedLayout, NamedLayout
 from optlearn._dynamics.system import Resolved, System
 from optlearn._errors import SpecificationError
@@ -142,7 +142,14 @@ class BaselineOf:
     make: Baseline
 
     def __call__(self, problem: Problem, intervals: int) -> Schedule:
-        return self.make(replace(self.problem, horizon=problem.horizon), intervals)
+        return self.make(self._like(problem), intervals)
+
+    def roughly(self, problem: Problem, intervals: int) -> Schedule:
+        """See ``first_guess``."""
+        return first_guess(self.make, self._like(problem), intervals)
+
+    def _like(self, problem: Problem) -> Problem:
+        return replace(self.problem, horizon=problem.horizon)
 
 
 def accounted(problem: Problem, objectives: Sequence[Objective]) -> tuple[Problem, list[Objective]]:

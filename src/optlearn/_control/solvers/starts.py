@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from optlearn._control.certificate import ROUND_OFF, limits
-from optlearn._control.effort import first_guesses
 from optlearn._control.evaluate import check_controls, check_schedule, evaluate
-from optlearn._control.problem import Problem
+from optlearn._control.problem import Problem, first_guess
 from optlearn._control.program.build import CompiledProblem
 from optlearn._control.program.rollout import Rollout
 from optlearn._control.solution import Solution
@@ -40,8 +39,7 @@ class Candidates(NamedTuple):
             first.insert(0, _from_schedule(compiled, "warm start", warm, intervals))
         for name, make in compiled.problem.baselines.items() if count > len(first) else ():
             try:
-                with first_guesses():
-                    schedule = make(compiled.problem, intervals)
+                schedule = first_guess(make, compiled.problem, intervals)
             except (SpecificationError, UnphysicalStateError) as error:
                 notes.append(f"the baseline {name!r} is no start: {error}")
                 continue
