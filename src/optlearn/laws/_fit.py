@@ -353,9 +353,32 @@ class LawFit:
 
     def plot(self, schedule: Schedule | None = None) -> "Figure":
         """Curves, fit and residuals; and, of a schedule in steps, its rates and predicted loss."""
-        from optlearn.laws._picture import picture
+        import matplotlib.pyplot as plt
 
-        return picture(self, schedule)
+        figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
+        losses, residuals, rates = axes
+        for i, curve in enumerate(self.data.curves):
+            colour, kept = f"C{i % 10}", curve.from_step(self.data.first)
+            step, loss, predicted = curve.step[kept], curve.loss[kept], self.predict(curve)[kept]
+            losses.plot(step, loss, color=colour, alpha=0.35, linewidth=2.5)
+            losses.plot(step, predicted, color=colour, linewidth=1, label=curve.name)
+            residuals.plot(step, 100 * (loss / predicted - 1), color=colour, linewidth=0.8)
+            rates.plot(*curve.known, color=colour, linewidth=1)
+        if schedule is not None:
+            ends = schedule.grid[1:]
+            kept = ends >= self.data.first
+            low, high = (values[kept] for values in self.interval(schedule))
+            losses.fill_between(ends[kept], low, high, color="k", alpha=0.2, linewidth=0)
+            losses.plot(ends[kept], self.predict(schedule)[kept], "k", label="schedule, predicted")
+            rates.stairs(schedule["learning_rate"], schedule.grid, color="k", baseline=None)
+        residuals.axhline(0, color="k", linewidth=0.5)
+        lowest, highest = losses.get_ylim()
+        ends_at = max(float(np.median(c.loss[c.from_step(self.data.first)])) for c in self.data.curves)
+        losses.set(xlabel="step", ylabel="loss", ylim=(lowest, min(highest, 1.15 * ends_at)))
+        residuals.set(xlabel="step", ylabel="measured over fitted loss − 1, %")
+        rates.set(xlabel="step", ylabel="learning rate")
+        losses.legend(fontsize="small")
+        return figure
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
