@@ -43,9 +43,9 @@ WORK = (
     "_io.solutions.read_checked",
     "laws._fit.Fitter.from_starts",
     "sweeps.run.open_store",
-    "sweeps._simulations.evaluate",
+    "sweeps.finite_size.evaluate",
     "sweeps.finite_size.schedules_of",
-    "sweeps.collect.read_description",
+    "sweeps.results.read_description",
 )
 FACTORIES = (
     "attention autoencoder committee continual curriculum gating imbalance node_perturbation clipped sign_sgd"
