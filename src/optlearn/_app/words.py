@@ -8,8 +8,8 @@ import numpy as np
 from optlearn._app.figures import COLOURS, DARK_COLOURS, Line
 from optlearn._app.messages import Compared, Found, Simulated, Usual
 from optlearn._control.compare import OPTIMUM
-from optlearn._improvement import reduction
 from optlearn._schedule import Schedule
+from optlearn._trajectory import reduction
 from optlearn.scenarios import list_scenarios
 
 FEW = 6  # phases that are told one by one

@@ -6,7 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-from optlearn._caches import cache_folder
+from optlearn._io import cache_folder
 
 
 def keep_compiled_programs() -> None:

@@ -13,8 +13,8 @@ from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.solve import solve
-from optlearn._improvement import improvement
 from optlearn._progress import Report
+from optlearn._trajectory import improvement
 from optlearn.models._autoencoder import optimal_skip
 from optlearn.paper.claims import Claim, all_certified
 from optlearn.paper.curves import Steps, crossing

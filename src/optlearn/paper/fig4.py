@@ -12,9 +12,9 @@ from matplotlib.figure import Figure, SubFigure
 from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.solve import solve
-from optlearn._improvement import improvement
 from optlearn._progress import Report
 from optlearn._schedule import Schedule
+from optlearn._trajectory import improvement
 from optlearn.paper.claims import Claim, all_certified
 from optlearn.paper.curves import Steps
 from optlearn.paper.style import BLACK, GREY, TIME, WIDTH, shades, styled

@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from optlearn._cli.output import bad_input, console, deliver
-from optlearn._errors import SpecificationError
-from optlearn._help import page, topics
+from optlearn._errors import SpecificationError, page, topics
 
 
 def command(
