@@ -17,7 +17,7 @@ def float64(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> T:
-        import jax
+        import jax  # here, so that decorated functions can be imported without loading it
 
         with jax.enable_x64(True):
             return function(*args, **kwargs)

@@ -236,19 +236,19 @@ def _python(value: Any) -> Any:
 
 def _from_schedule(schedule: Schedule) -> xarray.Dataset:
     """Controls on intervals; the shares of a mixed one by value. Edges are a coordinate."""
-    made = xarray.Dataset(
+    dataset = xarray.Dataset(
         coords={_EDGE: schedule.grid},
         attrs={"parameters": json.dumps(plain(schedule.parameters)), "intervals": schedule.intervals},
     )
     for name, values in schedule.values.items():
-        made[_variable(name)] = (_INTERVAL, values, {_NAME: name})
+        dataset[_variable(name)] = (_INTERVAL, values, {_NAME: name})
     for name, mixture in schedule.mixtures.items():
         variable = _variable(name)
         axis = f"{variable}{_VALUE if variable == name else ':value'}"
         attributes = {_NAME: name, "role": "share of each value"}
-        made[variable] = ((_INTERVAL, axis), mixture.shares, attributes)
-        made = made.assign_coords({axis: mixture.values})
-    return made
+        dataset[variable] = ((_INTERVAL, axis), mixture.shares, attributes)
+        dataset = dataset.assign_coords({axis: mixture.values})
+    return dataset
 
 
 def _to_schedule(part: xarray.Dataset) -> Schedule:

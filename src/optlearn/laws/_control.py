@@ -154,7 +154,7 @@ def law_problem(
 
     scale = fit.data.scale
     total, low, high = _steps_and_bounds(fit, steps, bounds)
-    done = _history(fit, high) if history is None else np.asarray(history, dtype=float)
+    done = _history(fit, high, history)
     left = total - len(done)
     if left < 1:
         raise SpecificationError(f"steps must exceed the {len(done)} that are given beforehand, got {total}")
@@ -171,12 +171,9 @@ def law_problem(
                 LawWarning,
             )
     members = fit.draws(MEMBERS if robust is True else max(int(robust), 1), seed)
-    course = Course.stack(
-        [(np.full(len(done), 1 / scale.steps), done / scale.peak, np.ones(len(done)))]
-        if len(done)
-        else [(np.zeros(1), np.ones(1), np.ones(1))]
-    )
-    states = state_after(members, course)
+    # A run must have an interval; one of length 0 leaves the untrained state.
+    before = fit.data.stepwise(done) if len(done) else (np.zeros(1), np.ones(1), np.ones(1))
+    states = state_after(members, Course.stack([before]))
     lowest = {"lowest": high / scale.peak} if falling else {}
     start = tuple({"progress": state[0], "modes": state[1:], **lowest} for state in states)
     top = high / scale.peak
@@ -217,7 +214,7 @@ def true_schedule(fit: "LawFit", solution: Solution | Schedule, history: Any = N
     high = float(schedule["learning_rate"].max())
     if isinstance(solution, Solution):
         high = solution.problem.continuous["learning_rate"].upper
-    done = _history(fit, high * scale.peak) if history is None else np.asarray(history, dtype=float)
+    done = _history(fit, high * scale.peak, history)
     # Steps are whole.
     edges = np.round(schedule.grid * scale.steps) + len(done)
     kept = np.diff(edges) > 0
@@ -248,8 +245,10 @@ def _falls(problem: Problem) -> bool:
     return isinstance(model, Ensemble) and any(getattr(m, "falling", False) for m in model.members)
 
 
-def _history(fit: "LawFit", high: float) -> np.ndarray:
-    """A linear warm-up to the rate ``high``."""
+def _history(fit: "LawFit", high: float, history: Any) -> np.ndarray:
+    """Rates of the steps that are done; by default a linear warm-up to the rate ``high``."""
+    if history is not None:
+        return np.asarray(history, dtype=float)
     return high * (np.arange(fit.warmup) + 0.5) / max(fit.warmup, 1)
 
 
@@ -328,12 +327,7 @@ def most_telling(finals: np.ndarray, noise: float) -> int:
 
 def _final_losses(fit: "LawFit", schedules: list[Schedule], members: np.ndarray) -> np.ndarray:
     """(draws, schedules)."""
-    scale = fit.data.scale
-    runs: list[Any] = []
-    for schedule in schedules:
-        rates = schedule["learning_rate"] / scale.peak
-        runs.append((np.diff(schedule.grid) / scale.steps, rates, np.ones(len(rates))))
-    return loss_after(members, Course.stack(runs))[:, :, -1]
+    return loss_after(members, Course.stack([fit.data.planned(s) for s in schedules]))[:, :, -1]
 
 
 def _candidate(

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
@@ -101,14 +102,16 @@ def fixed_parameters(law: str, fixed: Mapping[str, float] | None) -> dict[str, f
 
 @lru_cache(maxsize=4096)
 def _gamma_nodes(shape: float) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss nodes and weights of the Gamma law of mean 1, from its Jacobi matrix."""
+    """Gauss nodes and weights of the Gamma law of mean 1, from its Jacobi matrix (Golub and Welsch)."""
     k = np.arange(NODES)
     off = np.sqrt(k[1:] * (k[1:] + shape - 1))
     nodes, vectors = np.linalg.eigh(np.diag(2 * k + shape) + np.diag(off, 1) + np.diag(off, -1))
     return nodes / shape, vectors[0] ** 2
 
 
-def relaxation_rates(parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def relaxation_rates(
+    parameters: Float[np.ndarray, "K 10"],
+) -> tuple[Float[np.ndarray, "K 16"], Float[np.ndarray, "K 16"]]:
     """(K, NODES) rates r and their weights, for parameters (K, 10)."""
     speed, shape = parameters[:, NAMES.index("speed")], parameters[:, NAMES.index("shape")]
     laws = [_gamma_nodes(float(s)) for s in shape]
@@ -151,9 +154,9 @@ class Course:
         batches: (runs, intervals) in units of the usual batch.
     """
 
-    lengths: np.ndarray
-    rates: np.ndarray
-    batches: np.ndarray
+    lengths: Float[np.ndarray, "runs intervals"]
+    rates: Float[np.ndarray, "runs intervals"]
+    batches: Float[np.ndarray, "runs intervals"]
 
     @classmethod
     def stack(cls, runs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> "Course":
@@ -168,7 +171,9 @@ class Course:
         return cls(padded(0, 0.0), padded(1, 1.0), padded(2, 1.0))
 
 
-def loss_after(parameters: np.ndarray, course: Course, start: np.ndarray | None = None) -> np.ndarray:
+def loss_after(
+    parameters: Float[np.ndarray, "K 10"], course: Course, start: Float[np.ndarray, "K 17"] | None = None
+) -> Float[np.ndarray, "K runs intervals"]:
     """(K, runs, intervals) loss at the end of every interval, for parameters (K, 10).
 
     Args:
@@ -179,7 +184,7 @@ def loss_after(parameters: np.ndarray, course: Course, start: np.ndarray | None 
     return _run(parameters, course, start)[0]
 
 
-def state_after(parameters: np.ndarray, course: Course) -> np.ndarray:
+def state_after(parameters: Float[np.ndarray, "K 10"], course: Course) -> Float[np.ndarray, "K 17"]:
     """(K, 1 + NODES) progress and modes after the only run of ``course``."""
     return _run(parameters, course, None)[1][:, 0]
 
@@ -193,6 +198,7 @@ def _run(parameters: np.ndarray, course: Course, start: np.ndarray | None) -> tu
     if start is not None:
         progress, modes = progress + start[:, None, :1], modes + start[:, None, 1:]
     noise = np.empty_like(progress)
+    # Modes depend on all intervals before, so only these are a loop; everything else is vectorised.
     for i in range(noise.shape[2]):
         modes = relax(modes, level[:, :, i, None], rates * time[:, :, i, None], np)
         noise[:, :, i] = (modes * weights).sum(axis=2)

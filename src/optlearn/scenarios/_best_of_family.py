@@ -47,7 +47,11 @@ FLAT = sqrt(float_info.epsilon)
 
 
 class _Searched(ABC):
-    """A baseline whose parameters are searched for."""
+    """A baseline whose parameters are searched for.
+
+    A class rather than a closure, so that a solver can ask for a rough first guess: the schedule that it
+    makes of it has other digits anyway.
+    """
 
     def __call__(self, problem: "Problem", intervals: int) -> Schedule:
         return self._search(problem, intervals, rough=False)

@@ -265,8 +265,8 @@ def _start_overlaps(check: Arguments, start: str | Mapping[str, Array]) -> dict[
         )
     wanted = {"Q", "R", "Omega"}
     if not hasattr(start, "keys") or set(start) != wanted:
-        known = ", ".join(map(repr, get_args(StartName)))
-        check.fail("start", start, f"must be one of {known}, or a mapping with Q, R and Omega")
+        names = ", ".join(map(repr, get_args(StartName)))
+        check.fail("start", start, f"must be one of {names}, or a mapping with Q, R and Omega")
     Omega = check.gram("start['Omega']", start["Omega"])
     Q = check.gram("start['Q']", start["Q"])
     return {

@@ -139,6 +139,7 @@ class Deaths:
 
     def note(self, chain: Chain, error: str, tell: Tell, attempts: int = ATTEMPTS) -> None:
         """Count a death for the point that was being computed; after too many, the point has failed."""
+        # A chain is walked in order: the first point that is not on disk was the one being computed.
         for index in chain.points:
             if chain.store.read(index) is None:
                 self.counted[index] += 1
@@ -191,6 +192,7 @@ class Dask:
         with ExitStack() as stack:
             client = self._client(stack)
             topic, events = f"optlearn-sweep-{uuid.uuid4().hex}", SimpleQueue[PointDone]()
+            # Results of tasks come when whole chains are done; events tell of every point.
             client.subscribe_topic(topic, lambda event: events.put(_point_done(event[1])))
             stack.callback(client.unsubscribe_topic, topic)
             self._drive(client, topic, chains, events, tell)
@@ -302,14 +304,15 @@ class Batched:
 
 def _batch_record(spec: Spec, index: Index, solved: Solved, i: int, seconds: tuple[float, float]) -> Record:
     """What the batch found, if it is certified and no solution is asked for; else one by one."""
-    certificate, schedule, relaxed = solved.certificates[i], solved.schedule(i), solved.relaxed_schedule(i)
+    certificate, relaxed = solved.certificates[i], solved.relaxed_schedule(i)
     if not certificate.converged or spec.reduce is not None or spec.baselines:
-        return compute(spec, index, near=(relaxed or schedule) if certificate.converged else None)
+        near = relaxed or solved.schedule(i)
+        return compute(spec, index, near=near if certificate.converged else None)
     content = solved_content(
         float(solved.objective[i]),
         certificate,
         solved.outcomes[i],
-        schedule,
+        solved.schedule(i),
         None if relaxed is None else Variant(relaxed, float(solved.relaxed_objective[i])),
     )
     return make_record(spec, index, content, *seconds)

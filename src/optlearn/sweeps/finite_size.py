@@ -85,6 +85,7 @@ def simulate(
     schedules = [_schedule(spec, index, p, schedule) for index, p in zip(indices, problems, strict=True)]
     theory = np.array([_theory(p, s) for p, s in zip(problems, schedules, strict=True)])
     names = problems[0].model.layout.names
+    # Lanes of one program take the same number of steps, N times the horizon.
     groups: dict[float, list[int]] = {}
     for place, problem in enumerate(problems):
         groups.setdefault(problem.horizon, []).append(place)

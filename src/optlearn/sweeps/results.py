@@ -22,7 +22,7 @@ _UNITS = {"seconds": "s", "cpu_seconds": "s"}
 _MEANINGS = {
     "objective": "objective of the best schedule, re-integrated",
     "relaxed_objective": "objective of the best mixed schedule",
-    "hamiltonian_gap": "first-order estimate of what is left to win",
+    "hamiltonian_gap": "possible improvement (first-order estimate)",
     "relaxation_gap": "objective minus that of the best mixed schedule",
     "starts_tried": "first guesses that were optimised",
     "starts_agreeing": "first guesses that ended within 1e-6 of the best",

@@ -95,6 +95,7 @@ def sweep(
         check_picklable(spec)
     with ExitStack() as stack:
         if out is None:
+            # Workers hand over points, and chains their first guesses, through files.
             out = stack.enter_context(tempfile.TemporaryDirectory(prefix="optlearn-sweep-"))
         folder = Path(out)
         if folder.is_file():
@@ -167,12 +168,12 @@ def _check_baselines(spec: Spec) -> None:
     if not spec.baselines:
         return
     try:
-        known = spec.problem(spec.indices()[0]).baselines
+        available = spec.problem(spec.indices()[0]).baselines
     except Exception:  # a matter of this one point, whose record will say it
         return
     for name in spec.baselines:
-        if name not in known:
-            raise SpecificationError(f"baselines must be among {', '.join(known)}, got {name!r}")
+        if name not in available:
+            raise SpecificationError(f"baselines must be among {', '.join(available)}, got {name!r}")
 
 
 def _warn(dataset: "xarray.Dataset") -> None:
