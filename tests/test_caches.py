@@ -3,8 +3,8 @@
 import os
 import sys
 
-from optlearn._caches import cache_folder
 from optlearn._cli import keep_compiled_programs
+from optlearn._io import cache_folder
 from optlearn.practice.datasets import MNIST
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import optlearn
 from optlearn import _errors as errors
 from optlearn._cli import app
-from optlearn._help import page, topics
+from optlearn._errors import page, topics
 
 SOURCES = Path(optlearn.__file__).parent
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from optlearn._improvement import improvement, reduction
+from optlearn._trajectory import improvement, reduction
 
 
 def test_improvement_is_relative_to_what_the_baseline_learned() -> None:

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jaxtyping import Float
 
 import optlearn as ol
 from optlearn._errors import SpecificationError
+from optlearn._signatures import checked
 
 VALUES: dict[str, Any] = {
     "nan": math.nan,
@@ -43,9 +45,9 @@ WORK = (
     "_io.solutions.read_checked",
     "laws._fit.Fitter.from_starts",
     "sweeps.run.open_store",
-    "sweeps._simulations.evaluate",
+    "sweeps.finite_size.evaluate",
     "sweeps.finite_size.schedules_of",
-    "sweeps.collect.read_description",
+    "sweeps.results.read_description",
 )
 FACTORIES = (
     "attention autoencoder committee continual curriculum gating imbalance node_perturbation clipped sign_sgd"
@@ -264,3 +266,13 @@ def test_calls_that_once_passed_or_hung(make, message):
     schedule = ol.Schedule.piecewise([0.0, 6.0, 12.0], {"difficulty": [0.0, 2.0]})
     with pytest.raises(SpecificationError, match=message):
         make(problem, schedule)
+
+
+def test_the_shape_of_an_array_is_not_checked_with_its_kind():
+    @checked
+    def norm(vector: Float[np.ndarray, " n"]) -> float:
+        return float(np.linalg.norm(vector))
+
+    assert norm([3, 4]) == norm(np.array([3.0, 4.0])) == 5.0
+    with pytest.raises(SpecificationError, match="norm: vector must be a list, got 'three'"):
+        norm("three")

@@ -1,5 +1,10 @@
-"""One class per misunderstanding; each names the help topic that explains it."""
+"""One class per misunderstanding; each names the help topic that explains it.
 
+``optlearn help TOPIC`` prints such a page: a Markdown file in ``_help``, named like its topic, which is
+installed with the package.
+"""
+
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -68,3 +73,22 @@ class UnphysicalStateError(ValueError):
 
 class AccuracyWarning(UserWarning):
     """A Gaussian expectation could not be computed to the accuracy that was asked for."""
+
+
+def topics() -> dict[str, str]:
+    """Every topic → its title."""
+    pages = sorted(_help_folder().glob("*.md"))
+    return {
+        path.stem: path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for path in pages
+    }
+
+
+def page(topic: str) -> str:
+    """The page of a topic, as Markdown."""
+    if topic not in topics():
+        raise SpecificationError(f"topic must be one of {', '.join(topics())}, got {topic!r}")
+    return (_help_folder() / f"{topic}.md").read_text(encoding="utf-8")
+
+
+def _help_folder() -> Path:
+    return Path(__file__).parent / "_help"

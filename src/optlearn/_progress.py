@@ -14,7 +14,7 @@ class Progress:
         total: … of so many.
         iteration: of a solver.
         objective: reached by it.
-        gap: what the minimum principle says is still to be won, in units of the objective.
+        gap: possible improvement by the minimum principle, in units of the objective.
     """
 
     text: str

@@ -108,8 +108,8 @@ def _with_keys(tree: Pytree) -> tuple[Iterable[tuple[Any, Any]], tuple[Any, ...]
     return zip(map(jax.tree_util.GetAttrKey, tree._leaves), leaves, strict=True), structure
 
 
-def _same(one: Any, other: Any) -> bool:
-    return np.shape(one) == np.shape(other) and bool(np.all(one == other))
+def _same(first: Any, other: Any) -> bool:
+    return np.shape(first) == np.shape(other) and bool(np.all(first == other))
 
 
 def _short(value: Any) -> str:

@@ -77,7 +77,7 @@ class Schedule:
             raise SpecificationError(f"the grid must have at least two finite edges, got {grid.tolist()}")
         if grid[0] != 0 or np.any(np.diff(grid) <= 0):
             raise SpecificationError(f"edges of the grid must start at 0 and increase, got {grid.tolist()}")
-        values = {name: _checked_values(name, given, grid) for name, given in self.values.items()}
+        values = {name: _checked_values(name, column, grid) for name, column in self.values.items()}
         for name, mixture in self.mixtures.items():
             if name in values:
                 raise SpecificationError(f"{name!r} is given both as a mixture and as plain values")
@@ -135,8 +135,8 @@ class Schedule:
         Shares are numbers or (intervals,) arrays that add up to 1 in every interval.
         """
         plain = cls.piecewise(edges, values or {})
-        made = {name: _mixture(name, table, plain.intervals) for name, table in mixtures.items()}
-        return replace(plain, mixtures=made)
+        by_name = {name: _mixture(name, table, plain.intervals) for name, table in mixtures.items()}
+        return replace(plain, mixtures=by_name)
 
     @property
     def horizon(self) -> float:
@@ -259,15 +259,15 @@ class Schedule:
         """
         plain = {name: values.tolist() for name, values in self.values.items()}
         taken = any(name in RESERVED for name in plain)
-        made: dict[str, Any] = {"grid": self.grid.tolist(), **({"controls": plain} if taken else plain)}
+        content: dict[str, Any] = {"grid": self.grid.tolist(), **({"controls": plain} if taken else plain)}
         if self.mixtures:
-            made["mixtures"] = {
+            content["mixtures"] = {
                 name: {"values": m.values.tolist(), "shares": m.shares.tolist()}
                 for name, m in self.mixtures.items()
             }
         if self.parameters:
-            made["parameters"] = {name: float(value) for name, value in self.parameters.items()}
-        return made
+            content["parameters"] = {name: float(value) for name, value in self.parameters.items()}
+        return content
 
     @classmethod
     @checked

@@ -73,30 +73,30 @@ class _Signature:
     @cached_property
     def kinds(self) -> dict[str, Kind]:
         names = vars(sys.modules[self.function.__module__])
-        found = {}
+        kinds = {}
         for parameter in self.signature.parameters.values():
             if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 kind = _kind(_evaluated(parameter.annotation, names))
                 if kind is not None:
-                    found[parameter.name] = kind
-        return found
+                    kinds[parameter.name] = kind
+        return kinds
 
     def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         try:
-            given = self.signature.bind(*args, **kwargs).arguments
+            bound = self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise CallError(f"{self.arguments.owner}: {self._advice(kwargs) or error}") from None
-        for name, value in given.items():
+        for name, value in bound.items():
             if name in self.kinds:
                 self.kinds[name].check(self.arguments, name, value)
 
     def _advice(self, kwargs: Mapping[str, Any]) -> str:
-        known = [name for name in self.signature.parameters if name != "self"]
+        parameters = [name for name in self.signature.parameters if name != "self"]
         for name in kwargs:
-            if name not in known:
-                near = get_close_matches(name, known, 1)
+            if name not in parameters:
+                near = get_close_matches(name, parameters, 1)
                 meant = f"; did you mean {near[0]}?" if near else ""
-                return f"{name} must be one of its arguments, {', '.join(known)}{meant}"
+                return f"{name} must be one of its arguments, {', '.join(parameters)}{meant}"
         return ""
 
 
@@ -121,6 +121,8 @@ class _WithPublic(dict[str, Any]):
 
 def _kind(annotation: Any) -> Kind | None:
     """The kind of value that an annotation allows; None: any."""
+    # An array with a shape (jaxtyping) is here any array: sizes are checked where they are used.
+    annotation = getattr(annotation, "array_type", annotation)
     origin, inner = get_origin(annotation), get_args(annotation)
     if annotation in _PLAIN:
         return _PLAIN[annotation]
@@ -147,8 +149,8 @@ def _is_number(value: Any) -> bool:
     return numbers is not None and numbers.ndim == 0 and bool(np.isfinite(numbers))
 
 
-def _is_in(value: Any, known: tuple[Any, ...]) -> bool:
-    return any(type(value) is type(one) and value == one for one in known)
+def _is_in(value: Any, words: tuple[Any, ...]) -> bool:
+    return any(type(value) is type(word) and value == word for word in words)
 
 
 def _is_list(value: Any) -> bool:
@@ -166,27 +168,27 @@ _PLAIN: dict[Any, Kind] = {
 
 
 def _either(kinds: list[Kind | None]) -> Kind | None:
-    known = [kind for kind in kinds if kind is not None]
-    if len(known) < len(kinds):
+    limited = [kind for kind in kinds if kind is not None]
+    if len(limited) < len(kinds):
         return None
 
     def entries(name: str, value: Any) -> Iterable[Entry]:
-        return next(kind for kind in known if kind.fits(value)).entries(name, value)
+        return next(kind for kind in limited if kind.fits(value)).entries(name, value)
 
-    words = list(dict.fromkeys(kind.allowed for kind in known))
+    words = list(dict.fromkeys(kind.allowed for kind in limited))
     if "a list of numbers" in words and "a list" in words:
         words.remove("a list")
     allowed = ", ".join(words[:-1]) + " or " * (len(words) > 1) + words[-1]
-    return Kind(allowed, lambda value: any(kind.fits(value) for kind in known), entries)
+    return Kind(allowed, lambda value: any(kind.fits(value) for kind in limited), entries)
 
 
 def _mapping(key: Any, held: Any) -> Kind:
     names, values = _kind(key), _kind(held)
 
     def entries(name: str, value: Mapping[Any, Any]) -> Iterator[Entry]:
-        for one, other in value.items():
-            yield f"a name in {name}", one, names
-            yield f"{name}[{one!r}]", other, values
+        for key, item in value.items():
+            yield f"a name in {name}", key, names
+            yield f"{name}[{key!r}]", item, values
 
     return Kind("a dictionary", lambda value: isinstance(value, Mapping), entries)
 

@@ -64,7 +64,7 @@ def test_a_solve_takes_the_path_of_the_page():
             ol.solve(problem, intervals=6, starts=1)
         finally:
             sys.setprofile(None)
-    stems = {module.rpartition("/")[2] for module in visited} - {"__init__", "effort"}
+    stems = {module.rpartition("/")[2] for module in visited} - {"__init__"}
     assert len(stems) >= 10
     assert stems <= {name for floor in floors_of_the_page() for name in floor}
 
@@ -92,7 +92,6 @@ def test_floors_of_the_page_are_those_of_the_contract():
     assert {module.split("/")[0] for module in MODULES} - {
         folder[n] for n in listed if n in folder
     } - listed <= {
-        "effort",
         "identity",
         "scenario_call",
     }

@@ -7,8 +7,8 @@ from tests.laws.conftest import PARAMETERS, PEAK, STEPS, WARMUP, curve, rates, t
 import optlearn as ol
 from optlearn._errors import SpecificationError
 from optlearn.laws import LawWarning, LossLaw, fit, next_pilot
+from optlearn.laws._control import most_telling
 from optlearn.laws._law import NAMES, NODES
-from optlearn.laws._pilot import most_telling
 
 BOUNDS = (0.0, PEAK)
 HISTORY = rates("constant")[:WARMUP]

@@ -12,7 +12,7 @@ from optlearn._errors import SpecificationError
 
 def test_a_scenario_is_a_function_even_if_its_module_was_imported_first():
     code = (
-        "import optlearn.scenarios._denoising_batch, optlearn as ol\n"
+        "import optlearn.scenarios._denoising, optlearn as ol\n"
         "print(callable(ol.scenarios.denoising), callable(ol.scenarios.denoising_batch))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -88,10 +88,10 @@ def test_a_growing_batch_does_nearly_what_a_decaying_rate_does(growing):
 @pytest.mark.parametrize("growth", [-8.0, 0.0, 2.0, 8.0])
 @pytest.mark.parametrize("mean", [1.5, 4.0, 19.0])
 def test_exponential_growth_has_the_right_mean(growth, mean):
-    from optlearn.scenarios._shared import batch_alone, exponential_growth
+    from optlearn.scenarios._baselines import exponential_growth
 
     problem = batch_size(K=1, M=1, mean_batch=mean)
-    batch = batch_alone(problem, 30, exponential_growth(problem, 30, growth))["batch"]
+    batch = exponential_growth(problem, 30, growth)["batch"]
     assert batch.mean() == pytest.approx(mean, abs=1e-9)
     assert batch.min() >= 1
     assert batch.max() <= 20

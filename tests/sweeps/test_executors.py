@@ -9,6 +9,7 @@ import pytest
 import optlearn as ol
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._errors import SpecificationError
+from optlearn.sweeps import executors
 
 
 def kill_a_worker_at_the_first_point():
@@ -105,8 +106,8 @@ def test_functions_that_other_processes_cannot_find_are_refused(tiny):
 
 
 def test_a_scheduler_that_does_not_answer_is_named(tiny, monkeypatch, tmp_path):
-    dask = pytest.importorskip("optlearn.sweeps.dask")
-    monkeypatch.setattr(dask, "PATIENCE", 0.2)
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(executors, "PATIENCE", 0.2)
     with pytest.raises(SpecificationError, match=r"'tcp://127\.0\.0\.1:9': no scheduler answers there"):
         ol.sweep(tiny.plain, tiny.OVER, executor="tcp://127.0.0.1:9")
 

@@ -8,8 +8,8 @@ import numpy as np
 from optlearn._app.messages import Compared, Optimum, Simulated, Usual
 from optlearn._app.parts import COLOURS, DARK_COLOURS, Line
 from optlearn._control.compare import OPTIMUM
-from optlearn._improvement import reduction
 from optlearn._schedule import Schedule
+from optlearn._trajectory import reduction
 from optlearn.scenarios import list_scenarios
 
 FEW = 6  # phases that are told one by one

@@ -23,8 +23,8 @@ from typer.core import TyperCommand, TyperGroup
 from typing_extensions import override
 
 from optlearn import __version__
-from optlearn._caches import cache_folder
 from optlearn._cli.output import STOPPED
+from optlearn._io import cache_folder
 
 __all__ = ["app", "main"]
 

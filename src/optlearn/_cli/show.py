@@ -10,8 +10,7 @@ import typer
 from optlearn._cli import inputs
 from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
 from optlearn._control.scenario_call import COMMON
-from optlearn._errors import SpecificationError, how_to_install
-from optlearn._help import page, topics
+from optlearn._errors import SpecificationError, how_to_install, page, topics
 from optlearn._progress import Progress
 from optlearn.scenarios import list_scenarios
 from optlearn.scenarios._arguments import Argument, Choice, CodeOnly, Flag, Number

@@ -149,7 +149,7 @@ def _range(item: str, text: str) -> list[float]:
 @contextmanager
 def _shown(total: int, as_json: bool, quiet: bool) -> Iterator[Callable[["PointDone"], None]]:
     """Progress: JSON lines on stdout, a bar or lines on stderr, or nothing."""
-    from optlearn.sweeps.progress import bar
+    from optlearn.sweeps.run import bar
 
     with nullcontext(None) if quiet else bar(total, console(stderr=True)) as show:
 
@@ -171,7 +171,7 @@ def _draw(dataset: "xarray.Dataset", variable: str, folder: Path) -> Path:
 
     matplotlib.use("agg")
     from optlearn.plotting.style import save_figure
-    from optlearn.sweeps._plot import plot
+    from optlearn.sweeps.results import plot
 
     path = folder / f"{variable}.png"
     figure = plot(dataset, variable).get_figure(root=True)

@@ -14,10 +14,9 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._improvement import improvement, reduction
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._trajectory import Trajectory
+from optlearn._trajectory import Trajectory, improvement, reduction
 from optlearn._warn import warn
 
 if TYPE_CHECKING:

@@ -27,6 +27,16 @@ MOST_INTERVALS = 100_000
 Baseline = Callable[["Problem", int], Schedule]
 
 
+def first_guess(baseline: Baseline, problem: "Problem", intervals: int) -> Schedule:
+    """The schedule of a baseline for a solver to start from, which loses all digits of it at once.
+
+    A baseline that searches for its parameters may have a method ``roughly``, with the arguments of the
+    baseline itself, that takes less time.
+    """
+    make: Baseline = getattr(baseline, "roughly", baseline)
+    return make(problem, intervals)
+
+
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Problem:

@@ -4,6 +4,7 @@ Never pickle: a file is data, and reading one runs nothing that it says.
 """
 
 from optlearn._io.files import (
+    cache_folder,
     load_dataset,
     read_file,
     read_json,
@@ -14,6 +15,7 @@ from optlearn._io.files import (
 from optlearn._io.provenance import provenance
 
 __all__ = [
+    "cache_folder",
     "load_dataset",
     "provenance",
     "read_file",

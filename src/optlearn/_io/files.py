@@ -1,4 +1,4 @@
-"""Complete files or none, and reading that names what is wrong with a file.
+"""Complete files or none, reading that names what is wrong with a file, and the folder of caches.
 
 Content is made in memory and written by Python alone: HDF5 crashes the process on a full disk.
 """
@@ -19,9 +19,21 @@ from optlearn._json import parse
 if TYPE_CHECKING:
     import xarray
 
+ENVIRONMENT = "OPTLEARN_CACHE"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"  # a NetCDF-4 file is an HDF5 file
 MOST_BYTES = 2**30  # of a file that is read whole, such as JSON
 _T = TypeVar("_T")
+
+
+def cache_folder() -> Path:
+    """Where this user's downloaded data sets and compiled programs lie.
+
+    The environment variable ``OPTLEARN_CACHE`` names another folder.
+    """
+    import platformdirs
+
+    named = os.environ.get(ENVIRONMENT)
+    return Path(named) if named else platformdirs.user_cache_path("optlearn", appauthor=False)
 
 
 def write_file(path: str | os.PathLike[str], content: "str | bytes | memoryview") -> Path:

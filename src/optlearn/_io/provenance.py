@@ -28,6 +28,12 @@ def version_of(package: str) -> str | None:
         return None
 
 
+def versions_of(*packages: str) -> dict[str, str]:
+    """The versions of those that are installed, by name."""
+    versions = {name: version_of(name) for name in packages}
+    return {name: version for name, version in versions.items() if version is not None}
+
+
 @cache
 def code_digest() -> str:
     """Digest of the sources of optlearn that are running."""
@@ -40,12 +46,11 @@ def code_digest() -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {"optlearn_version": __version__, "python_version": platform.python_version()}
-    for name in ("jax", "casadi", "numpy"):
-        if (version := version_of(name)) is not None:
-            found[f"{name}_version"] = version
+    versions = {"optlearn": __version__, "python": platform.python_version()}
+    versions |= versions_of("jax", "casadi", "numpy")
+    named = {f"{name}_version": version for name, version in versions.items()}
     revision = _revision()
-    return found if revision is None else {**found, "git_revision": revision}
+    return named if revision is None else {**named, "git_revision": revision}
 
 
 def _revision() -> str | None:

@@ -7,11 +7,12 @@ things as JSON. ``ncdump -h`` or xarray read such a file without optlearn.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import xarray
@@ -23,10 +24,11 @@ from optlearn._control.runs import Outcome, RunRecord
 from optlearn._control.solution import Solution, Variant
 from optlearn._errors import DataFileError
 from optlearn._io.files import as_netcdf, read_checked, write_file
-from optlearn._io.parts import from_schedule, from_trajectory, to_schedule, to_trajectory
 from optlearn._io.provenance import provenance
 from optlearn._json import parse, plain
+from optlearn._schedule import Mixture, Schedule
 from optlearn._signatures import checked
+from optlearn._trajectory import Trajectory
 
 KIND = "optlearn solution"
 # Raised when a file of the new kind cannot be read by older code, or the other way round.
@@ -34,6 +36,11 @@ FORMAT = 3
 # Attributes that are numbers or text, and those that are JSON.
 _PLAIN = ("objective", "method", "outcome", "seconds", "problem")
 _NESTED = ("parameters", "certificate", "options", "runs", "made_by", "described", "weights")
+_EDGE, _INTERVAL = "alpha_edge", "interval"
+_TIME, _SEED = "alpha", "seed"
+_VALUE = "_value"  # ends the name of the axis of a mixed control's values
+# The attribute that holds the name of a control or state whose variable is called something else.
+_NAME = "name"
 _PROVENANCE = ("created", "git_revision")  # and everything that ends in _version
 
 
@@ -57,16 +64,16 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         "weights": list(solution.weights),
     }
     parts = {
-        "schedule": from_schedule(solution.schedule),
-        "trajectory": from_trajectory(solution.trajectory),
-        "costates": from_trajectory(solution.costates),
+        "schedule": _from_schedule(solution.schedule),
+        "trajectory": _from_trajectory(solution.trajectory),
+        "costates": _from_trajectory(solution.costates),
     }
     for name in ("relaxed", "whole_numbers"):
         variant: Variant | None = getattr(solution, name)
         if variant is not None:
-            parts[name] = from_schedule(variant.schedule).assign_attrs(objective=variant.objective)
+            parts[name] = _from_schedule(variant.schedule).assign_attrs(objective=variant.objective)
     if solution.past is not None:
-        parts["past"] = from_schedule(solution.past)
+        parts["past"] = _from_schedule(solution.past)
     attributes = {
         name: value if isinstance(value, str | float) else json.dumps(plain(value))
         for name, value in record.items()
@@ -112,14 +119,14 @@ def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
         if _digest(attributes, parts) != root["digest"]:
             raise DataFileError("its content is not what was written (checksum)")
         nested = {name: parse(attributes[name]) for name in _NESTED}
-        found = _solution(attributes, nested, parts, root)
+        solution = _solution(attributes, nested, parts, root)
     except Exception as error:  # whoever forged it may have forged anything
         what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise DataFileError(f"{path} is a broken solution file: {what}. Solve the problem again") from error
     if problem is None:
-        return found
+        return solution
     check_same(problem, nested["described"], f"the solution in {path}")
-    return replace(found, problem=problem)
+    return replace(solution, problem=problem)
 
 
 def _read_tree(path: Path) -> xarray.DataTree:
@@ -133,15 +140,15 @@ def _check_kind(path: str | PathLike[str], root: Mapping[str, Any]) -> None:
             f"{path} is a NetCDF file, but not a solution that optlearn has saved (its attribute kind is "
             f"{root.get('kind')!r})"
         )
-    found = _python(root.get("format"))
-    if not isinstance(found, int) or found < 1:
+    version = _python(root.get("format"))
+    if not isinstance(version, int) or version < 1:
         raise DataFileError(
-            f"{path} is a broken solution file: its format is {found!r}, not a number from 1 on"
+            f"{path} is a broken solution file: its format is {version!r}, not a number from 1 on"
         )
-    if found != FORMAT:
-        advice = "install a newer one" if found > FORMAT else "solve the problem again"
+    if version != FORMAT:
+        advice = "install a newer one" if version > FORMAT else "solve the problem again"
         raise DataFileError(
-            f"{path} is of format {found}, written by optlearn {root.get('optlearn_version', '?')}; this "
+            f"{path} is of format {version}, written by optlearn {root.get('optlearn_version', '?')}; this "
             f"optlearn reads format {FORMAT}: {advice}"
         )
 
@@ -156,18 +163,18 @@ def _solution(
     certificate["starts"] = Starts(**certificate["starts"])
     certificate["reasons"] = tuple(certificate["reasons"])
     variants = {
-        name: Variant(to_schedule(parts[name]), float(parts[name].attrs["objective"]))
+        name: Variant(_to_schedule(parts[name]), float(parts[name].attrs["objective"]))
         for name in ("relaxed", "whole_numbers")
         if name in parts
     }
-    own = {n: str(v) for n, v in root.items() if n in _PROVENANCE or n.endswith("_version")}
+    origin = {n: str(v) for n, v in root.items() if n in _PROVENANCE or n.endswith("_version")}
     return Solution(
         problem=_made_again(attributes["problem"], nested["made_by"], nested["described"]),
-        schedule=to_schedule(parts["schedule"]),
+        schedule=_to_schedule(parts["schedule"]),
         objective=float(attributes["objective"]),
         parameters=nested["parameters"],
-        trajectory=to_trajectory(parts["trajectory"]),
-        costates=to_trajectory(parts["costates"]),
+        trajectory=_to_trajectory(parts["trajectory"]),
+        costates=_to_trajectory(parts["costates"]),
         certificate=Certificate(**certificate),
         method=attributes["method"],
         outcome=Outcome[attributes["outcome"]],
@@ -176,9 +183,9 @@ def _solution(
         whole_numbers=variants.get("whole_numbers"),
         runs=tuple(map(RunRecord.from_dict, nested["runs"])),
         options=nested["options"],
-        provenance=own,
+        provenance=origin,
         weights=tuple(nested["weights"]),
-        past=to_schedule(parts["past"]) if "past" in parts else None,
+        past=_to_schedule(parts["past"]) if "past" in parts else None,
     )
 
 
@@ -209,16 +216,91 @@ def _made_again(name: str, made_by: Mapping[str, Any] | None, described: Mapping
 
 def _digest(attributes: Mapping[str, Any], parts: Mapping[str, xarray.Dataset]) -> str:
     """SHA-256 of everything that a solution is made of."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(attributes):
-        found.update(f"{name}={attributes[name]!r}\n".encode())
+        digest.update(f"{name}={attributes[name]!r}\n".encode())
     for part in sorted(parts):
         for label, variable in sorted(parts[part].variables.items(), key=lambda item: str(item[0])):
-            found.update(f"{part}/{label}{variable.shape}\n".encode())
-            found.update(np.ascontiguousarray(variable.values, dtype=np.float64).tobytes())
-    return found.hexdigest()
+            digest.update(f"{part}/{label}{variable.shape}\n".encode())
+            digest.update(np.ascontiguousarray(variable.values, dtype=np.float64).tobytes())
+    return digest.hexdigest()
 
 
 def _python(value: Any) -> Any:
     """An attribute as h5netcdf hands it back, in Python's types."""
     return value.item() if hasattr(value, "item") else value
+
+
+# --- schedules and trajectories as labelled arrays, and back --------------------------------------
+
+
+def _from_schedule(schedule: Schedule) -> xarray.Dataset:
+    """Controls on intervals; the shares of a mixed one by value. Edges are a coordinate."""
+    dataset = xarray.Dataset(
+        coords={_EDGE: schedule.grid},
+        attrs={"parameters": json.dumps(plain(schedule.parameters)), "intervals": schedule.intervals},
+    )
+    for name, values in schedule.values.items():
+        dataset[_variable(name)] = (_INTERVAL, values, {_NAME: name})
+    for name, mixture in schedule.mixtures.items():
+        variable = _variable(name)
+        axis = f"{variable}{_VALUE if variable == name else ':value'}"
+        attributes = {_NAME: name, "role": "share of each value"}
+        dataset[variable] = ((_INTERVAL, axis), mixture.shares, attributes)
+        dataset = dataset.assign_coords({axis: mixture.values})
+    return dataset
+
+
+def _to_schedule(part: xarray.Dataset) -> Schedule:
+    """What ``_from_schedule`` was given."""
+    values, mixtures = {}, {}
+    for name, variable in _named(part):
+        if variable.ndim == 1:
+            values[name] = variable.values
+        else:
+            mixtures[name] = Mixture(part[variable.dims[1]].values, variable.values)
+    return Schedule(part[_EDGE].values, values, mixtures, parse(part.attrs["parameters"]))
+
+
+def _from_trajectory(trajectory: Trajectory) -> xarray.Dataset:
+    """Courses by training time, and how they were made; without the dense output of an integrator."""
+    info = {name: value for name, value in trajectory.info.items() if _is_plain(value)}
+    dims = (_TIME,) if trajectory.seeds == 0 else (_SEED, _TIME)
+    return xarray.Dataset(
+        {_variable(name): (dims, course, {_NAME: name}) for name, course in trajectory.values.items()},
+        coords={_TIME: trajectory.alpha},
+        attrs={
+            "order_parameters": json.dumps(trajectory.order_parameters),
+            "info": json.dumps(plain(info)),
+        },
+    )
+
+
+def _to_trajectory(part: xarray.Dataset) -> Trajectory:
+    """What ``_from_trajectory`` was given."""
+    return Trajectory(
+        part[_TIME].values,
+        {name: variable.values for name, variable in _named(part)},
+        tuple(parse(part.attrs["order_parameters"])),
+        parse(part.attrs["info"]),
+    )
+
+
+def _variable(name: str) -> str:
+    """The variable of a control or state: its name, unless that is taken or NetCDF cannot have it."""
+    taken = name in (_EDGE, _INTERVAL, _TIME, _SEED) or name.endswith(_VALUE)
+    return name if name.isidentifier() and not taken else f"name:{quote(name, safe='')}"
+
+
+def _named(part: xarray.Dataset) -> Iterator[tuple[str, xarray.DataArray]]:
+    """Names of controls or states, and their variables."""
+    for variable, array in part.data_vars.items():
+        yield str(array.attrs.get(_NAME, variable)), array
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        plain(value)
+    except TypeError:
+        return False
+    return True

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from optlearn._arrays import Array, Settings
 from optlearn._control.objective import Objective
-from optlearn._control.problem import Baseline, Problem
+from optlearn._control.problem import Baseline, Problem, first_guess
 from optlearn._dynamics.layout import JoinedLayout, NamedLayout
 from optlearn._dynamics.system import Resolved, System
 from optlearn._errors import SpecificationError
@@ -145,7 +145,14 @@ class BaselineOf:
     make: Baseline
 
     def __call__(self, problem: Problem, intervals: int) -> Schedule:
-        return self.make(replace(self.problem, horizon=problem.horizon), intervals)
+        return self.make(self._like(problem), intervals)
+
+    def roughly(self, problem: Problem, intervals: int) -> Schedule:
+        """See ``first_guess``."""
+        return first_guess(self.make, self._like(problem), intervals)
+
+    def _like(self, problem: Problem) -> Problem:
+        return replace(self.problem, horizon=problem.horizon)
 
 
 def accounted(problem: Problem, objectives: Sequence[Objective]) -> tuple[Problem, list[Objective]]:

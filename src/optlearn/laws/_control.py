@@ -1,20 +1,35 @@
-"""From a fitted law to the problem of its best schedule, and back to steps and true rates."""
+"""The law under control: as a system, its best schedule, and the most informative run to log next."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import jax.numpy as jnp
 import numpy as np
+from typing_extensions import override
 
+from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget
 from optlearn._control.controls import Continuous, Control
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._dynamics.ensemble import Ensemble
+from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
+from optlearn._pytrees import field
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._warn import warn
-from optlearn.laws._law import Course, state_after
-from optlearn.laws._system import LossLaw
+from optlearn.laws._law import (
+    NAMES,
+    NODES,
+    Course,
+    loss_after,
+    loss_of,
+    over_interval,
+    relax,
+    relaxation_rates,
+    state_after,
+)
 from optlearn.practice.shapes import SHAPES, fall
 
 if TYPE_CHECKING:
@@ -22,8 +37,82 @@ if TYPE_CHECKING:
 
 MEMBERS = 8  # of the ensemble
 INTERVALS = 100
+PILOT_DRAWS = 48
+# Shapes with their own number; peaks and ends as shares of the highest rate.
+CANDIDATES = (
+    ("wsd", 0.1), ("wsd", 0.2), ("wsd", 0.4), ("wsd", 0.7), ("linear", None), ("cosine", None),
+    ("power", 2.0), ("power", 0.5),
+)  # fmt: skip
+PEAKS, ENDS = (1.0, 0.5, 0.25), (0.0, 0.1, 0.3)
+# Runs that are worse than the best by more than this share of the loss tell of another region, where the law
+# may be another.
+NEAR = 0.02
 # Powers of the rate have no slope at 0, and a rate of exactly 0 trains nothing.
 LOWEST = 1e-3
+
+
+class LossLaw(System):
+    """Loss of a network under its learning rate.
+
+    Controls and time are in units of the fit: ``learning_rate`` in that of the peak, ``batch`` in that of the
+    usual batch, training time in that of the longest run. ``LawFit.problem`` makes problems of it and
+    ``LawFit.schedule`` translates their solutions.
+
+    Attributes:
+        numbers: (10,) parameters of the law.
+        rates, shares: (NODES,) of the modes.
+        by_tokens: training time counts tokens rather than steps, so larger batches leave fewer steps.
+        falling: the rate never rises: what counts is the lowest so far.
+    """
+
+    numbers: Array
+    rates: Array
+    shares: Array
+    by_tokens: bool = field(static=True, default=False)
+    falling: bool = field(static=True, default=False)
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, by_tokens: bool = False, falling: bool = False) -> "LossLaw":
+        """The system of parameters (10,)."""
+        (rates,), (shares,) = relaxation_rates(np.asarray(numbers)[None])
+        return cls(np.asarray(numbers), rates, shares, by_tokens, falling)
+
+    @classmethod
+    def ensemble(cls, members: np.ndarray, by_tokens: bool = False, falling: bool = False) -> Ensemble:
+        """Members (M, 10) that see the same schedule; what counts is their mean loss."""
+        return Ensemble.of([cls.of(numbers, by_tokens, falling) for numbers in members])
+
+    @property
+    @override
+    def names(self) -> Mapping[str, int | None]:
+        lowest = {"lowest": None} if self.falling else {}
+        return {"progress": None, "modes": NODES, **lowest}
+
+    @property
+    @override
+    def parameters(self) -> Mapping[str, Array]:
+        return {"learning_rate": 1.0, "batch": 1.0}
+
+    @override
+    def advance(self, x: Any, u: Settings, length: Array) -> Any:
+        eta, batch = u["learning_rate"], u["batch"]
+        after = {}
+        if self.falling:
+            eta = after["lowest"] = jnp.minimum(eta, x["lowest"])
+        steps = length / batch if self.by_tokens else length
+        progress, level, time = over_interval(self._values, eta, batch, steps)
+        after["progress"] = x["progress"] + progress
+        after["modes"] = relax(x["modes"], level, self.rates * time, jnp)
+        return after
+
+    @override
+    def error(self, x: Any, u: Settings) -> Array:
+        del u
+        return loss_of(self._values, x["progress"], (x["modes"] * self.shares).sum())
+
+    @property
+    def _values(self) -> Mapping[str, Array]:
+        return {name: self.numbers[i] for i, name in enumerate(NAMES)}
 
 
 @checked
@@ -64,31 +153,27 @@ def law_problem(
     from optlearn.laws._fit import LawWarning
 
     scale = fit.data.scale
-    total = int(scale.steps) if steps is None else steps
-    low, high = (0.0, scale.peak) if bounds is None else bounds
-    if not (0 <= low < high and np.isfinite(high)):
-        raise SpecificationError(f"bounds must be rates with 0 ≤ lowest < highest, got {bounds!r}")
-    done = _history(fit, high) if history is None else np.asarray(history, dtype=float)
+    total, low, high = _steps_and_bounds(fit, steps, bounds)
+    done = _history(fit, high, history)
     left = total - len(done)
     if left < 1:
         raise SpecificationError(f"steps must exceed the {len(done)} that are given beforehand, got {total}")
     if grain is not None and (grain < 1 or left % grain):
         raise SpecificationError(f"grain must divide the {left} steps that are left, got {grain}")
     tried = max(float(curve.known[1].max()) for curve in fit.data.curves)
-    for what, asked, known in (("a rate of", high, tried), ("a training of", total, 2 * scale.steps)):
-        if asked > 1.01 * known:
-            unit = "" if what == "a rate of" else " steps"
+    for what, unit, asked, most in (
+        ("a rate of", "", high, tried),
+        ("a training of", " steps", total, 2 * scale.steps),
+    ):
+        if asked > 1.01 * most:
             warn(
-                f"{what} {asked:g}{unit} is beyond the curves, which say nothing beyond {known:g}{unit}",
+                f"{what} {asked:g}{unit} is beyond the curves, which say nothing beyond {most:g}{unit}",
                 LawWarning,
             )
     members = fit.draws(MEMBERS if robust is True else max(int(robust), 1), seed)
-    course = Course.stack(
-        [(np.full(len(done), 1 / scale.steps), done / scale.peak, np.ones(len(done)))]
-        if len(done)
-        else [(np.zeros(1), np.ones(1), np.ones(1))]
-    )
-    states = state_after(members, course)
+    # A run must have an interval; one of length 0 leaves the untrained state.
+    before = fit.data.stepwise(done) if len(done) else (np.zeros(1), np.ones(1), np.ones(1))
+    states = state_after(members, Course.stack([before]))
     lowest = {"lowest": high / scale.peak} if falling else {}
     start = tuple({"progress": state[0], "modes": state[1:], **lowest} for state in states)
     top = high / scale.peak
@@ -129,7 +214,7 @@ def true_schedule(fit: "LawFit", solution: Solution | Schedule, history: Any = N
     high = float(schedule["learning_rate"].max())
     if isinstance(solution, Solution):
         high = solution.problem.continuous["learning_rate"].upper
-    done = _history(fit, high * scale.peak) if history is None else np.asarray(history, dtype=float)
+    done = _history(fit, high * scale.peak, history)
     # Steps are whole.
     edges = np.round(schedule.grid * scale.steps) + len(done)
     kept = np.diff(edges) > 0
@@ -143,14 +228,27 @@ def true_schedule(fit: "LawFit", solution: Solution | Schedule, history: Any = N
     return Schedule.piecewise(grid, values)
 
 
+def _steps_and_bounds(
+    fit: "LawFit", steps: int | None, bounds: tuple[float, float] | None
+) -> tuple[int, float, float]:
+    """Steps, lowest and highest rate of a training: those of the curves, unless they are given."""
+    total = int(fit.data.scale.steps) if steps is None else int(steps)
+    low, high = (0.0, fit.data.scale.peak) if bounds is None else bounds
+    if not (0 <= low < high and np.isfinite(high)):
+        raise SpecificationError(f"bounds must be rates with 0 ≤ lowest < highest, got {bounds!r}")
+    return total, low, high
+
+
 def _falls(problem: Problem) -> bool:
     """Must its rate not rise again?"""
     model = problem.model
     return isinstance(model, Ensemble) and any(getattr(m, "falling", False) for m in model.members)
 
 
-def _history(fit: "LawFit", high: float) -> np.ndarray:
-    """A linear warm-up to the rate ``high``."""
+def _history(fit: "LawFit", high: float, history: Any) -> np.ndarray:
+    """Rates of the steps that are done; by default a linear warm-up to the rate ``high``."""
+    if history is not None:
+        return np.asarray(history, dtype=float)
     return high * (np.arange(fit.warmup) + 0.5) / max(fit.warmup, 1)
 
 
@@ -170,3 +268,76 @@ def _baseline(name: str) -> Any:
         return Schedule.piecewise(np.linspace(0.0, problem.horizon, intervals + 1), values)
 
     return baseline
+
+
+# --- which run to log next ---------------------------------------------------------------------
+
+
+@checked
+def next_pilot(
+    fit: "LawFit", steps: int | None = None, bounds: tuple[float, float] | None = None, seed: int = 0
+) -> Schedule:
+    """The schedule to run next, so that the best one becomes best known.
+
+    Plausible parameters disagree on how good each schedule is in comparison with the others, and so on which
+    is best. Of common shapes with several peaks and ends, the one is chosen whose final loss tells most of
+    that: how well it predicts, over the ensemble, the differences between schedules that may be optimal.
+
+    Args:
+        fit: the fitted law.
+        steps: of the run (default: as many as the longest).
+        bounds: lowest and highest rate (default: 0 and the peak).
+        seed: of the ensemble.
+
+    Returns:
+        A schedule in steps and true rates, from the very first step on.
+    """
+    (total, low, high), warmup = _steps_and_bounds(fit, steps, bounds), fit.warmup
+    if total <= warmup:
+        raise SpecificationError(f"steps must exceed the warm-up of {warmup}, got {total}")
+    choices = [
+        (shape, form, max(peak * high, low), max(end * peak * high, low))
+        for shape, form in CANDIDATES
+        for peak in PEAKS
+        for end in ENDS
+    ]
+    coarse = [_candidate(*choice, warmup, total, min(warmup, 20)) for choice in choices]
+    finals = _final_losses(fit, coarse, fit.draws(PILOT_DRAWS, seed))
+    chosen = choices[most_telling(finals, fit.point_noise * float(finals.mean()))]
+    return _candidate(*chosen, warmup, total, warmup)
+
+
+def most_telling(finals: np.ndarray, noise: float) -> int:
+    """Which of the columns of final losses (draws, schedules) says most about which is the lowest.
+
+    What has to be known is the loss of every schedule that some draw calls best (and of the second best on
+    average), relative to the one that is best on average; a measurement of schedule j, give or take
+    ``noise``, explains the share of its variance over draws that is correlated with it.
+    """
+    best = int(finals.mean(axis=0).argmin())
+    rivals = np.unique(np.append(finals.argmin(axis=1), np.argsort(finals.mean(axis=0))[:2]))
+    gaps = finals[:, rivals] - finals[:, [best]]
+    gaps, centred = gaps - gaps.mean(axis=0), finals - finals.mean(axis=0)
+    near = finals.mean(axis=0) <= (1 + NEAR) * finals[:, best].mean()
+    explained = (
+        near * ((centred.T @ gaps) ** 2).sum(axis=1) / ((centred**2).sum(axis=0) + len(finals) * noise**2)
+    )
+    return int(explained.argmax())
+
+
+def _final_losses(fit: "LawFit", schedules: list[Schedule], members: np.ndarray) -> np.ndarray:
+    """(draws, schedules)."""
+    return loss_after(members, Course.stack([fit.data.planned(s) for s in schedules]))[:, :, -1]
+
+
+def _candidate(
+    shape: str, form: float | None, peak: float, end: float, warmup: int, total: int, pieces: int
+) -> Schedule:
+    """The warm-up in so many pieces, then the shape."""
+    rise = np.round(np.linspace(0, warmup, pieces + 1)) if pieces else np.zeros(1)
+    after = np.unique(np.round(np.linspace(warmup, total, min(INTERVALS, total - warmup) + 1)))
+    share = ((after[1:] + after[:-1]) / 2 - warmup) / (total - warmup)
+    rates = end + (peak - end) * fall(shape, share, form)
+    rising = peak * ((rise[1:] + rise[:-1]) / 2) / max(warmup, 1)
+    grid = np.append(rise, after[1:])
+    return Schedule.piecewise(grid, {"learning_rate": np.append(rising, rates)})

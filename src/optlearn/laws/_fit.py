@@ -104,10 +104,10 @@ def fit(
     fitter = Fitter(Data(read, scale, float(warmup), float(first_step)), fixed_parameters(law, fixed))
     first = LawFit(fitter, fitter.from_starts(starts, seed), law)
     fitter = fitter.informed(first.effective_noise)
-    found = LawFit(fitter, fitter.from_start(first.optimum.parameters), law)
-    for message in found.doubts:
+    informed = LawFit(fitter, fitter.from_start(first.optimum.parameters), law)
+    for message in informed.doubts:
         warn(message, LawWarning)
-    return found
+    return informed
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,21 +213,21 @@ class LawFit:
     def bootstrap(self, count: int = 20, seed: int = 0) -> np.ndarray:
         """(count, 10) parameters of fits to curves drawn with replacement."""
         rng, many = np.random.default_rng(seed), len(self.data.curves)
-        found: list[np.ndarray] = []
-        while len(found) < count:
+        fits: list[np.ndarray] = []
+        while len(fits) < count:
             indices = rng.integers(many, size=many).tolist()
             if len(set(indices)) > 1:  # a single curve says nothing of what the rate does
                 fitter = self.fitter.on(self.data.resampled(indices))
-                found.append(fitter.from_start(self.optimum.parameters).parameters)
-        return np.stack(found)
+                fits.append(fitter.from_start(self.optimum.parameters).parameters)
+        return np.stack(fits)
 
     @cached_property
     def doubts(self) -> tuple[str, ...]:
         """Sentences, with numbers, on where the law does not describe the curves."""
-        found = []
+        doubts = []
         worst = max(self.misfit, key=lambda name: self.misfit[name])
         if self.misfit[worst] > MISFIT:
-            found.append(
+            doubts.append(
                 f"the law misses curve {worst!r} by {100 * self.misfit[worst]:.2g} % of the loss beyond its "
                 f"noise of {100 * self.point_noise:.2g} %: an optimum may make use of that error"
             )
@@ -237,8 +237,8 @@ class LawFit:
         names = [name for name, at in zip(self.fitter.free, at_bound, strict=True) if at]
         if names:
             values = ", ".join(f"{name} = {self.parameters[name]:.3g}" for name in names)
-            found.append(f"parameters at their bounds: {values}; more varied curves would pin them down")
-        return tuple(found)
+            doubts.append(f"parameters at their bounds: {values}; more varied curves would pin them down")
+        return tuple(doubts)
 
     # --- predictions -------------------------------------------------------------------------------
 
@@ -267,25 +267,21 @@ class LawFit:
 
     def _losses(self, lr: Any, parameters: np.ndarray) -> np.ndarray:
         """(K, points) for parameters (K, 10)."""
-        scale = self.data.scale
-        if isinstance(lr, Schedule):
-            rates = lr["learning_rate"]
-            lengths = np.diff(lr.grid)
-            batches = lr["batch"] if "batch" in lr.controls else np.full(len(rates), scale.batch)
-        elif isinstance(lr, Curve):
+        if isinstance(lr, Curve):
             course = Course.stack([self.data.intervals(lr, lr.edges(lr.step, self.data.warmup))])
             return loss_after(parameters, course)[:, 0, lr.ends(lr.step, self.data.warmup)]
-        elif isinstance(lr, Mapping) or hasattr(lr, "columns"):
+        if isinstance(lr, Mapping) or hasattr(lr, "columns"):
             columns = {name: np.asarray(lr[name]) for name in (lr.columns if hasattr(lr, "columns") else lr)}
             columns.setdefault("loss", np.ones(len(next(iter(columns.values())))))
             return self._losses(read_curves({"lr": columns})[0], parameters)
+        if isinstance(lr, Schedule):
+            run = self.data.planned(lr)
         else:
             rates = np.asarray(lr, dtype=float)
             if rates.ndim != 1 or not len(rates) or not np.all(np.isfinite(rates) & (rates >= 0)):
                 raise SpecificationError("lr must be one rate for every step, finite and at least 0")
-            lengths, batches = np.ones(len(rates)), np.full(len(rates), scale.batch)
-        course = Course.stack([(lengths / scale.steps, rates / scale.peak, batches / scale.batch)])
-        return loss_after(parameters, course)[:, 0]
+            run = self.data.stepwise(rates)
+        return loss_after(parameters, Course.stack([run]))[:, 0]
 
     def errors(self, curves: Any) -> dict[str, float]:
         """R2, MAE, RMSE, PredE (mean relative error) and WorstE (the largest), means over ``curves``."""
@@ -304,12 +300,12 @@ class LawFit:
         """Errors of every curve, predicted by a fit to all others."""
         if len(self.data.curves) < 3:
             raise SpecificationError(f"leave_one_out needs at least 3 curves, got {len(self.data.curves)}")
-        found: dict[str, dict[str, float]] = {}
+        errors: dict[str, dict[str, float]] = {}
         for curve in self.data.curves:
             fitter = self.fitter.on(self.data.without(curve.name))
             fitted = LawFit(fitter, fitter.from_start(self.optimum.parameters), self.law)
-            found |= fitted.errors_by_curve(curve)
-        return found
+            errors |= fitted.errors_by_curve(curve)
+        return errors
 
     # --- control -----------------------------------------------------------------------------------
 
@@ -353,9 +349,32 @@ class LawFit:
 
     def plot(self, schedule: Schedule | None = None) -> "Figure":
         """Curves, fit and residuals; and, of a schedule in steps, its rates and predicted loss."""
-        from optlearn.laws._picture import picture
+        import matplotlib.pyplot as plt
 
-        return picture(self, schedule)
+        figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
+        losses, residuals, rates = axes
+        for i, curve in enumerate(self.data.curves):
+            colour, kept = f"C{i % 10}", curve.from_step(self.data.first)
+            step, loss, predicted = curve.step[kept], curve.loss[kept], self.predict(curve)[kept]
+            losses.plot(step, loss, color=colour, alpha=0.35, linewidth=2.5)
+            losses.plot(step, predicted, color=colour, linewidth=1, label=curve.name)
+            residuals.plot(step, 100 * (loss / predicted - 1), color=colour, linewidth=0.8)
+            rates.plot(*curve.known, color=colour, linewidth=1)
+        if schedule is not None:
+            ends = schedule.grid[1:]
+            kept = ends >= self.data.first
+            low, high = (values[kept] for values in self.interval(schedule))
+            losses.fill_between(ends[kept], low, high, color="k", alpha=0.2, linewidth=0)
+            losses.plot(ends[kept], self.predict(schedule)[kept], "k", label="schedule, predicted")
+            rates.stairs(schedule["learning_rate"], schedule.grid, color="k", baseline=None)
+        residuals.axhline(0, color="k", linewidth=0.5)
+        lowest, highest = losses.get_ylim()
+        ends_at = max(float(np.median(c.loss[c.from_step(self.data.first)])) for c in self.data.curves)
+        losses.set(xlabel="step", ylabel="loss", ylim=(lowest, min(highest, 1.15 * ends_at)))
+        residuals.set(xlabel="step", ylabel="measured over fitted loss − 1, %")
+        rates.set(xlabel="step", ylabel="learning rate")
+        losses.legend(fontsize="small")
+        return figure
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""

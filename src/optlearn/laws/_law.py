@@ -8,16 +8,20 @@ floor set by the rate, each at its own pace::
     L       = L₀ + A (S + S₀)^−α + B Σ_r w_r v_r    loss
 
 Rates η are counted in units of the peak, batches b in units of the usual one, time in units of the longest
-run, so that all numbers are of order one. Over an interval of constant settings it is solved exactly.
+run, so that all numbers are of order one. Over an interval of constant settings it is solved exactly
+(``over_interval``, ``relax``, ``loss_of``): by a fit for many parameters and runs at once, in NumPy, and by
+the solvers one interval after the other, in JAX.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
+from optlearn._arrays import Array, Float
 from optlearn._errors import SpecificationError
 
 NODES = 16  # relaxation rates
@@ -87,28 +91,56 @@ def fixed_parameters(law: str, fixed: Mapping[str, float] | None) -> dict[str, f
     for name, value in values.items():
         if name not in PARAMETERS:
             raise SpecificationError(f"fixed must name parameters ({', '.join(NAMES)}), got {name!r}")
-        known = PARAMETERS[name]
-        if not known.lower <= value <= known.upper:
+        parameter = PARAMETERS[name]
+        if not parameter.lower <= value <= parameter.upper:
             raise SpecificationError(
-                f"fixed[{name!r}] must lie between {known.lower:g} and {known.upper:g}, got {value!r}"
+                f"fixed[{name!r}] must lie between {parameter.lower:g} and {parameter.upper:g}, got {value!r}"
             )
     return values
 
 
 @lru_cache(maxsize=4096)
 def _gamma_nodes(shape: float) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss nodes and weights of the Gamma law of mean 1, from its Jacobi matrix."""
+    """Gauss nodes and weights of the Gamma law of mean 1, from its Jacobi matrix (Golub and Welsch)."""
     k = np.arange(NODES)
     off = np.sqrt(k[1:] * (k[1:] + shape - 1))
     nodes, vectors = np.linalg.eigh(np.diag(2 * k + shape) + np.diag(off, 1) + np.diag(off, -1))
     return nodes / shape, vectors[0] ** 2
 
 
-def relaxation_rates(parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def relaxation_rates(
+    parameters: Float[np.ndarray, "K 10"],
+) -> tuple[Float[np.ndarray, "K 16"], Float[np.ndarray, "K 16"]]:
     """(K, NODES) rates r and their weights, for parameters (K, 10)."""
     speed, shape = parameters[:, NAMES.index("speed")], parameters[:, NAMES.index("shape")]
-    found = [_gamma_nodes(float(s)) for s in shape]
-    return speed[:, None] * np.stack([nodes for nodes, _ in found]), np.stack([w for _, w in found])
+    laws = [_gamma_nodes(float(s)) for s in shape]
+    return speed[:, None] * np.stack([nodes for nodes, _ in laws]), np.stack([w for _, w in laws])
+
+
+# --- the law over an interval of constant settings, by name of the parameter ---------------------
+
+
+def over_interval(
+    value: Mapping[str, Array], eta: Array, batch: Array, length: Array
+) -> tuple[Array, Array, Array]:
+    """Progress in an interval, the level that modes relax to, and the time that a mode of rate 1 sees."""
+    progress = eta ** value["progress_power"] * length
+    level = eta ** value["noise_power"] / batch
+    return progress, level, eta ** value["relaxation_power"] * length
+
+
+def relax(modes: Array, level: Array, time: Array, xp: Any) -> Array:
+    """Modes after a time, each in units of its own; ``xp`` is ``numpy`` or ``jax.numpy``."""
+    return level + (modes - level) * xp.exp(-time)
+
+
+def loss_of(value: Mapping[str, Array], progress: Array, noise: Array) -> Array:
+    """The loss after a progress, with the weighted sum of modes ``noise``."""
+    left = (progress + value["head_start"]) ** -value["exponent"]
+    return value["floor"] + value["amplitude"] * left + value["noise"] * noise
+
+
+# --- many parameters and runs at once ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -121,9 +153,9 @@ class Course:
         batches: (runs, intervals) in units of the usual batch.
     """
 
-    lengths: np.ndarray
-    rates: np.ndarray
-    batches: np.ndarray
+    lengths: Float[np.ndarray, "runs intervals"]
+    rates: Float[np.ndarray, "runs intervals"]
+    batches: Float[np.ndarray, "runs intervals"]
 
     @classmethod
     def stack(cls, runs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> "Course":
@@ -138,7 +170,9 @@ class Course:
         return cls(padded(0, 0.0), padded(1, 1.0), padded(2, 1.0))
 
 
-def loss_after(parameters: np.ndarray, course: Course, start: np.ndarray | None = None) -> np.ndarray:
+def loss_after(
+    parameters: Float[np.ndarray, "K 10"], course: Course, start: Float[np.ndarray, "K 17"] | None = None
+) -> Float[np.ndarray, "K runs intervals"]:
     """(K, runs, intervals) loss at the end of every interval, for parameters (K, 10).
 
     Args:
@@ -149,7 +183,7 @@ def loss_after(parameters: np.ndarray, course: Course, start: np.ndarray | None 
     return _run(parameters, course, start)[0]
 
 
-def state_after(parameters: np.ndarray, course: Course) -> np.ndarray:
+def state_after(parameters: Float[np.ndarray, "K 10"], course: Course) -> Float[np.ndarray, "K 17"]:
     """(K, 1 + NODES) progress and modes after the only run of ``course``."""
     return _run(parameters, course, None)[1][:, 0]
 
@@ -157,21 +191,14 @@ def state_after(parameters: np.ndarray, course: Course) -> np.ndarray:
 def _run(parameters: np.ndarray, course: Course, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     value = {name: parameters[:, i, None, None] for i, name in enumerate(NAMES)}
     rates, weights = (a[:, None, :] for a in relaxation_rates(parameters))
-    eta, length = course.rates[None], course.lengths[None]
-    progress = np.cumsum(eta ** value["progress_power"] * length, axis=2)
-    clock = eta ** value["relaxation_power"] * length
-    goal = eta ** value["noise_power"] / course.batches
+    steps, level, time = over_interval(value, course.rates[None], course.batches, course.lengths[None])
+    progress = np.cumsum(steps, axis=2)
     modes = np.zeros((len(parameters), len(course.rates), NODES))
     if start is not None:
         progress, modes = progress + start[:, None, :1], modes + start[:, None, 1:]
     noise = np.empty_like(progress)
+    # Modes depend on all intervals before, so only these are a loop; everything else is vectorised.
     for i in range(noise.shape[2]):
-        floor = goal[:, :, i, None]
-        modes = floor + (modes - floor) * np.exp(-rates * clock[:, :, i, None])
+        modes = relax(modes, level[:, :, i, None], rates * time[:, :, i, None], np)
         noise[:, :, i] = (modes * weights).sum(axis=2)
-    loss = (
-        value["floor"]
-        + value["amplitude"] * (progress + value["head_start"]) ** -value["exponent"]
-        + value["noise"] * noise
-    )
-    return loss, np.concatenate([progress[:, :, -1:], modes], axis=2)
+    return loss_of(value, progress, noise), np.concatenate([progress[:, :, -1:], modes], axis=2)

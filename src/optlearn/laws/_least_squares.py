@@ -7,8 +7,12 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import least_squares, nnls
 
+from optlearn._schedule import Schedule
 from optlearn.laws._curves import Curve
 from optlearn.laws._law import NAMES, PARAMETERS, Course, loss_after
+
+# Lengths, rates and batches of intervals.
+Run = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 # Logarithms of losses that differ by more than this count linearly, not squared: spikes are no evidence.
 OUTLIER = 1e-3
@@ -65,10 +69,20 @@ class Data:
             runs.append(self.intervals(curve, curve.edges(steps, self.warmup)))
         return Course.stack(runs)
 
-    def intervals(self, curve: Curve, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Lengths, rates and batches of a run, in units of the fit."""
+    def intervals(self, curve: Curve, edges: np.ndarray) -> Run:
+        """A run that was logged, in units of the fit."""
         lengths, rates, batches = curve.intervals(edges, self.warmup, self.scale.batch)
         return lengths / self.scale.steps, rates / self.scale.peak, batches
+
+    def planned(self, schedule: Schedule) -> Run:
+        """A run under a schedule in steps, in units of the fit."""
+        rates, usual = schedule["learning_rate"], self.scale.batch
+        batches = schedule["batch"] / usual if "batch" in schedule.controls else np.ones(len(rates))
+        return np.diff(schedule.grid) / self.scale.steps, rates / self.scale.peak, batches
+
+    def stepwise(self, rates: np.ndarray) -> Run:
+        """A run with a rate for every step, in units of the fit."""
+        return np.full(len(rates), 1 / self.scale.steps), rates / self.scale.peak, np.ones(len(rates))
 
     @cached_property
     def _places(self) -> list[np.ndarray]:
@@ -106,9 +120,9 @@ class Data:
             predicted = loss_after(alone[None], self.course)[0]
             columns.append(np.concatenate([predicted[j, place] for j, place in enumerate(self._places)]))
         losses = np.concatenate(self.losses)
-        found, _ = nnls(np.stack(columns, axis=1) / losses[:, None], np.ones_like(losses))
+        coefficients, _ = nnls(np.stack(columns, axis=1) / losses[:, None], np.ones_like(losses))
         start = parameters.copy()
-        start[linear] = np.maximum(found, [0.0, 1e-3, 1e-3])
+        start[linear] = np.maximum(coefficients, [0.0, 1e-3, 1e-3])
         return start
 
 
@@ -126,11 +140,11 @@ class Fitter:
     def __init__(self, data: Data, fixed: Mapping[str, float], prior: float = PRIOR) -> None:
         self.data, self.fixed, self.prior = data, fixed, prior
         self.free = [name for name in NAMES if name not in fixed]
-        known = [PARAMETERS[name] for name in self.free]
-        self.lower = np.array([p.encode(max(p.lower, 1e-300) if p.log else p.lower) for p in known])
-        self.upper = np.array([p.encode(p.upper) for p in known])
-        self._middle = np.array([p.encode(p.start) for p in known])
-        self.precision = np.array([1 / p.spread for p in known])
+        free = [PARAMETERS[name] for name in self.free]
+        self.lower = np.array([p.encode(max(p.lower, 1e-300) if p.log else p.lower) for p in free])
+        self.upper = np.array([p.encode(p.upper) for p in free])
+        self._middle = np.array([p.encode(p.start) for p in free])
+        self.precision = np.array([1 / p.spread for p in free])
 
     def on(self, data: Data) -> "Fitter":
         """The same for other curves."""
@@ -163,8 +177,8 @@ class Fitter:
 
     def residuals(self, z: np.ndarray) -> np.ndarray:
         """(K, points + free) of z (K, free): the curves, then what was known beforehand."""
-        known = self.prior * (z - self._middle) * self.precision
-        return np.concatenate([self.data.residuals(self.decode(z)), known], axis=1)
+        expected = self.prior * (z - self._middle) * self.precision
+        return np.concatenate([self.data.residuals(self.decode(z)), expected], axis=1)
 
     def prior_information(self, z: np.ndarray) -> np.ndarray:
         """(free,) inverse variances by what is known beforehand, less where the curves have insisted."""
@@ -189,7 +203,7 @@ class Fitter:
     def from_start(self, parameters: np.ndarray) -> Optimum:
         """The nearest optimum."""
         inside = 1e-6 * np.minimum(1.0, self.upper - self.lower)
-        found = least_squares(
+        optimum = least_squares(
             lambda z: self.residuals(z[None])[0],
             np.clip(self.encode(parameters), self.lower + inside, self.upper - inside),
             self.jacobian,
@@ -199,7 +213,7 @@ class Fitter:
             x_scale="jac",
             max_nfev=EVALUATIONS,
         )
-        return Optimum(self.decode(found.x), float(found.cost))
+        return Optimum(self.decode(optimum.x), float(optimum.cost))
 
     def from_starts(self, count: int, seed: int) -> Optimum:
         """The best optimum from the most promising of random starts."""
@@ -214,4 +228,4 @@ class Fitter:
             guesses.append(guess)
         starts = [self.data.linear_start(guess) for guess in guesses]
         starts.sort(key=lambda start: float(self.cost(self.encode(start)[None])[0]))
-        return min((self.from_start(start) for start in starts[:count]), key=lambda found: found.cost)
+        return min((self.from_start(start) for start in starts[:count]), key=lambda optimum: optimum.cost)

@@ -1,6 +1,12 @@
-"""Loss curves from files and tables: CSV, pandas, TensorBoard, Weights & Biases' CSV exports."""
+"""Loss curves from files and tables: CSV, pandas, TensorBoard, Weights & Biases' CSV exports.
+
+TensorBoard's event files are read without TensorFlow. Such a file is a sequence of records (length, checksum,
+data, checksum); the data are protocol-buffer messages ``Event``, of which only the step and scalar summaries
+are read, old (``simple_value``) and new (``tensor``).
+"""
 
 import csv
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -10,7 +16,6 @@ import numpy as np
 
 from optlearn._errors import SpecificationError
 from optlearn.laws._curves import Curve, check_together
-from optlearn.laws._events import read_events
 
 # Spellings of the columns, in lower case and without a run's name or a folder in front; the first that is
 # found.
@@ -24,6 +29,12 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "batch": ("batch", "batch_size", "batch-size", "global_batch_size"),
 }  # fmt: skip
 EVENTS = "tfevents"
+# Numbers of the fields, from TensorBoard's event.proto, summary.proto and tensor.proto.
+STEP, SUMMARY = 2, 5
+VALUE = 1
+TAG, SIMPLE_VALUE, TENSOR = 1, 2, 8
+DTYPE, CONTENT, FLOATS, DOUBLES = 1, 4, 5, 6
+FLOAT, DOUBLE = 1, 2
 
 Source = Any  # a path, a pandas frame, or a mapping from columns to numbers
 
@@ -35,11 +46,11 @@ def read_curves(curves: Any) -> list[Curve]:
         curves: a folder (a run for every CSV or TensorBoard file in it), a mapping from names to files,
             pandas frames or mappings of columns, a list of files, or curves that were read before.
     """
-    found = [curve for name, source in _named(curves) for curve in _read(name, source)]
-    if not found:
+    read = [curve for name, source in _named(curves) for curve in _read(name, source)]
+    if not read:
         raise SpecificationError(f"curves must hold at least one loss curve, got {curves!r}")
-    check_together(found)
-    return found
+    check_together(read)
+    return read
 
 
 def _named(curves: Any) -> Iterator[tuple[str, Source]]:
@@ -77,7 +88,7 @@ def _read(name: str, source: Source) -> Iterator[Curve]:
         path = Path(source)
         if not path.is_file():
             raise SpecificationError(f"curve {name!r}: there is no file {str(path)!r}")
-        table = read_events(path) if EVENTS in path.name else _read_csv(path)
+        table = _read_events(path) if EVENTS in path.name else _read_csv(path)
     elif hasattr(source, "columns") or isinstance(source, Mapping):
         columns = source.columns if hasattr(source, "columns") else source
         table = {str(column): np.asarray(source[column]) for column in columns}
@@ -111,8 +122,8 @@ def _runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Curve]:
     if of_run is not None:
         for run in dict.fromkeys(of_run.tolist()):
             rows = of_run == run
-            rest = {c: v[rows] for c, v in table.items() if v is not of_run}
-            yield from _runs(str(run), rest)
+            others = {c: v[rows] for c, v in table.items() if v is not of_run}
+            yield from _runs(str(run), others)
         return
     columns = {column: column.strip() for column in table}
     prefixes = {c.rpartition(" - ")[0] for c in columns.values() if _spelt(c.rpartition(" - ")[2], "loss")}
@@ -131,7 +142,7 @@ def _runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Curve]:
         assert loss is not None
         # A logger writes rows of other quantities in between, with no loss at all, but maybe a rate.
         kept = ~_blank(table, loss, prefix)
-        others = ~kept & np.isfinite(rate) & np.isfinite(step)
+        rate_only = ~kept & np.isfinite(rate) & np.isfinite(step)
         batch = numbers["batch"]
         yield Curve(
             run,
@@ -139,7 +150,7 @@ def _runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Curve]:
             rate[kept],
             loss[kept],
             None if batch is None else batch[kept],
-            (step[others], rate[others]) if others.any() else None,
+            (step[rate_only], rate[rate_only]) if rate_only.any() else None,
         )
 
 
@@ -157,11 +168,11 @@ def _spelt(column: str, what: str) -> bool:
 
 def _column(table: Mapping[str, np.ndarray], what: str, prefix: str) -> np.ndarray | None:
     others = [c for c in table if " - " in c and not c.strip().startswith(f"{prefix} - ")]
-    mine = [c for c in reversed(list(table)) if c not in others]
-    own = {c.strip().removeprefix(f"{prefix} - ").lower(): c for c in mine}
-    ends = {c.rpartition("/")[2]: original for c, original in own.items()}
+    of_run = [c for c in reversed(list(table)) if c not in others]
+    whole = {c.strip().removeprefix(f"{prefix} - ").lower(): c for c in of_run}
+    ends = {c.rpartition("/")[2]: original for c, original in whole.items()}
     for spelling in SPELLINGS[what]:
-        for names in (own, ends):
+        for names in (whole, ends):
             if spelling in names:
                 return table[names[spelling]]
     return None
@@ -175,3 +186,107 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
         return np.array([float(x) if str(x).strip() else np.nan for x in raw])
     except (TypeError, ValueError) as error:
         raise SpecificationError(f"curve {run!r}: {what} must be numbers: {error}") from error
+
+
+# --- TensorBoard ------------------------------------------------------------------------------
+
+
+def _read_events(path: Path) -> dict[str, np.ndarray]:
+    """Columns ``step`` and one for each tag of scalars; where a tag was not logged at a step, its last value.
+
+    Rows are the steps at which the tag with "loss" in its name was logged most often; a learning rate that
+    was logged less often holds until the next.
+    """
+    series: dict[str, dict[int, float]] = {}
+    for record in _records(path):
+        step = 0
+        values: list[bytes] = []
+        for number, content in _fields(record):
+            if number == STEP and isinstance(content, int):
+                step = content
+            elif number == SUMMARY and isinstance(content, bytes):
+                values += [v for n, v in _fields(content) if n == VALUE and isinstance(v, bytes)]
+        for tag, scalar in map(_scalar, values):
+            if tag and scalar is not None:
+                series.setdefault(tag, {})[step] = scalar
+    losses = {tag: s for tag, s in series.items() if "loss" in tag.lower()}
+    if not losses:
+        raise SpecificationError(
+            f"{path} must hold scalars of a loss, got {', '.join(series) or 'no scalars'}"
+        )
+    most = max(losses, key=lambda tag: len(losses[tag]))
+    steps = np.array(sorted(losses[most]))
+    return {"step": steps, **{tag: _held(s, steps) for tag, s in series.items()}}
+
+
+def _held(series: dict[int, float], steps: np.ndarray) -> np.ndarray:
+    logged = np.array(sorted(series))
+    index = np.searchsorted(logged, steps, side="right") - 1
+    values = np.array([series[step] for step in logged.tolist()])
+    return np.where(index >= 0, values[np.maximum(index, 0)], np.nan)
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    data, at = path.read_bytes(), 0
+    while at + 12 <= len(data):
+        (length,) = struct.unpack_from("<Q", data, at)
+        end = at + 12 + length
+        if end + 4 > len(data):  # a run that was killed leaves half a record at the end
+            return
+        yield data[at + 12 : end]
+        at = end + 4
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and content of each field: whole numbers, or bytes (of fixed-size numbers too)."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind = key & 7
+        if kind == 0:
+            content, at = _varint(message, at)
+            yield key >> 3, content
+            continue
+        if kind == 2:
+            length, at = _varint(message, at)
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+        else:
+            raise SpecificationError(f"not a TensorBoard event file: field of kind {kind}")
+        yield key >> 3, message[at : at + length]
+        at += length
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(message):
+        byte = message[at]
+        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+        if byte < 128:
+            return value, at
+    raise SpecificationError("not a TensorBoard event file: a number is cut off")
+
+
+def _scalar(value: bytes) -> tuple[str, float | None]:
+    tag, number = "", None
+    for field, content in _fields(value):
+        if field == TAG and isinstance(content, bytes):
+            tag = content.decode("utf-8", "replace")
+        elif field == SIMPLE_VALUE and isinstance(content, bytes):
+            (number,) = struct.unpack("<f", content)
+        elif field == TENSOR and isinstance(content, bytes):
+            number = _from_tensor(content)
+    return tag, number
+
+
+def _from_tensor(tensor: bytes) -> float | None:
+    kind, raw = FLOAT, b""
+    for field, content in _fields(tensor):
+        if field == DTYPE and isinstance(content, int):
+            kind = content
+        elif field in (CONTENT, FLOATS, DOUBLES) and isinstance(content, bytes):
+            raw = content
+    form = {FLOAT: "<f", DOUBLE: "<d"}.get(kind)
+    if form is None or len(raw) != struct.calcsize(form):  # text, images or arrays
+        return None
+    return float(struct.unpack(form, raw)[0])

@@ -16,8 +16,8 @@ from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
-from optlearn._improvement import reduction
 from optlearn._progress import Report
+from optlearn._trajectory import reduction
 from optlearn.paper.shared import (
     OURS,
     Claim,

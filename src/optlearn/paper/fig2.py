@@ -16,7 +16,7 @@ from optlearn._progress import Report
 from optlearn._schedule import Schedule
 from optlearn.paper.shared import Claim, Stages, all_certified, certificates, crossing, middles, panels, stack
 from optlearn.plotting.style import BLACK, BLUE, GREY, ORANGE, TIME, VERMILION, shades, styled
-from optlearn.scenarios._dropout import dropout
+from optlearn.scenarios._committee import dropout
 
 TITLE = "Optimal dropout schedules"
 

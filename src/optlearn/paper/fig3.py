@@ -12,13 +12,12 @@ from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.solve import solve
-from optlearn._improvement import improvement
 from optlearn._progress import Report
+from optlearn._trajectory import improvement
 from optlearn.models._autoencoder import optimal_skip
 from optlearn.paper.shared import Claim, Stages, all_certified, certificates, crossing, panels
 from optlearn.plotting.style import BLACK, BLUE, GREY, ORANGE, TIME, shades, styled
-from optlearn.scenarios._denoising import denoising
-from optlearn.scenarios._denoising_batch import denoising_batch
+from optlearn.scenarios._denoising import denoising, denoising_batch
 
 TITLE = "Optimal schedules for denoising autoencoders"
 

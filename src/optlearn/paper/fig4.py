@@ -12,9 +12,9 @@ from matplotlib.figure import Figure, SubFigure
 from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.solve import solve
-from optlearn._improvement import improvement
 from optlearn._progress import Report
 from optlearn._schedule import Schedule
+from optlearn._trajectory import improvement
 from optlearn.paper.shared import WIDTH, Claim, Stages, all_certified, certificates, set_letter
 from optlearn.plotting.style import BLACK, GREY, TIME, shades, styled
 from optlearn.practice import denoise

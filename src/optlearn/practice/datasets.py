@@ -21,9 +21,8 @@ from typing import Any, Literal
 import numpy as np
 
 from optlearn._arrays import Float, UInt8
-from optlearn._caches import cache_folder
 from optlearn._errors import DataFileError, SpecificationError
-from optlearn._io import read_file
+from optlearn._io import cache_folder, read_file
 from optlearn._io.files import MOST_BYTES
 
 ENVIRONMENT = "OPTLEARN_DATA"

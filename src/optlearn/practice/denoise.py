@@ -16,8 +16,8 @@ from scipy import stats
 
 from optlearn._arrays import Array, Float, Int
 from optlearn._errors import SpecificationError
-from optlearn._improvement import improvement
 from optlearn._schedule import Schedule
+from optlearn._trajectory import improvement
 from optlearn.practice.steps import step_table
 
 

@@ -22,7 +22,7 @@ from optlearn._simulate.finite_data import simulate_finite_data
 from optlearn.models._finite_data import FiniteData
 from optlearn.models._measured import Measured, check_samples, measured
 from optlearn.models._own_data import OwnData
-from optlearn.scenarios._shared.least_squares import least_squares
+from optlearn.scenarios._least_squares import least_squares
 
 # Runs that are trained side by side, and intervals of a schedule for one pass and for many.
 SEEDS, INTERVALS, MANY_INTERVALS = 16, 40, 20

@@ -136,10 +136,10 @@ class Flag(Argument):
 
     def read(self, text: str) -> Value:
         """``true`` or ``false``."""
-        known = {"true": True, "false": False}
-        if text.strip().lower() not in known:
+        word = text.strip().lower()
+        if word not in ("true", "false"):
             raise SpecificationError(f"{self.name} must be {self.allowed}, got {text}")
-        return known[text.strip().lower()]
+        return word == "true"
 
     @property
     def allowed(self) -> str:
@@ -198,17 +198,18 @@ def arguments_of(
     Raises:
         SpecificationError: an argument has no control and no reason for that, or a name is of no argument.
     """
-    made = {argument.name: argument for argument in _made(function, ranges, code_only)}
+    arguments = {argument.name: argument for argument in _arguments(function, ranges, code_only)}
     for name in (*ranges, *main, *code_only):
-        if name not in made:
+        if name not in arguments:
             raise SpecificationError(f"{function.__name__}: its entry names {name!r}, which it does not have")
-    shown = [name for name in made if name not in code_only]
+    shown = [name for name in arguments if name not in code_only]
     first = list(main) or shown[:FIRST]
-    made |= {name: replace(made[name], main=True) for name in first}
-    return tuple(made[name] for name in [*first, *(name for name in made if name not in first)])
+    arguments |= {name: replace(arguments[name], main=True) for name in first}
+    others = (name for name in arguments if name not in first)
+    return tuple(arguments[name] for name in (*first, *others))
 
 
-def _made(
+def _arguments(
     function: Callable[..., Any], ranges: Mapping[str, Range], code_only: Mapping[str, str]
 ) -> Iterator[Argument]:
     helps = descriptions(function)
@@ -218,13 +219,13 @@ def _made(
         default = parameter.default
         several = isinstance(default, Sequence) and not isinstance(default, str) and name not in code_only
         entries = {f"{name}[{i}]": entry for i, entry in enumerate(default)} if several else {name: default}
-        for own, value in entries.items():
-            label, symbol = WORDS.get(own) or (_plain_label(own), "")
-            common = (own, label, symbol, helps.get(name, ""), value, False)
+        for entry, value in entries.items():
+            label, symbol = WORDS.get(entry) or (_plain_label(entry), "")
+            common = (entry, label, symbol, helps.get(name, ""), value, False)
             if name in code_only:
                 yield CodeOnly(*common, code_only[name])
             else:
-                yield _control(function.__name__, common, parameter.annotation, ranges.get(own))
+                yield _control(function.__name__, common, parameter.annotation, ranges.get(entry))
 
 
 def _plain_label(name: str) -> str:
@@ -247,9 +248,9 @@ def _control(
         return Number(*common, *(limits or around(default, whole)), whole, optional)
     if default is None and limits is not None:
         return Number(*common, *limits, float not in kinds, optional)
-    known = tuple(_words(annotation))
-    if isinstance(default, str) and default in known:
-        return Choice(*common, known)
+    words = tuple(_words(annotation))
+    if isinstance(default, str) and default in words:
+        return Choice(*common, words)
     raise SpecificationError(f"{owner}({name}={default!r}): has no control; say why in code_only")
 
 
@@ -266,8 +267,8 @@ def descriptions(function: Callable[..., Any]) -> dict[str, str]:
     """Argument → its description in the docstring."""
     from docstring_parser import DocstringStyle, parse
 
-    found = parse(inspect.getdoc(function) or "", style=DocstringStyle.GOOGLE).params
-    return {p.arg_name: " ".join((p.description or "").split()).replace("``", "") for p in found}
+    parsed = parse(inspect.getdoc(function) or "", style=DocstringStyle.GOOGLE)
+    return {p.arg_name: " ".join((p.description or "").split()).replace("``", "") for p in parsed.params}
 
 
 def around(default: float, whole: bool = False) -> Range:

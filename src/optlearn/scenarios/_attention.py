@@ -1,6 +1,6 @@
 """Attention: how sharp, over how long a context and with how many heads, at which time of training."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -8,8 +8,8 @@ import numpy as np
 
 import optlearn as ol
 from optlearn._arguments import Arguments
-from optlearn._schedule import uniform_grid
-from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._baselines import constant, phases
+from optlearn.scenarios._best_of_family import BestOfLinear
 from optlearn.scenarios._catalogue import Example, scenario
 
 if TYPE_CHECKING:
@@ -150,8 +150,8 @@ def _start(model: "ol.models.Attention", norm: float, overlap: float, other: flo
     size = model.students
     kinds = 1 if model.tied else 2
     same_kind = np.arange(size)[:, None] % kinds == np.arange(size)[None, :] % kinds
-    own = np.eye(size, dtype=bool)
-    return model.state(Q=norm * np.eye(size), M=np.where(own, overlap, np.where(same_kind, other, 0.0)))
+    same_node = np.eye(size, dtype=bool)
+    return model.state(Q=norm * np.eye(size), M=np.where(same_node, overlap, np.where(same_kind, other, 0.0)))
 
 
 # --- baselines -----------------------------------------------------------------------------
@@ -160,24 +160,22 @@ def _start(model: "ol.models.Attention", norm: float, overlap: float, other: flo
 def _baselines(control: str, budgeted: bool) -> "Mapping[str, Baseline]":
     if control == "temperature":
         return {
-            "temperature of the teacher": lambda problem, intervals: ol.Schedule.constant(
-                problem.horizon, {"temperature": 1.0}
+            "temperature of the teacher": lambda problem, intervals: constant("temperature")(
+                problem, intervals, 1.0
             ),
-            "best constant": _best("temperature", _constant),
-            "best line": _best("temperature", _line),
+            "best constant": BestOfLinear("temperature", _constant_basis),
+            "best line": BestOfLinear("temperature", _line_basis),
         }
     if budgeted:
         return {
             "masked first": lambda problem, intervals: _in_turn(problem, first=1.0),
             "masked last": lambda problem, intervals: _in_turn(problem, first=0.0),
-            "at random": lambda problem, intervals: ol.Schedule.constant(
-                problem.horizon, {"mask": _share(problem)}
-            ),
+            "at random": lambda problem, intervals: constant("mask")(problem, intervals, _share(problem)),
         }
     return {
-        "mask off": lambda problem, intervals: ol.Schedule.constant(problem.horizon, {"mask": 0.0}),
-        "mask on": lambda problem, intervals: ol.Schedule.constant(problem.horizon, {"mask": 1.0}),
-        "best line": _best("mask", _line),
+        "mask off": lambda problem, intervals: constant("mask")(problem, intervals, 0.0),
+        "mask on": lambda problem, intervals: constant("mask")(problem, intervals, 1.0),
+        "best line": BestOfLinear("mask", _line_basis),
     }
 
 
@@ -191,27 +189,15 @@ def _in_turn(problem: "ol.Problem", first: float) -> "ol.Schedule":
     """All masked samples first (1), or last (0)."""
     share = _share(problem) if first else 1 - _share(problem)
     length = share * problem.horizon
-    return shared.phases(
-        problem.horizon, (length, {"mask": first}), (problem.horizon - length, {"mask": 1 - first})
-    )
+    return phases(problem.horizon, (length, {"mask": first}), (problem.horizon - length, {"mask": 1 - first}))
 
 
-def _constant(grid: np.ndarray) -> np.ndarray:
+def _constant_basis(grid: np.ndarray) -> np.ndarray:
     """(I, 1): the same value in all intervals."""
     return np.ones((len(grid) - 1, 1))
 
 
-def _line(grid: np.ndarray) -> np.ndarray:
+def _line_basis(grid: np.ndarray) -> np.ndarray:
     """(I, 2): straight lines from one value at the start to another at the horizon."""
     middles = (grid[1:] + grid[:-1]) / (2 * grid[-1])
     return np.stack([1 - middles, middles], axis=1)
-
-
-def _best(control: str, family: Callable[[np.ndarray], np.ndarray]) -> "Baseline":
-    """The best schedule of a linear family."""
-
-    def baseline(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
-        grid = uniform_grid(problem.horizon, intervals)
-        return shared.best_of_linear(problem, control, grid, family(grid))
-
-    return baseline

@@ -9,7 +9,8 @@ import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._schedule import uniform_grid
-from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._baselines import phases, rate_baselines, rate_control
+from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ def curriculum(
         check.fail("Delta", tuple(Delta), "must be 2 numbers, easy below hard")
     controls: dict[str, Control] = {"difficulty": ol.Discrete((easy, hard))}
     if check.flag("joint", joint):
-        if eta > highest:
-            check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
-        controls["learning_rate"] = ol.Continuous(0.0, highest, guess=float(eta))
+        controls["learning_rate"] = rate_control(check, eta, highest)
     return ol.Problem(
         model=model,
         start=model.state(Q11=1.0, Q22=1.0),
@@ -82,7 +81,7 @@ def curriculum(
         controls=controls,
         budgets=(ol.Budget("difficulty", share={easy: share}),),
         intervals=120 if joint else 240,
-        baselines=shared.rate_baselines(_with_rate) if joint else _order_baselines(),
+        baselines=rate_baselines(_with_rate) if joint else _order_baselines(),
         name="curriculum, joint" if joint else "curriculum",
     )
 
@@ -95,7 +94,10 @@ def _order_baselines() -> "Mapping[str, Baseline]":
         "curriculum": lambda problem, intervals: _easy_hard_easy(problem, _easy_time(problem)),
         "anti-curriculum": lambda problem, intervals: _easy_hard_easy(problem, 0.0),
         "random mix": _random_mix,
-        "best two-switch": _best_two_switch,
+        "best two-switch": BestOf(
+            lambda problem, intervals, a: _easy_hard_easy(problem, a),
+            lambda problem: (0.0, _easy_time(problem)),
+        ),
     }
 
 
@@ -103,7 +105,7 @@ def _easy_hard_easy(problem: "ol.Problem", a: float) -> "ol.Schedule":
     """Easy samples up to α = a, all hard ones, the other easy ones."""
     easy, hard = problem.discrete["difficulty"].values
     total = _easy_time(problem)
-    return shared.phases(
+    return phases(
         problem.horizon,
         (a, {"difficulty": easy}),
         (problem.horizon - total, {"difficulty": hard}),
@@ -115,13 +117,6 @@ def _random_mix(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
     easy, hard = problem.discrete["difficulty"].values
     share = _easy_time(problem) / problem.horizon
     return ol.Schedule.mixed([0.0, problem.horizon], {"difficulty": {easy: share, hard: 1 - share}})
-
-
-def _best_two_switch(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
-    total = _easy_time(problem)
-    if total <= 0:
-        return _easy_hard_easy(problem, 0.0)
-    return shared.best_of(problem, lambda a: _easy_hard_easy(problem, a), (0.0, total))
 
 
 def _easy_time(problem: "ol.Problem") -> float:

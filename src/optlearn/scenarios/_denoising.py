@@ -1,36 +1,41 @@
-"""Denoising autoencoder: how much noise to train with, for a given noise at test time."""
+"""Denoising autoencoders: with how much noise to train, and on how many noisy copies of a sample."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 import optlearn as ol
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._arguments import Range
+from optlearn.scenarios._baselines import (
+    alone,
+    batch_control,
+    constant,
+    linear_growth,
+    mean_batch_of,
+)
+from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
-
-if TYPE_CHECKING:
-    from optlearn._control.problem import Baseline
 
 # The drift has infinite derivatives at Δ = 0 and at Δ = 1.
 NOISE_BOUNDS = (0.01, 0.99)
 
 StartName = Literal["fig3", "figS"]
+Criterion = Literal["mean", "worst"]
 CODE_ONLY = {"cluster_probabilities": "one number for each cluster"}
+DATA_RANGES: Mapping[str, Range] = {"sigma": (0.02, 0.3, 0.01), "N": (100, 10_000, 100)}
+RATE_RANGES: Mapping[str, Range] = {
+    "alpha_F": (0.2, 1.6, 0.05),
+    "eta": (1, 8, 0.1),
+    "skip_rate": (1, 8, 0.1),
+}
 
 
 @scenario(
     citations=("cui2023denoising",),
-    ranges={
-        "Delta_F": (0.05, 0.9, 0.01),
-        "alpha_F": (0.2, 1.6, 0.05),
-        "eta": (1, 8, 0.1),
-        "sigma": (0.02, 0.3, 0.01),
-        "N": (100, 10_000, 100),
-        "skip_rate": (1, 8, 0.1),
-    },
+    ranges={"Delta_F": (0.05, 0.9, 0.01), **RATE_RANGES, **DATA_RANGES},
     main=("Delta_F", "alpha_F", "eta", "sigma"),
     code_only=CODE_ONLY,
     example=Example({"noise": [0.6, 0.2]}, 10, {"finite_size": True}),
@@ -64,48 +69,204 @@ def denoising(
         finite_size: keep the terms of order 1 that the paper neglects (see ``models.autoencoder``).
     """
     check = Arguments("denoising")
-    horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     noise = check.number("Delta_F", Delta_F, *NOISE_BOUNDS)
-    overlaps = start_overlaps(check, start)
-    model = ol.models.autoencoder(
-        K=len(overlaps["Q"]),
-        Omega=overlaps["Omega"],
-        sigma=sigma,
-        N=N,
-        eta=eta,
-        skip_rate=skip_rate,
-        noise=noise,
-        cluster_probabilities=cluster_probabilities,
-        finite_size=finite_size,
-    )
-    return ol.Problem(
-        model=model,
-        start=model.state(Q=overlaps["Q"], R=overlaps["R"], b=0.0),
-        horizon=horizon,
+    arguments = {
+        "sigma": sigma, "N": N, "eta": eta, "skip_rate": skip_rate, "noise": noise,
+        "cluster_probabilities": cluster_probabilities, "finite_size": finite_size,
+    }  # fmt: skip
+    return _problem(
+        check,
+        start,
+        arguments,
+        alpha_F,
         controls={"noise": ol.Continuous(*NOISE_BOUNDS, guess=noise)},
         intervals=400,
-        baselines=_baselines(),
-        name="denoising",
+        baselines={
+            "constant": lambda problem, intervals: constant("noise")(
+                problem, intervals, float(problem.settings["test_noise"])
+            ),
+            "best constant": BestOf(constant("noise"), NOISE_BOUNDS),
+        },
     )
 
 
-def _named_starts() -> Mapping[str, Mapping[str, Any]]:
-    """Name of a start → Q and R of the students (rows) and Ω of the centroids."""
-    of = ol.models
-    return {
-        "fig3": {**of.FIG3_START, "Omega": of.FIG3_OMEGA},
-        "figS": {**of.FIGS_START, "Omega": of.FIGS_OMEGA},
-    }
+@scenario(
+    citations=("cui2023denoising",),
+    ranges={
+        "Delta_F": (0.05, 0.9, 0.01),
+        "mean_batch": (1.5, 20, 0.5),
+        "max_batch": (25, 100, 5),
+        **DATA_RANGES,
+    },
+    code_only=CODE_ONLY,
+    example=Example({"batch": [1.0, 4.0]}, 6, {"finite_size": True}),
+)
+def denoising_batch(
+    Delta_F: float = 0.3,
+    mean_batch: float = 5.0,
+    alpha_F: float = 1.2,
+    max_batch: float = 50.0,
+    eta: float = 5.0,
+    sigma: Array = 0.1,
+    N: float = 1000,
+    start: StartName | Mapping[str, Array] = "fig3",
+    cluster_probabilities: Array | None = None,
+    finite_size: bool = False,
+) -> "ol.Problem":
+    """The noisy copies of each sample that leave an autoencoder with the lowest error.
+
+    Control ``batch`` is the number B of noisy copies of each clean sample, a real number from 1 to
+    ``max_batch`` whose mean over training is ``mean_batch``; the best whole numbers are reported
+    too. The skip keeps its best value b*, and the noise in training is that at test time.
+
+    Args:
+        Delta_F: noise Δ_F in training and at test time.
+        mean_batch: mean of B over training.
+        alpha_F: horizon, training steps divided by input dimension.
+        max_batch: largest B.
+        eta: learning rate η.
+        sigma: standard deviation of the clean inputs around their centroid, one number or (C,).
+        N: input dimension, which weighs the skip's part of the error.
+        start: "fig3" or "figS", the starts of the paper's figures, or a mapping with ``Q`` (K, K),
+            ``R`` (K, C) and ``Omega`` (C, C).
+        cluster_probabilities: (C,); None for equal ones.
+        finite_size: keep the terms of order 1 that the paper neglects (see ``models.autoencoder``).
+    """
+    check = Arguments("denoising_batch")
+    noise = check.number("Delta_F", Delta_F, *NOISE_BOUNDS)
+    mean, control = batch_control(check, mean_batch, max_batch)
+    arguments = {
+        "sigma": sigma, "N": N, "eta": eta, "noise": noise, "cluster_probabilities": cluster_probabilities,
+        "trained_skip": False, "augmentation": True, "batch": mean, "finite_size": finite_size,
+    }  # fmt: skip
+    return _problem(
+        check,
+        start,
+        arguments,
+        alpha_F,
+        controls={"batch": control},
+        budgets=(ol.Budget("batch", mean=mean),),
+        intervals=120,
+        baselines={
+            "constant": lambda problem, intervals: constant("batch")(
+                problem, intervals, mean_batch_of(problem)
+            ),
+            "linear growth": lambda problem, intervals: alone("batch")(
+                problem, intervals, linear_growth(problem)
+            ),
+        },
+    )
 
 
-def start_overlaps(check: Arguments, start: str | Mapping[str, Array]) -> dict[str, np.ndarray]:
-    """Q (K, K), R (K, C) and Omega (C, C) of a named or given start."""
+@scenario(
+    citations=("cui2023denoising",),
+    ranges={
+        "noises[0]": (0.02, 0.5, 0.01),
+        "noises[1]": (0.3, 0.95, 0.01),
+        "levels": (2, 8, 1),
+        **RATE_RANGES,
+        **DATA_RANGES,
+    },
+    example=Example({"noise": [0.6, 0.2]}, 8, {"levels": 2}),
+)
+def diffusion(
+    noises: Sequence[float] = (0.1, 0.7),
+    levels: int = 4,
+    objective: Criterion = "mean",
+    alpha_F: float = 0.8,
+    eta: float = 5.0,
+    sigma: float = 0.1,
+    N: float = 1000,
+    start: StartName = "fig3",
+    skip_rate: float = 5.0,
+) -> "ol.Problem":
+    """The noise in training that leaves one denoiser with the lowest error over many noises at test time.
+
+    Control ``noise`` is the variance Δ of the noise in training, from 0.01 to 0.99. The network is not told
+    the noise level; at test time it is anywhere between the two ``noises``, all equally likely. Model and
+    start are those of ``denoising``.
+
+    Args:
+        noises: (2,) lowest and highest noise Δ_F at test time.
+        levels: test noises that stand for all of them: Gauss's points between the two.
+        objective: "mean" over the test noises, or "worst" of them.
+        alpha_F: horizon, training steps divided by input dimension.
+        eta: learning rate η.
+        sigma: standard deviation of the clean inputs around their centroid.
+        N: input dimension, which weighs the skip's part of the error.
+        start: "fig3" or "figS", the starts of the paper's figures.
+        skip_rate: learning rate η_b of the skip.
+    """
+    check = Arguments("diffusion")
+    low, high = check.numbers("noises", noises, (2,), *NOISE_BOUNDS)
+    if not low < high:
+        check.fail("noises", noises, "must be the lowest, then the highest")
+    check.one_of("objective", objective, get_args(Criterion))
+    nodes, weights = np.polynomial.legendre.leggauss(check.count("levels", levels, 2))
+    tests = [{"test_noise": float(noise)} for noise in (low + high) / 2 + (high - low) / 2 * nodes]
+    errors = [ol.Objective.under(test) for test in tests]
+    mean = ol.Objective.under(*tests, weights=(weights / 2).tolist())
+    worst, middle = objective == "worst", (low + high) / 2
+    return _problem(
+        check,
+        start,
+        {"sigma": sigma, "N": N, "eta": eta, "skip_rate": skip_rate, "noise": middle},
+        alpha_F,
+        controls={"noise": ol.Continuous(*NOISE_BOUNDS, guess=middle)},
+        objective=errors[0] if worst else mean,
+        rivals=tuple(errors[1:]) if worst else (),
+        intervals=100,
+        baselines={
+            "middle": lambda problem, intervals: constant("noise")(problem, intervals, middle),
+            "best constant": BestOf(constant("noise"), NOISE_BOUNDS),
+            "all noises, falling": lambda problem, intervals: alone("noise")(
+                problem, intervals, lambda alpha: high + (low - high) * alpha / problem.horizon
+            ),
+        },
+    )
+
+
+def _problem(
+    check: Arguments,
+    start: str | Mapping[str, Array],
+    arguments: Mapping[str, Any],
+    alpha_F: float,
+    **parts: Any,
+) -> "ol.Problem":
+    """The problem of an autoencoder with these arguments; ``parts`` are those of a problem.
+
+    A skip that is trained starts at 0, another has its best value throughout.
+    """
+    horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
+    overlaps = _start_overlaps(check, start)
+    model = ol.models.autoencoder(K=len(overlaps["Q"]), Omega=overlaps["Omega"], **arguments)
+    skip = 0.0
+    if not arguments.get("trained_skip", True):
+        data = (arguments[name] for name in ("noise", "sigma", "cluster_probabilities"))
+        skip = ol.models.optimal_skip(*data)
+    return ol.Problem(
+        model=model,
+        start=model.state(Q=overlaps["Q"], R=overlaps["R"], b=skip),
+        horizon=horizon,
+        name=check.owner,
+        **parts,
+    )
+
+
+def _start_overlaps(check: Arguments, start: str | Mapping[str, Array]) -> dict[str, np.ndarray]:
+    """Q (K, K), R (K, C) and Omega (C, C) of a named start, or of one that is given."""
     if isinstance(start, str):
-        start = _named_starts()[check.one_of("start", start, get_args(StartName))]
+        check.one_of("start", start, get_args(StartName))
+        models = ol.models
+        start = (
+            {**models.FIG3_START, "Omega": models.FIG3_OMEGA}
+            if start == "fig3"
+            else {**models.FIGS_START, "Omega": models.FIGS_OMEGA}
+        )
     wanted = {"Q", "R", "Omega"}
     if not hasattr(start, "keys") or set(start) != wanted:
-        known = ", ".join(map(repr, get_args(StartName)))
-        check.fail("start", start, f"must be one of {known}, or a mapping with Q, R and Omega")
+        names = ", ".join(map(repr, get_args(StartName)))
+        check.fail("start", start, f"must be one of {names}, or a mapping with Q, R and Omega")
     Omega = check.gram("start['Omega']", start["Omega"])
     Q = check.gram("start['Q']", start["Q"])
     return {
@@ -113,20 +274,3 @@ def start_overlaps(check: Arguments, start: str | Mapping[str, Array]) -> dict[s
         "R": check.numbers("start['R']", start["R"], (len(Q), len(Omega))),
         "Omega": Omega,
     }
-
-
-def _baselines() -> "Mapping[str, Baseline]":
-    return {
-        "constant": lambda problem, intervals: _constant(problem, _test_noise(problem)),
-        "best constant": lambda problem, intervals: shared.best_of(
-            problem, lambda noise: _constant(problem, noise), NOISE_BOUNDS
-        ),
-    }
-
-
-def _constant(problem: "ol.Problem", noise: float) -> "ol.Schedule":
-    return ol.Schedule.constant(problem.horizon, {"noise": noise})
-
-
-def _test_noise(problem: "ol.Problem") -> float:
-    return float(problem.settings["test_noise"])

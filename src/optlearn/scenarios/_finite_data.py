@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
-from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._baselines import phases
+from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
 if TYPE_CHECKING:
@@ -79,8 +80,6 @@ def finite_data(
 
 
 def _baselines(scheduled: tuple[str, ...], constant: set[str]) -> "Mapping[str, Baseline]":
-    given = {*scheduled, *constant}
-
     def play(problem: "ol.Problem", intervals: int, rate: shapes.Shape, decay: float) -> "ol.Schedule":
         """A rate over time and a constant decay, as far as the problem leaves them open."""
         values = {"learning_rate": rate, "weight_decay": shapes.constant(decay)}
@@ -88,35 +87,24 @@ def _baselines(scheduled: tuple[str, ...], constant: set[str]) -> "Mapping[str, 
         schedule = ol.Schedule.from_function(problem.horizon, courses, intervals)
         return schedule.with_parameters(**{name: values[name](0.0) for name in constant})
 
-    def best_pair(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
-        return shared.best_of(
-            problem, lambda rate, decay: play(problem, 1, shapes.constant(rate), decay), RATE, DECAY
-        )
+    def pair(problem: "ol.Problem", intervals: int, rate: float, decay: float = 0.0) -> "ol.Schedule":
+        return play(problem, 1, shapes.constant(rate), decay)
 
-    def best_rate(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
-        return shared.best_of(problem, lambda rate: play(problem, 1, shapes.constant(rate), 0.0), RATE)
+    def cosine(problem: "ol.Problem", intervals: int, first: float) -> "ol.Schedule":
+        return play(problem, intervals, shapes.cosine(first, 0.0, problem.horizon), 0.0)
 
-    def cosine(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
-        def family(first: float) -> "ol.Schedule":
-            return play(problem, intervals, shapes.cosine(first, 0.0, problem.horizon), 0.0)
+    def early_stop(problem: "ol.Problem", intervals: int, share: float) -> "ol.Schedule":
+        stop = share * problem.horizon
+        first, then = ({**dict.fromkeys(scheduled, 0.0), "learning_rate": r} for r in (USUAL_RATE, 0.0))
+        schedule = phases(problem.horizon, (stop, first), (problem.horizon - stop, then))
+        return schedule.with_parameters(**dict.fromkeys(constant, 0.0))
 
-        return shared.best_of(problem, family, RATE)
-
-    def early_stop(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
-        def family(share: float) -> "ol.Schedule":
-            stop = share * problem.horizon
-            first, then = ({**dict.fromkeys(scheduled, 0.0), "learning_rate": r} for r in (USUAL_RATE, 0.0))
-            schedule = shared.phases(problem.horizon, (stop, first), (problem.horizon - stop, then))
-            return schedule.with_parameters(**dict.fromkeys(constant, 0.0))
-
-        return shared.best_of(problem, family, (0.01, 1.0))
-
-    made: dict[str, Baseline] = {
-        "constant": lambda problem, intervals: play(problem, 1, shapes.constant(USUAL_RATE), 0.0),
-        "best constant rate": best_rate,
+    baselines: dict[str, Baseline] = {
+        "constant": lambda problem, intervals: pair(problem, intervals, USUAL_RATE),
+        "best constant rate": BestOf(pair, RATE),
     }
     if "learning_rate" in scheduled:
-        made |= {"cosine": cosine, "early stopping": early_stop}
-    if "weight_decay" in given:
-        made["best constant pair"] = best_pair
-    return made
+        baselines |= {"cosine": BestOf(cosine, RATE), "early stopping": BestOf(early_stop, (0.01, 1.0))}
+    if "weight_decay" in {*scheduled, *constant}:
+        baselines["best constant pair"] = BestOf(pair, RATE, DECAY)
+    return baselines

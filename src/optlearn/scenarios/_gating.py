@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 import optlearn as ol
-from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._baselines import bounds_of, constant, line, phases
+from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
+from optlearn.scenarios._committee import random_overlaps
 
 if TYPE_CHECKING:
     from optlearn._control.controls import Control
@@ -129,7 +130,7 @@ def _start(
     K, T, seed = model.students, np.asarray(model.overlaps.T), check.count("seed", seed, lowest=0)
     half, theirs = K // 2, len(T) // 2
     parts = [
-        shared.random_overlaps(check, half, T[block, block], norm, overlap, seed + 1000003 * i)
+        random_overlaps(check, half, T[block, block], norm, overlap, seed + 1000003 * i)
         for i, block in enumerate((slice(None, theirs), slice(theirs, None)))
     ]
     Q, M = np.zeros((K, K)), np.zeros((K, len(T)))
@@ -140,56 +141,39 @@ def _start(
 
 
 def _baselines(control: str) -> "Mapping[str, Baseline]":
-    found: dict[str, Baseline] = {
-        "teacher's gate": lambda problem, intervals: _constant(problem, _teachers(problem))
+    baselines: dict[str, Baseline] = {
+        "teacher's gate": lambda problem, intervals: constant("gate")(problem, intervals, _teachers(problem))
     }
     if control != "switch":
-        found |= {"best constant": _best_constant, "best line": _best_line}
+        bounds = bounds_of("gate")
+        baselines |= {
+            "best constant": BestOf(constant("gate"), bounds),
+            "best line": BestOf(line("gate"), bounds, bounds),
+        }
     if control != "threshold":
         # A gain of 0 halves everything, a switch of 0 lets everything through: both are linear.
-        found |= {
-            "linear network": lambda problem, intervals: _constant(problem, 0.0),
-            "linear, then gated": _best_opening,
+        baselines |= {
+            "linear network": lambda problem, intervals: constant("gate")(problem, intervals, 0.0),
+            "linear, then gated": BestOf(_opening, lambda problem: (0.0, problem.horizon), finish=_on_grid),
         }
-    return found
+    return baselines
 
 
-def _best_opening(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
-    """Linear up to the best moment; on the grid if the control is a switch, as its optimum is."""
+def _opening(problem: "ol.Problem", intervals: int, a: float) -> "ol.Schedule":
+    """Linear up to α = a, then gated."""
+    early, late = {"gate": 0.0}, {"gate": _teachers(problem)}
+    return phases(problem.horizon, (a, early), (problem.horizon - a, late))
 
-    def family(a: float) -> "ol.Schedule":
-        early, late = {"gate": 0.0}, {"gate": _teachers(problem)}
-        return shared.phases(problem.horizon, (a, early), (problem.horizon - a, late))
 
-    best = shared.best_of(problem, family, (0.0, problem.horizon))
+def _on_grid(problem: "ol.Problem", intervals: int, best: "ol.Schedule") -> "ol.Schedule":
+    """The opening on the grid if the control is a switch, as its optimum is."""
     if not problem.discrete or best.intervals == 1:
         return best
     step = problem.horizon / intervals
     below = int(best.grid[1] / step)
-    around = [family(count * step) for count in (below, below + 1)]
+    around = [_opening(problem, intervals, count * step) for count in (below, below + 1)]
     return min(around, key=lambda schedule: ol.evaluate(problem, schedule, record=2).objective)
-
-
-def _best_constant(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
-    return shared.best_of(problem, lambda value: _constant(problem, value), _bounds(problem))
-
-
-def _best_line(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
-    def family(first: float, last: float) -> "ol.Schedule":
-        line = shapes.linear(first, last, problem.horizon)
-        return ol.Schedule.from_function(problem.horizon, {"gate": line}, intervals)
-
-    return shared.best_of(problem, family, _bounds(problem), _bounds(problem))
-
-
-def _constant(problem: "ol.Problem", value: float) -> "ol.Schedule":
-    return ol.Schedule.constant(problem.horizon, {"gate": value})
 
 
 def _teachers(problem: "ol.Problem") -> float:
     return float(problem.settings["test_gate"])
-
-
-def _bounds(problem: "ol.Problem") -> tuple[float, float]:
-    gate = problem.continuous["gate"]
-    return gate.lower, gate.upper

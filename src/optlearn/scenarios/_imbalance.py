@@ -9,7 +9,8 @@ import optlearn as ol
 from optlearn._arguments import Arguments
 from optlearn._schedule import uniform_grid
 from optlearn._time_courses import Shape
-from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._baselines import rate_baselines
+from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
 if TYPE_CHECKING:
@@ -120,42 +121,34 @@ def imbalance(
 
 def _baselines(names: Sequence[str], once: bool) -> "Mapping[str, Baseline]":
     if names == ("learning_rate",):
-        return shared.rate_baselines()
-    found = _order_baselines() if once else _share_baselines(names[0])
-    return {**found, **shared.rate_baselines(_natural_with_rate)} if "learning_rate" in names else found
+        return rate_baselines()
+    shares = _order_baselines() if once else _share_baselines(names[0])
+    return {**shares, **rate_baselines(_natural_with_rate)} if "learning_rate" in names else shares
 
 
 # --- how much of the minority ------------------------------------------------------------------
 
 
 def _share_baselines(control: str) -> "Mapping[str, Baseline]":
+    def best_switch(first: float | None, second: float) -> BestOf:
+        """One value (None: the natural share) up to the best moment, then another."""
+
+        def family(problem: "ol.Problem", intervals: int, a: float) -> "ol.Schedule":
+            values = (_natural(problem) if first is None else first, second)
+            return _phase(problem, intervals, control, values, a, problem.horizon)
+
+        return BestOf(family, lambda problem: (0.0, problem.horizon))
+
     return {
         "natural share": lambda problem, intervals: _constant(problem, control, _natural(problem)),
         "half and half": lambda problem, intervals: _constant(problem, control, 0.5),
-        "best constant": lambda problem, intervals: shared.best_of(
-            problem, lambda share: _constant(problem, control, share), (0.0, 1.0)
+        "best constant": BestOf(
+            lambda problem, intervals, share: _constant(problem, control, share), (0.0, 1.0)
         ),
-        "natural, then half and half": lambda problem, intervals: _best_switch(
-            problem, intervals, control, _natural(problem), 0.5
-        ),
-        "majority, then minority": lambda problem, intervals: _best_switch(
-            problem, intervals, control, 0.0, 1.0
-        ),
-        "minority, then majority": lambda problem, intervals: _best_switch(
-            problem, intervals, control, 1.0, 0.0
-        ),
+        "natural, then half and half": best_switch(None, 0.5),
+        "majority, then minority": best_switch(0.0, 1.0),
+        "minority, then majority": best_switch(1.0, 0.0),
     }
-
-
-def _best_switch(
-    problem: "ol.Problem", intervals: int, control: str, first: float, second: float
-) -> "ol.Schedule":
-    """One value up to the best moment, then another."""
-
-    def family(a: float) -> "ol.Schedule":
-        return _phase(problem, intervals, control, (first, second), a, problem.horizon)
-
-    return shared.best_of(problem, family, (0.0, problem.horizon))
 
 
 # --- the same samples in another order ----------------------------------------------------------
@@ -166,9 +159,7 @@ def _order_baselines() -> "Mapping[str, Baseline]":
         "shuffled": lambda problem, intervals: _constant(problem, "sampling", _natural(problem)),
         "minority first": lambda problem, intervals: _window(problem, intervals, 0.0),
         "minority last": lambda problem, intervals: _window(problem, intervals, _majority_time(problem)),
-        "best window": lambda problem, intervals: shared.best_of(
-            problem, lambda a: _window(problem, intervals, a), (0.0, _majority_time(problem))
-        ),
+        "best window": BestOf(_window, lambda problem: (0.0, _majority_time(problem))),
     }
 
 

@@ -1,13 +1,17 @@
-"""Local rules: the learning rate for units that do not follow a gradient."""
+"""Units that learn by a local rule, not by a gradient: their learning rate, and which samples to learn."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import optlearn as ol
 from optlearn._arguments import Arguments
-from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._baselines import bounds_of, constant, line, rate_baselines
+from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
-RULES = ("hebb", "perceptron", "margin", "clipped")
+Rule = Literal["hebb", "perceptron", "margin", "clipped"]
+# Beyond four standard deviations there are no samples to speak of; below the lowest margin nearly none are
+# left.
+LOWEST, HIGHEST = 0.05, 4.0
 
 
 @scenario(
@@ -16,7 +20,7 @@ RULES = ("hebb", "perceptron", "margin", "clipped")
     example=Example({"learning_rate": [1.0, 0.4]}, 8, {"alpha_F": 5.0}),
 )
 def local_rules(
-    rule: Literal["hebb", "perceptron", "margin", "clipped"] = "perceptron",
+    rule: Rule = "perceptron",
     alpha_F: float = 20.0,
     threshold: float = 0.5,
     max_learning_rate: float = 3.0,
@@ -36,7 +40,7 @@ def local_rules(
         max_learning_rate: upper bound of η.
     """
     check = Arguments("local_rules")
-    check.one_of("rule", rule, RULES)
+    check.one_of("rule", rule, get_args(Rule))
     highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)
     limit = check.number("threshold", threshold, 0.0, open_below=True)
     if rule == "clipped":
@@ -49,6 +53,39 @@ def local_rules(
         horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
         controls={"learning_rate": ol.Continuous(0.0, highest, guess=min(1.0, highest))},
         intervals=60,
-        baselines=shared.rate_baselines(),
+        baselines=rate_baselines(),
         name="local_rules",
+    )
+
+
+@scenario(
+    citations=("kinzel1990selecting",),
+    ranges={"eta": (0.2, 2, 0.1), "alpha_F": (2, 20, 0.5), "overlap": (0, 0.5, 0.05)},
+    example=Example({"threshold": [2.0, 0.8]}, 8, {"alpha_F": 5.0}),
+)
+def selection(eta: float = 1.0, alpha_F: float = 10.0, overlap: float = 0.1) -> "ol.Problem":
+    """Which samples to learn from, so that a student of a sign makes the fewest mistakes.
+
+    Control ``threshold`` θ, from 0.05 to 4: only samples with ``|λ| < θ√Q`` are learned, by Hebb's rule; the
+    student is surer of the others than θ standard deviations. The start is Q = 0.5.
+
+    Args:
+        eta: learning rate η.
+        alpha_F: horizon, samples seen (learned from or not) divided by input dimension.
+        overlap: M at the start, with the teacher of squared norm 1.
+    """
+    check = Arguments("selection")
+    model = ol.models.sign_learner("margin", eta=check.number("eta", eta, 0.0, open_below=True))
+    return ol.Problem(
+        model=model,
+        start=model.state(Q11=0.5, M11=check.number("overlap", overlap, 0.0, 0.7)),
+        horizon=check.number("alpha_F", alpha_F, 0.0, open_below=True),
+        controls={"threshold": ol.Continuous(LOWEST, HIGHEST, guess=1.0)},
+        intervals=40,
+        baselines={
+            "all samples": lambda problem, intervals: constant("threshold")(problem, intervals, HIGHEST),
+            "best constant": BestOf(constant("threshold"), bounds_of("threshold")),
+            "linear": BestOf(line("threshold"), bounds_of("threshold"), bounds_of("threshold")),
+        },
+        name="selection",
     )

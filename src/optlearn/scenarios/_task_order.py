@@ -9,8 +9,10 @@ import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._schedule import uniform_grid
-from optlearn.scenarios import _shared as shared
+from optlearn.scenarios._baselines import rate_baselines, rate_control
+from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
+from optlearn.scenarios._committee import random_overlaps
 
 if TYPE_CHECKING:
     from optlearn._control.controls import Control
@@ -77,13 +79,11 @@ def task_order(
     size = check.number("start_readout", start_readout, 0.0)
     model = ol.models.continual(tasks, similarity, K, sigma_n=sigma_n, eta=eta, readout_rate=readout_rate)
     overlaps = np.asarray(model.overlaps.T)
-    start = shared.random_overlaps(check, model.students, overlaps, start_norm, start_overlap, seed)
+    start = random_overlaps(check, model.students, overlaps, start_norm, start_overlap, seed)
     readout = size * np.random.default_rng(seed + 1).standard_normal((model.students, tasks))
     controls: dict[str, Control] = {"task": ol.Discrete(range(tasks))}
     if check.flag("joint", joint):
-        if eta > highest:
-            check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
-        controls["learning_rate"] = ol.Continuous(0.0, highest, guess=float(eta))
+        controls["learning_rate"] = rate_control(check, eta, highest)
     return ol.Problem(
         model=model,
         start=_pretrained(model, model.state(**start, v=readout), before),
@@ -114,11 +114,11 @@ def _baselines(new: range, joint: bool) -> "Mapping[str, Baseline]":
         "blocked": lambda problem, intervals: _blocks(problem, new, problem.horizon),
         "alternating": lambda problem, intervals: _alternating(problem, intervals, new[0]),
         "random": lambda problem, intervals: _blocks(problem, new, 0.0),
-        "blocked, then random": lambda problem, intervals: shared.best_of(
-            problem, lambda a: _blocks(problem, new, a), (0.0, problem.horizon)
+        "blocked, then random": BestOf(
+            lambda problem, intervals, a: _blocks(problem, new, a), lambda problem: (0.0, problem.horizon)
         ),
     }
-    return {**orders, **shared.rate_baselines(_random_at_rate)} if joint else orders
+    return {**orders, **rate_baselines(_random_at_rate)} if joint else orders
 
 
 def _blocks(problem: "ol.Problem", new: range, a: float) -> "ol.Schedule":

@@ -1,11 +1,11 @@
 from . import finite_size as finite_size
-from ._plot import plot as plot
-from ._simulations import schedule_at as schedule_at
-from ._simulations import simulate as simulate
 from .closed_loop import LoopComparison as LoopComparison
 from .closed_loop import closed_loop as closed_loop
-from .collect import load as load
+from .finite_size import schedule_at as schedule_at
+from .finite_size import simulate as simulate
 from .point import PointDone as PointDone
+from .results import load as load
+from .results import plot as plot
 from .run import ReduceWarning as ReduceWarning
 from .run import sweep as sweep
 from .store import DamagedPointWarning as DamagedPointWarning

@@ -132,15 +132,15 @@ class _Runs:
         values = {name: np.tile(v, (self.seeds, 1)) for name, v in schedule.values.items()}
         state = initial_overlaps(start, self.seeds)
 
-        def one(own: Any, key: Any, x: Any, begin: Any, end: Any) -> Any:
-            table = replace(controls, values=own)
+        def advance_one(values: Any, key: Any, x: Any, begin: Any, end: Any) -> Any:
+            table = replace(controls, values=values)
             batch = jax.tree.map(lambda leaf: leaf[None], (key, x))
             moved = advance_overlaps(
                 plan, model, settings, table, batch[0], np.float64(self.N), batch[1], begin, end
             )
             return jax.tree.map(lambda leaf: leaf[0], moved)
 
-        advance = jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None, None)))
+        advance = jax.jit(jax.vmap(advance_one, in_axes=(0, 0, 0, None, None)))
         for interval in range(schedule.intervals):
             states = np.asarray(model.layout.flatten(state))
             policy(interval, states, values)
@@ -148,8 +148,8 @@ class _Runs:
                 values, self.keys, state, np.int64(edges[interval]), np.int64(edges[interval + 1])
             )
         final = np.asarray(model.layout.flatten(state))[:, None, :]
-        found = evaluate(model, settings, schedule, np.array([schedule.horizon]), final)
-        return np.asarray(found["error"]).reshape(self.seeds)
+        observed = evaluate(model, settings, schedule, np.array([schedule.horizon]), final)
+        return np.asarray(observed["error"]).reshape(self.seeds)
 
 
 def _feedback(solution: Solution) -> Policy:

@@ -1,23 +1,49 @@
-"""Where the chains of a sweep are walked: in this process, in spawned ones, or on a Dask cluster.
+"""Where the points of a sweep are solved: in this process, in spawned ones, on a Dask cluster, or in batches.
 
-The points of a chain, their order and their first guesses are the same everywhere; only who computes differs.
+The points of a chain, their order and their first guesses are the same wherever chains are walked; batches
+solve all points at once as lanes of compiled programs, and leave to chains what these cannot certify.
 """
 
 import os
+import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from optlearn._arguments import Arguments
+from optlearn._control.batched.solve import Solved, solve_many
+from optlearn._control.batched.stack import stack
+from optlearn._control.problem import Problem
+from optlearn._control.solution import Variant
+from optlearn._errors import SpecificationError, how_to_install
 from optlearn._processes import Ended, Send, run_tasks
-from optlearn.sweeps.point import Chain, PointDone, done, failed_from_outside, walk
-from optlearn.sweeps.spec import Index
+from optlearn.sweeps.point import (
+    Chain,
+    PointDone,
+    compute,
+    done,
+    failure,
+    make_record,
+    solved_content,
+    walk,
+)
+from optlearn.sweeps.spec import Index, Spec
+from optlearn.sweeps.store import Record
 
 Tell = Callable[[PointDone], None]
 
 # A point whose process dies is tried so many times; then it counts as failed, and the others go on.
 ATTEMPTS = 2
+# Seconds to wait for a scheduler of Dask to answer, and between looks at what has happened.
+PATIENCE = 30
+POLL = 0.2
+# Points that are solved together in a batch, and are on disk before the next ones begin.
+BLOCK = 1024
+_BATCHED_METHODS = ("auto", "indirect")
 
 
 class Executor(Protocol):
@@ -54,8 +80,6 @@ def make_executor(executor: Any, jobs: int | None) -> Executor:
     if word == "serial":
         return Serial()
     if word == "batched":
-        from optlearn.sweeps.batched import Batched
-
         return Batched()
     if word == "processes":
         return Processes(jobs or _cores())
@@ -67,8 +91,6 @@ def make_executor(executor: Any, jobs: int | None) -> Executor:
             "must be 'serial', 'processes', 'batched', the address of a Dask scheduler such as "
             "'tcp://127.0.0.1:8786', or a Dask client or cluster",
         )
-    from optlearn.sweeps.dask import Dask
-
     return Dask(executor)
 
 
@@ -117,11 +139,12 @@ class Deaths:
 
     def note(self, chain: Chain, error: str, tell: Tell, attempts: int = ATTEMPTS) -> None:
         """Count a death for the point that was being computed; after too many, the point has failed."""
+        # A chain is walked in order: the first point that is not on disk was the one being computed.
         for index in chain.points:
             if chain.store.read(index) is None:
                 self.counted[index] += 1
                 if self.counted[index] >= attempts:
-                    record = chain.store.write(index, failed_from_outside(chain.spec, index, error))
+                    record = chain.store.write(index, make_record(chain.spec, index, failure(error)))
                     tell(done(record, chain.store))
                 return
 
@@ -135,3 +158,161 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+# --- on a Dask cluster ------------------------------------------------------------------------
+
+
+class Dask:
+    """On the workers of a cluster, which must see the folder of the sweep.
+
+    Args:
+        target: address of a scheduler, a ``distributed.Client``, or a cluster object.
+    """
+
+    by_name = False  # Dask sends functions whole
+
+    def __init__(self, target: Any) -> None:
+        try:
+            import distributed
+        except ImportError as error:
+            raise SpecificationError(
+                f"executor: Dask is not installed: {how_to_install('cluster')}"
+            ) from error
+        self._distributed: Any = distributed
+        self._target = target
+
+    @property
+    def name(self) -> str:
+        """For the records."""
+        return "dask"
+
+    def run(self, chains: Sequence[Chain], tell: Tell) -> None:
+        """Walk all chains, one task each; Dask gives those of a dead worker to another one."""
+        with ExitStack() as stack:
+            client = self._client(stack)
+            topic, events = f"optlearn-sweep-{uuid.uuid4().hex}", SimpleQueue[PointDone]()
+            # Results of tasks come when whole chains are done; events tell of every point.
+            client.subscribe_topic(topic, lambda event: events.put(_point_done(event[1])))
+            stack.callback(client.unsubscribe_topic, topic)
+            self._drive(client, topic, chains, events, tell)
+
+    def _drive(
+        self,
+        client: Any,
+        topic: str,
+        chains: Sequence[Chain],
+        events: "SimpleQueue[PointDone]",
+        tell: Tell,
+    ) -> None:
+        deaths = Deaths()
+        waiting = {client.submit(_walk_on_worker, chain, topic, pure=False): chain for chain in chains}
+        try:
+            while waiting:
+                with suppress(self._distributed.TimeoutError, TimeoutError):
+                    self._distributed.wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED")
+                while not events.empty():
+                    tell(events.get())
+                for future in [future for future in waiting if future.done()]:
+                    chain = waiting.pop(future)
+                    if future.status == "finished":
+                        for point in future.result():  # its events may be late
+                            tell(point)
+                        continue
+                    error = future.exception()
+                    if type(error).__name__ != "KilledWorker":
+                        raise error
+                    # Dask has tried several workers already.
+                    deaths.note(chain, "its worker died, several times", tell, attempts=1)
+                    waiting[client.submit(_walk_on_worker, chain, topic, pure=False)] = chain
+        finally:
+            client.cancel(list(waiting), force=True)
+
+    def _client(self, stack: ExitStack) -> Any:
+        if isinstance(self._target, self._distributed.Client):
+            return self._target
+        try:
+            return stack.enter_context(self._distributed.Client(self._target, timeout=PATIENCE))
+        except (OSError, TimeoutError) as error:
+            raise SpecificationError(
+                f"executor={self._target!r}: no scheduler answers there ({error})"
+            ) from error
+
+
+def _walk_on_worker(chain: Chain, topic: str) -> list[PointDone]:
+    from distributed import get_worker
+
+    chain.store.check_visible()
+    worker, finished = get_worker(), []
+
+    def tell(point: PointDone) -> None:
+        finished.append(point)
+        worker.log_event(topic, {"point": vars(point)})
+
+    walk(chain, tell)
+    return finished
+
+
+def _point_done(message: dict[str, Any]) -> PointDone:
+    point = message["point"]
+    return PointDone(**{**point, "index": tuple(point["index"])})
+
+
+# --- in batches -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Batched:
+    """In this process, on its default JAX device."""
+
+    name: str = "batched"
+    by_name: bool = False
+
+    def run(self, chains: Sequence[Chain], tell: Tell) -> None:
+        """Solve what is not finished, in the order of the grid.
+
+        Raises:
+            SpecificationError: the points differ in more than numbers, or need another method.
+        """
+        if not chains:
+            return
+        spec, store = chains[0].spec, chains[0].store
+        method = spec.options.get("method", "auto")
+        if method not in _BATCHED_METHODS:
+            raise SpecificationError(
+                f"method must be one of {', '.join(_BATCHED_METHODS)} with executor='batched', got {method!r}"
+            )
+        points = [index for chain in chains for index in chain.points if store.read(index) is None]
+        posed: dict[Index, Problem] = {}
+        for index in points:
+            try:
+                posed[index] = spec.problem(index)
+            except Exception:  # a matter of this one point, whose record says it
+                tell(done(store.write(index, compute(spec, index)), store))
+        if posed:
+            stack(list(posed.values()), spec.options.get("intervals"))  # before anything takes time
+        indices = list(posed)
+        options = {name: value for name, value in spec.options.items() if name != "method"}
+        for first in range(0, len(indices), BLOCK):
+            block = indices[first : first + BLOCK]
+            began, cpu = time.perf_counter(), time.process_time()
+            solved = solve_many([posed[index] for index in block], **options)
+            seconds = (time.perf_counter() - began) / len(block), (time.process_time() - cpu) / len(block)
+            for i, index in enumerate(block):
+                tell(done(store.write(index, _batch_record(spec, index, solved, i, seconds)), store))
+
+
+def _batch_record(spec: Spec, index: Index, solved: Solved, i: int, seconds: tuple[float, float]) -> Record:
+    """What the batch found, if it is certified and no solution is asked for; else one by one."""
+    certificate, relaxed = solved.certificates[i], solved.relaxed_schedule(i)
+    if not certificate.converged or spec.reduce is not None or spec.baselines:
+        near = relaxed or solved.schedule(i)
+        return compute(spec, index, near=near if certificate.converged else None)
+    content = solved_content(
+        float(solved.objective[i]),
+        certificate,
+        solved.outcomes[i],
+        solved.schedule(i),
+        None if relaxed is None else Variant(relaxed, float(solved.relaxed_objective[i])),
+    )
+    return make_record(spec, index, content, *seconds)

@@ -14,22 +14,15 @@ from optlearn._control.certificate import Certificate
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
 from optlearn._control.runs import Outcome
-from optlearn._control.solution import NotConvergedWarning, Solution
+from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.solve import solve
 from optlearn._control.solvers.starts import fits
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress
 from optlearn._schedule import Schedule
+from optlearn.sweeps.results import PREFIXES, RESULTS
 from optlearn.sweeps.spec import Index, Spec
 from optlearn.sweeps.store import Record, Store
-
-# Names of results in the dataset of a sweep, which those of ``reduce`` must not take.
-RESULTS = (
-    "objective", "relaxed_objective", "hamiltonian_gap", "relaxation_gap", "seconds", "cpu_seconds",
-    "starts_tried", "starts_agreeing", "edges", "edge", "interval", "baseline", "baseline_objective",
-    "converged", "warm", "finished", "part", "error", "reduce_error",
-)  # fmt: skip
-PREFIXES = ("free_", "schedule_")
 
 # A cluster's worker may run several threads; caches of traced programs are not made for that.
 _ONE_AT_A_TIME = threading.Lock()
@@ -93,32 +86,61 @@ def compute(
         near: a schedule of this very point, to go on from.
     """
     began, cpu = time.perf_counter(), time.process_time()
-    record: Record = {"coordinates": spec.coordinates(index)}
     with _ONE_AT_A_TIME:
         try:
-            record |= {"status": "done", **_solved(spec, index, neighbour, near)}
+            content = _solved(spec, index, neighbour, near)
         except Exception as error:
-            record |= {
-                "status": "failed",
-                "error": f"{type(error).__name__}: {error}",
-                "traceback": traceback.format_exc(),
-            }
+            content = failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+    return make_record(spec, index, content, time.perf_counter() - began, time.process_time() - cpu)
+
+
+def make_record(
+    spec: Spec, index: Index, content: Record, seconds: float = 0.0, cpu_seconds: float = 0.0
+) -> Record:
+    """The record of a point: where it is, whether it is solved, what was found or raised, and the time."""
     return {
-        **record,
-        "seconds": time.perf_counter() - began,
-        "cpu_seconds": time.process_time() - cpu,
+        "coordinates": spec.coordinates(index),
+        "status": "failed" if "error" in content else "done",
+        **content,
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
     }
 
 
-def failed_from_outside(spec: Spec, index: Index, error: str) -> Record:
-    """The record of a point that took its process with it."""
+def failure(error: str, trace: str = "") -> Record:
+    """What the record of a point that failed holds."""
+    return {"error": error, "traceback": trace}
+
+
+def solved_content(
+    objective: float,
+    certificate: Certificate,
+    outcome: Outcome,
+    schedule: Schedule,
+    relaxed: Variant | None,
+    **more: Any,
+) -> Record:
+    """What the record of a point that is solved holds, by one solve or in a batch."""
     return {
-        "coordinates": spec.coordinates(index),
-        "status": "failed",
-        "error": error,
-        "traceback": "",
-        "seconds": 0.0,
-        "cpu_seconds": 0.0,
+        "objective": objective,
+        "converged": certificate.converged,
+        "reasons": list(certificate.reasons),
+        "hamiltonian_gap": certificate.hamiltonian_gap,
+        "relaxation_gap": certificate.relaxation_gap,
+        "integration_error": certificate.integration_error,
+        "budget_error": certificate.budget_error,
+        "starts": [certificate.starts.tried, certificate.starts.agreeing],
+        "outcome": outcome.name.lower(),
+        "warm": False,
+        "free": {},
+        "schedule": schedule.to_dict(),
+        "relaxed": None
+        if relaxed is None
+        else {"objective": relaxed.objective, "schedule": relaxed.schedule.to_dict()},
+        "baselines": {},
+        "reduced": {},
+        "reduce_error": "",
+        **more,
     }
 
 
@@ -165,37 +187,18 @@ def _solved(spec: Spec, index: Index, neighbour: Record | None, near: Schedule |
             raise KeyboardInterrupt
         baselines = _baselines(problem, spec.baselines, solution.schedule.intervals)
         reduced, error = _reduced(spec, solution)
-    return {
-        "objective": solution.objective,
-        **evidence(solution.certificate),
-        "outcome": solution.outcome.name.lower(),
-        "warm": warm is not None,
-        "free": dict(solution.parameters),
-        "schedule": solution.schedule.to_dict(),
-        "relaxed": _relaxed(solution),
-        "baselines": baselines,
-        "reduced": reduced,
-        "reduce_error": error,
-    }
-
-
-def evidence(certificate: Certificate) -> Record:
-    """What a record keeps of a certificate."""
-    return {
-        "converged": certificate.converged,
-        "reasons": list(certificate.reasons),
-        "hamiltonian_gap": certificate.hamiltonian_gap,
-        "relaxation_gap": certificate.relaxation_gap,
-        "integration_error": certificate.integration_error,
-        "budget_error": certificate.budget_error,
-        "starts": [certificate.starts.tried, certificate.starts.agreeing],
-    }
-
-
-def _relaxed(solution: Solution) -> dict[str, Any] | None:
-    if solution.relaxed is None:
-        return None
-    return {"objective": solution.relaxed.objective, "schedule": solution.relaxed.schedule.to_dict()}
+    return solved_content(
+        solution.objective,
+        solution.certificate,
+        solution.outcome,
+        solution.schedule,
+        solution.relaxed,
+        warm=warm is not None,
+        free=dict(solution.parameters),
+        baselines=baselines,
+        reduced=reduced,
+        reduce_error=error,
+    )
 
 
 def _baselines(problem: Problem, names: Sequence[str], intervals: int) -> dict[str, float]:
@@ -218,15 +221,15 @@ def _reduced(spec: Spec, solution: Solution) -> tuple[dict[str, Any], str]:
         return {}, f"{type(error).__name__}: {error}"
 
 
-def _numbers(found: Any, taken: Sequence[str]) -> dict[str, Any]:
-    if not isinstance(found, Mapping) or not all(isinstance(name, str) for name in found):
+def _numbers(returned: Any, taken: Sequence[str]) -> dict[str, Any]:
+    if not isinstance(returned, Mapping) or not all(isinstance(name, str) for name in returned):
         raise TypeError(
-            f"reduce must return a mapping of names to numbers or arrays, not {type(found).__name__}"
+            f"reduce must return a mapping of names to numbers or arrays, not {type(returned).__name__}"
         )
-    arrays = {name: np.asarray(value) for name, value in found.items()}
+    arrays = {name: np.asarray(value) for name, value in returned.items()}
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
-            raise TypeError(f"reduce: {name!r} is {found[name]!r}; only numbers and arrays of them")
+            raise TypeError(f"reduce: {name!r} is {returned[name]!r}; only numbers and arrays of them")
         if name in taken or name.startswith(PREFIXES):
             raise ValueError(f"{name!r} is the name of another result; call it something else")
     return {name: array.tolist() for name, array in arrays.items()}
@@ -240,6 +243,6 @@ def warm_start(problem: Problem, neighbour: Record) -> Schedule | None:
 
     Of a discrete control it is the relaxed optimum, not the rounded one: solvers start better from there.
     """
-    found = neighbour["schedule"] if neighbour["relaxed"] is None else neighbour["relaxed"]["schedule"]
-    schedule = Schedule.from_dict(found)
+    source = neighbour if neighbour["relaxed"] is None else neighbour["relaxed"]
+    schedule = Schedule.from_dict(source["schedule"])
     return schedule if fits(problem, schedule) else None

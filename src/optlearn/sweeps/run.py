@@ -1,25 +1,26 @@
-"""Solve a scenario on a grid of its arguments."""
+"""Solve a scenario on a grid of its arguments, and show how far that is."""
 
 import inspect
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optlearn._arguments import Arguments
+from optlearn._control.options import check_options
 from optlearn._control.solution import NotConvergedWarning
-from optlearn._control.solve import METHODS, solve
+from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError
 from optlearn._io import save_dataset
 from optlearn._progress import Report
 from optlearn._signatures import checked
 from optlearn._warn import warn
-from optlearn.sweeps.collect import load
 from optlearn.sweeps.executors import make_executor
 from optlearn.sweeps.point import Chain, PointDone, done
-from optlearn.sweeps.progress import bar
+from optlearn.sweeps.results import load
 from optlearn.sweeps.spec import CHAIN, Index, Reduce, Scenario, Spec, check_picklable, make_spec
 from optlearn.sweeps.store import Store, SweepFolderError, locked, open_store
 
@@ -94,6 +95,7 @@ def sweep(
         check_picklable(spec)
     with ExitStack() as stack:
         if out is None:
+            # Workers hand over points, and chains their first guesses, through files.
             out = stack.enter_context(tempfile.TemporaryDirectory(prefix="optlearn-sweep-"))
         folder = Path(out)
         if folder.is_file():
@@ -103,8 +105,8 @@ def sweep(
         except OSError as error:
             raise SweepFolderError(f"cannot write {folder}: {error.strerror or error}") from error
         store = open_store(folder, spec, resume=resume, force=force, executor=where.name)
-        told = stack.enter_context(bar(spec.size)) if progress is True else progress or None
-        tell = _once(told, spec.size)
+        show = stack.enter_context(bar(spec.size)) if progress is True else progress or None
+        tell = _once(show, spec.size)
         unfinished = _unfinished(spec, store, retry_failed, tell)
         where.run(unfinished, tell)
         dataset = load(folder)
@@ -118,12 +120,12 @@ def sweep(
 
 def _once(progress: Callable[[PointDone], None] | None, total: int) -> Callable[[PointDone], None]:
     """Tell of every point once: of a chain that was taken up again, all points are told again."""
-    told: set[Index] = set()
+    finished: set[Index] = set()
 
     def tell(point: PointDone) -> None:
-        if progress is not None and point.index not in told:
-            told.add(point.index)
-            progress(replace(point, done=len(told), total=total))
+        if progress is not None and point.index not in finished:
+            finished.add(point.index)
+            progress(replace(point, done=len(finished), total=total))
 
     return tell
 
@@ -149,23 +151,16 @@ def _unfinished(
 
 def _checked(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of ``solve`` that are not its defaults; raise now for what would fail at every point."""
-    known = dict(inspect.signature(solve).parameters)
+    allowed = dict(inspect.signature(solve).parameters)
     for name in ("problem", "warm_start", "progress"):  # these are not the same at every point
-        del known[name]
+        del allowed[name]
     for name in options:
-        if name not in known:
+        if name not in allowed:
             raise SpecificationError(
-                f"sweep has no argument {name!r}; those of solve that it takes are {', '.join(known)}"
+                f"sweep has no argument {name!r}; those of solve that it takes are {', '.join(allowed)}"
             )
-    if options.get("method", "auto") not in METHODS:
-        raise SpecificationError(f"method must be one of {', '.join(METHODS)}, got {options['method']!r}")
-    check = Arguments("sweep")
-    for name, lowest in (("intervals", 1), ("starts", 1), ("steps", 1), ("max_iterations", 1), ("seed", 0)):
-        if options.get(name) is not None:
-            check.count(name, options[name], lowest)
-    if options.get("tolerance") is not None:
-        check.number("tolerance", options["tolerance"], 0.0, open_below=True)
-    return {name: value for name, value in options.items() if value != known[name].default}
+    check_options(Arguments("sweep"), **options)
+    return {name: value for name, value in options.items() if value != allowed[name].default}
 
 
 def _check_baselines(spec: Spec) -> None:
@@ -173,12 +168,12 @@ def _check_baselines(spec: Spec) -> None:
     if not spec.baselines:
         return
     try:
-        known = spec.problem(spec.indices()[0]).baselines
+        available = spec.problem(spec.indices()[0]).baselines
     except Exception:  # a matter of this one point, whose record will say it
         return
     for name in spec.baselines:
-        if name not in known:
-            raise SpecificationError(f"baselines must be among {', '.join(known)}, got {name!r}")
+        if name not in available:
+            raise SpecificationError(f"baselines must be among {', '.join(available)}, got {name!r}")
 
 
 def _warn(dataset: "xarray.Dataset") -> None:
@@ -199,3 +194,69 @@ def _warn(dataset: "xarray.Dataset") -> None:
             "solutions are kept",
             ReduceWarning,
         )
+
+
+# --- progress ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def bar(total: int, screen: Any = None) -> Iterator[Callable[[PointDone], None]]:
+    """Show points as they finish: a bar with rate and time left in a terminal, or lines in a log file.
+
+    Args:
+        total: points of the sweep.
+        screen: a rich console (default: stderr).
+    """
+    from rich.console import Console
+
+    screen = screen or Console(stderr=True, highlight=False, soft_wrap=True)
+    count = _Count()
+    if not screen.is_terminal:
+
+        def line(point: PointDone) -> None:
+            count(point)
+            if not point.stored:
+                screen.print(f"{point.done}/{total} {point.text}{count.rate()}", markup=False)
+
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=screen) as progress:
+        task = progress.add_task("", total=total, rate="")
+
+        def update(point: PointDone) -> None:
+            count(point)
+            progress.update(task, completed=point.done, rate=count.rate(), description=count.troubles())
+
+        yield update
+
+
+class _Count:
+    """Points so far; the rate is that of this run."""
+
+    def __init__(self) -> None:
+        self._fresh, self._failed, self._open = 0, 0, 0
+        self._began = time.perf_counter()
+
+    def __call__(self, point: PointDone) -> None:
+        self._fresh += not point.stored
+        self._failed += bool(point.error)
+        self._open += not (point.error or point.converged)
+
+    def rate(self) -> str:
+        if not self._fresh:
+            return ""
+        rate = self._fresh / max(time.perf_counter() - self._began, 1e-9)
+        return f" ({rate:.2f} points/s)"
+
+    def troubles(self) -> str:
+        counts = {"failed": self._failed, "not converged": self._open}
+        return ", ".join(f"{number} {what}" for what, number in counts.items() if number)

@@ -183,22 +183,22 @@ def _values(name: str, values: Any) -> tuple[Value, ...]:
     """Distinct numbers, words or flags."""
     if isinstance(values, str) or not np.iterable(values):
         raise SpecificationError(f"over[{name!r}] must be a list or array of values, got {values!r}")
-    found = [value.item() if isinstance(value, np.generic) else value for value in values]
-    found = [value.item() if getattr(value, "ndim", None) == 0 else value for value in found]
-    for value in found:
+    # Scalars of NumPy and JAX become numbers of Python, which JSON knows.
+    plain_values = [value.item() if getattr(value, "ndim", None) == 0 else value for value in values]
+    for value in plain_values:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(value, str | bool) and not (number and np.isfinite(value)):
             raise SpecificationError(
                 f"over[{name!r}] must hold finite numbers, words or flags, got {value!r}"
             )
-    if not found:
+    if not plain_values:
         raise SpecificationError(f"over[{name!r}] must hold at least one value, got none")
-    if len({type(value) in (int, float) for value in found}) > 1:
-        raise SpecificationError(f"over[{name!r}] must hold numbers only, or none, got {found!r}")
-    twice = [value for value in found if found.count(value) > 1]
+    if len({type(value) in (int, float) for value in plain_values}) > 1:
+        raise SpecificationError(f"over[{name!r}] must hold numbers only, or none, got {plain_values!r}")
+    twice = [value for value in plain_values if plain_values.count(value) > 1]
     if twice:
         raise SpecificationError(f"over[{name!r}] must hold every value once, got {twice[0]!r} more often")
-    return tuple(found)
+    return tuple(plain_values)
 
 
 def _check_arguments(

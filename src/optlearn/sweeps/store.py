@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from optlearn import __version__
 from optlearn._errors import SpecificationError
 from optlearn._io import read_file, read_json, remove_half_written, write_file
-from optlearn._io.provenance import code_digest, version_of
+from optlearn._io.provenance import code_digest, versions_of
 from optlearn._json import parse
 from optlearn._warn import warn
 from optlearn.sweeps.spec import Index, Spec, digest
@@ -88,13 +88,13 @@ class Store:
     def check_visible(self) -> None:
         """Raise unless this process, perhaps on another machine, sees the folder of this very sweep."""
         try:
-            found = read_json(self.folder / "sweep.json")["id"]
+            sweep = read_json(self.folder / "sweep.json")["id"]
         except (OSError, KeyError, TypeError) as error:
             raise SweepFolderError(
                 f"{platform.node()} does not see {self.folder}: workers on other machines need a folder that "
                 "all of them share"
             ) from error
-        if found != self.sweep:
+        if sweep != self.sweep:
             raise SweepFolderError(f"{self.folder} on {platform.node()} holds another sweep")
 
 
@@ -184,11 +184,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def versions() -> dict[str, str]:
     """Versions of what decides numbers."""
-    found = {"optlearn": __version__, "python": platform.python_version()}
-    for name in _PACKAGES:
-        if (version := version_of(name)) is not None:
-            found[name] = version
-    return found
+    return {"optlearn": __version__, "python": platform.python_version(), **versions_of(*_PACKAGES)}
 
 
 def _parts_to_continue(description: Path, spec: Spec) -> list[dict[str, Any]]:

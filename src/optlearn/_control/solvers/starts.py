@@ -7,9 +7,8 @@ import numpy as np
 
 from optlearn._control.certificate import ROUND_OFF, limits
 from optlearn._control.compiled import CompiledProblem, Rollout
-from optlearn._control.effort import first_guesses
 from optlearn._control.evaluate import check_controls, check_schedule, evaluate
-from optlearn._control.problem import Problem
+from optlearn._control.problem import Problem, first_guess
 from optlearn._control.runs import Run, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError
@@ -43,8 +42,7 @@ class Candidates(NamedTuple):
             first.insert(0, _from_schedule(compiled, "warm start", warm, intervals))
         for name, make in compiled.problem.baselines.items() if count > len(first) else ():
             try:
-                with first_guesses():
-                    schedule = make(compiled.problem, intervals)
+                schedule = first_guess(make, compiled.problem, intervals)
             except (SpecificationError, UnphysicalStateError) as error:
                 notes.append(f"the baseline {name!r} is no start: {error}")
                 continue

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from optlearn.scenarios._shared.line_search import least_between
+import optlearn as ol
+from optlearn._control.problem import first_guess
+from optlearn.scenarios._best_of_family import BestOf, least_between
 
 FUNCTIONS = {
     "parabola": (lambda x: (x - 0.3) ** 2, 0.0, 1.0),
@@ -34,3 +36,23 @@ def test_minimum_and_number_of_trials_are_those_of_scipy(name):
 def test_what_is_infinite_is_not_least():
     found = least_between(lambda x: np.inf if x < 0.5 else (x - 0.6) ** 2, 0.0, 1.0, 1e-8)
     assert found == pytest.approx(0.6, abs=1e-7)
+
+
+def test_a_first_guess_is_searched_for_roughly_and_a_baseline_accurately():
+    problem = ol.scenarios.selection(alpha_F=5.0)
+    baseline = problem.baselines["best constant"]
+    trials = []
+    monitored = BestOf(lambda *arguments: trials.append(1) or baseline.family(*arguments), *baseline.bounds)
+    (accurate,) = set(monitored(problem, 8)["threshold"])
+    spent = len(trials)
+    (rough,) = set(first_guess(monitored, problem, 8)["threshold"])
+    assert len(trials) - spent < spent
+    assert 1e-8 < abs(rough - accurate) < 0.02
+
+
+def test_a_baseline_of_two_arguments_is_a_first_guess_as_it_is():
+    problem = ol.scenarios.selection(alpha_F=5.0)
+    schedule = first_guess(
+        lambda problem, intervals: ol.Schedule.constant(5.0, {"threshold": 1.0}), problem, 8
+    )
+    assert schedule.horizon == 5.0

@@ -1,0 +1,348 @@
+"""The best schedule of a family with one or two parameters: what baselines are made of.
+
+Trial schedules are integrated with fixed Runge-Kutta steps, which costs about a millisecond and is
+smooth in the parameters; values that are reported come from ``evaluate``. Importing this loads nothing heavy.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import copysign, sqrt
+from sys import float_info
+from typing import TYPE_CHECKING
+
+import numpy as np
+from typing_extensions import override
+
+from optlearn._errors import UnphysicalStateError
+from optlearn._precision import float64
+from optlearn._schedule import Schedule, uniform_grid
+
+if TYPE_CHECKING:
+    from optlearn._control.compiled import CompiledProblem, Rollout
+    from optlearn._control.problem import Problem
+
+Bounds = tuple[float, float]
+# Parameters → schedule; and the same for any problem and number of intervals, which come first.
+Family = Callable[..., Schedule]
+
+# Runge-Kutta steps over the whole of training for a first look, and how often they become four times as many
+# where the dynamics are too fast for them.
+COARSE, REFINEMENTS = 120, 3
+# By how many more the search then takes: they do not move an optimum by more than 1e-6 of its parameter.
+FINER = 4
+# Points of the first look in each direction; the search then refines the best one.
+SCAN = {1: 17, 2: 6}
+# Accuracy of the first number at a kink of the second, in units of that spacing: enough to compare kinks.
+ROUGH = 2e-3
+# Accuracy of a first guess: of parameters, in units of that spacing, and of the objective.
+GUESSED = 0.02
+# Shift of a family's parameter: schedules are smooth in theirs, so this is exact to about 1e-10.
+DIFFERENCE = 1e-5
+GOLDEN = (3 - sqrt(5)) / 2
+# Share of a place within which round-off hides how a smooth function changes about its minimum.
+FLAT = sqrt(float_info.epsilon)
+
+
+class _Searched(ABC):
+    """A baseline whose parameters are searched for.
+
+    A class rather than a closure, so that a solver can ask for a rough first guess: the schedule that it
+    makes of it has other digits anyway.
+    """
+
+    def __call__(self, problem: "Problem", intervals: int) -> Schedule:
+        return self._search(problem, intervals, rough=False)
+
+    def roughly(self, problem: "Problem", intervals: int) -> Schedule:
+        """The same as a first guess of a solver, see ``_control.problem.first_guess``."""
+        return self._search(problem, intervals, rough=True)
+
+    @abstractmethod
+    def _search(self, problem: "Problem", intervals: int, rough: bool) -> Schedule:
+        """The best schedule: to many digits, or in a fifth of the time."""
+
+
+class BestOf(_Searched):
+    """A baseline: the best schedule of a family with one or two parameters.
+
+    Args:
+        family: (problem, intervals, one or two numbers) → schedule. Free parameters of the problem that the
+            schedule does not carry keep their guess.
+        bounds: lowest and highest value of each number, both allowed; or a function of the problem that
+            gives them.
+        kinks: intervals → values of the second number at which schedules are not smooth in it.
+        finish: (problem, intervals, best schedule) → what is made of it.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        *bounds: "Bounds | Callable[[Problem], Bounds]",
+        kinks: Callable[[int], Sequence[float]] = lambda intervals: (),
+        finish: "Callable[[Problem, int, Schedule], Schedule] | None" = None,
+    ) -> None:
+        self.family, self.bounds, self.kinks, self.finish = family, bounds, kinks, finish
+
+    @override
+    def _search(self, problem: "Problem", intervals: int, rough: bool) -> Schedule:
+        def family(*parameters: float) -> Schedule:
+            return self.family(problem, intervals, *parameters)
+
+        bounds = [limits(problem) if callable(limits) else limits for limits in self.bounds]
+        best = best_of(problem, family, *bounds, kinks=self.kinks(intervals), rough=rough)
+        return best if self.finish is None else self.finish(problem, intervals, best)
+
+
+class BestOfLinear(_Searched):
+    """A baseline: the best schedule B p, for a problem with one continuous control and nothing free.
+
+    The adjoint gives the gradient in p, so this suits drifts that are costly to evaluate.
+
+    Args:
+        control: name of the control.
+        basis: edges (I + 1,) → B (I, p); each of the p parameters may have any value that the control may
+            have.
+    """
+
+    def __init__(self, control: str, basis: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.control, self.basis = control, basis
+
+    @override
+    @float64
+    def _search(self, problem: "Problem", intervals: int, rough: bool) -> Schedule:
+        from scipy.optimize import minimize
+
+        from optlearn._control.compiled import Rollout, compile_problem
+
+        grid = uniform_grid(problem.horizon, intervals)
+        basis, limits = self.basis(grid), problem.continuous[self.control]
+        rollout = Rollout(compile_problem(problem), intervals)
+
+        def cost(values: np.ndarray) -> tuple[float, np.ndarray]:
+            rolled = rollout.run((basis @ values)[:, None], np.zeros(0))
+            return scale * rolled.objective, scale * basis.T @ rolled.gradient[:, 0]
+
+        start = np.full(basis.shape[1], limits.start)
+        scale = 1 / abs(rollout.objective((basis @ start)[:, None], np.zeros(0)))
+        bounds = [(limits.lower, limits.upper)] * len(start)
+        accuracy = {"ftol": GUESSED if rough else 1e-9}
+        optimum = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds, options=accuracy)
+        return Schedule.piecewise(grid, {self.control: basis @ optimum.x})
+
+
+@float64
+def best_of(
+    problem: "Problem",
+    family: Family,
+    *bounds: Bounds,
+    kinks: Sequence[float] = (),
+    rough: bool = False,
+) -> Schedule:
+    """The schedule ``family(*parameters)`` with the lowest objective.
+
+    Args:
+        problem: whose objective counts.
+        family: one or two numbers → schedule.
+        bounds: lowest and highest value of each number, both allowed.
+        kinks: values of the second number at which schedules are not smooth in it.
+        rough: it is a first guess, which a solver improves on anyway.
+    """
+    from optlearn._control.compiled import compile_problem
+
+    compiled = compile_problem(problem)
+    lower, upper = (np.array(side, dtype=float) for side in zip(*bounds, strict=True))
+    axes = [np.linspace(low, high, SCAN[len(bounds)]) for low, high in bounds]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(bounds))
+    first, steps = _scan(_Trial(compiled, family, lower, upper, COARSE), points)
+    cost = _Trial(compiled, family, lower, upper, steps if rough else FINER * steps)
+    spacing = (upper - lower) / (SCAN[len(bounds)] - 1)
+    if len(bounds) == 1:
+        refined = _refine_line(cost, first, spacing, rough)
+    else:
+        refined = _refine_plane(cost, first, spacing, lower, upper, rough)
+    if len(bounds) == 2 and not rough:
+        refined = _beyond_kinks(cost, refined, spacing, np.asarray(kinks, dtype=float))
+    # A bound itself is among the points of the scan but is not always reached by a refinement.
+    return family(*map(float, refined if cost(refined) < cost(first) else first))
+
+
+def _scan(trial: "_Trial", points: np.ndarray) -> tuple[np.ndarray, int]:
+    """The best of points (P, p), and steps with which its objective is finite."""
+    values = np.array([trial(point) for point in points])
+    steps = np.full(len(points), trial.total_steps)
+    for _ in range(REFINEMENTS):
+        if np.all(np.isfinite(values)):
+            break
+        # An unstable step, or dynamics that run away: finer steps tell.
+        trial = replace(trial, total_steps=4 * trial.total_steps)
+        for i in np.flatnonzero(~np.isfinite(values)):
+            values[i], steps[i] = trial(points[i]), trial.total_steps
+    best = int(np.argmin(values))
+    if not np.isfinite(values[best]):
+        raise UnphysicalStateError(
+            f"the dynamics run away under all {len(points)} schedules of the family that were tried"
+        )
+    return points[best], int(steps[best])
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Objective as a function of a family's parameters (p,)."""
+
+    compiled: "CompiledProblem"
+    family: Family
+    lower: np.ndarray
+    upper: np.ndarray
+    total_steps: int
+
+    def __call__(self, parameters: np.ndarray) -> float:
+        schedule, w, theta = self._controls(parameters)
+        value = self._rollout(schedule).objective(w, theta)
+        return value if np.isfinite(value) else np.inf
+
+    def with_gradient(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        """Objective and gradient (p,), for families whose edges do not move.
+
+        The adjoint gives the derivative in all controls; only how these follow the parameters is
+        differenced.
+        """
+        schedule, w, theta = self._controls(parameters)
+        rolled = self._rollout(schedule).run(w, theta)
+        slope = np.zeros(len(parameters))
+        for i, shift in enumerate(DIFFERENCE * np.eye(len(parameters))):
+            up = np.minimum(parameters + shift, self.upper)
+            down = np.maximum(parameters - shift, self.lower)
+            _, w_up, theta_up = self._controls(up)
+            _, w_down, theta_down = self._controls(down)
+            slope[i] = np.sum(rolled.gradient * (w_up - w_down))
+            slope[i] += rolled.free_gradient @ (theta_up - theta_down)
+            slope[i] /= up[i] - down[i]
+        return rolled.objective, slope
+
+    def _controls(self, parameters: np.ndarray) -> tuple[Schedule, np.ndarray, np.ndarray]:
+        schedule = self.family(*map(float, parameters))
+        free = self.compiled.problem.free
+        theta = [float(schedule.parameters.get(name, f.start)) for name, f in free.items()]
+        return schedule, self.compiled.relaxation.own_vectors(schedule), np.array(theta)
+
+    def _rollout(self, schedule: Schedule) -> "Rollout":
+        from optlearn._control.compiled import Rollout
+
+        steps = -(-self.total_steps // schedule.intervals)
+        if self.compiled.engine.exact:
+            steps = self.compiled.exact_steps(float(np.diff(schedule.grid).max()))
+        return Rollout(self.compiled, schedule.grid, steps)
+
+
+def _refine_line(cost: _Trial, first: np.ndarray, spacing: np.ndarray, rough: bool) -> np.ndarray:
+    low, high = cost.lower[0], cost.upper[0]
+    around = (max(low, first[0] - spacing[0]), min(high, first[0] + spacing[0]))
+    accuracy = GUESSED * spacing[0] if rough else 1e-8
+    return np.array([least_between(lambda x: cost(np.array([x])), *around, accuracy=accuracy)])
+
+
+def _refine_plane(
+    cost: _Trial,
+    first: np.ndarray,
+    spacing: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    rough: bool = False,
+) -> np.ndarray:
+    """The minimum between ``lower`` and ``upper``, downhill from ``first``."""
+    from scipy.optimize import minimize
+
+    # In units of the scan's spacing and of the objective there, so that tolerances mean something.
+    scale = abs(cost(first)) or 1.0
+
+    def scaled(z: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = cost.with_gradient(np.clip(z * spacing, lower, upper))
+        return value / scale, slope * spacing / scale
+
+    optimum = minimize(
+        scaled,
+        first / spacing,
+        bounds=list(zip(lower / spacing, upper / spacing, strict=True)),
+        jac=True,
+        method="L-BFGS-B",
+        # Nearer to round-off, line searches fail, and try twenty times each.
+        options={"ftol": GUESSED, "gtol": GUESSED} if rough else {"ftol": 1e-13, "gtol": 1e-9},
+    )
+    return np.asarray(np.clip(optimum.x * spacing, lower, upper))
+
+
+def _beyond_kinks(cost: _Trial, refined: np.ndarray, spacing: np.ndarray, kinks: np.ndarray) -> np.ndarray:
+    """The best minimum near the one that was refined: each kink may hide another behind it."""
+    close = np.abs(kinks - refined[1]) <= spacing[1]
+    near = kinks[close & (kinks > cost.lower[1]) & (kinks < cost.upper[1])]
+    if not len(near):
+        return refined
+    edges = np.unique([cost.lower[1], *near, cost.upper[1]])
+
+    def best_at(second: float) -> np.ndarray:
+        low, high = (
+            np.clip(refined[0] + side * spacing[0], cost.lower[0], cost.upper[0]) for side in (-1, 1)
+        )
+        along = least_between(lambda x: cost(np.array([x, second])), low, high, ROUGH * spacing[0])
+        return np.array([along, second])
+
+    best = min([refined, *map(best_at, edges)], key=cost)
+    # From there downhill, in the smooth pieces on both sides.
+    place = np.searchsorted(edges, best[1])
+    pieces = edges[max(place - 1, 0) : place + 2]
+    candidates = [best]
+    for low, high in pairwise(pieces):
+        lower, upper = np.array([cost.lower[0], low]), np.array([cost.upper[0], high])
+        candidates.append(_refine_plane(cost, np.clip(best, lower, upper), spacing, lower, upper))
+    return min(candidates, key=cost)
+
+
+def least_between(function: Callable[[float], float], low: float, high: float, accuracy: float) -> float:
+    """Where a function is least between ``low`` and ``high``; of several minima it may find any.
+
+    Brent's method: to the lowest point of the parabola through the best three points, or a golden section
+    where the parabola leads outside or does not close in. SciPy's ``minimize_scalar`` does the same, but
+    takes longer to import than a search needs.
+
+    Args:
+        function: to minimise; where it is infinite, it is not least.
+        low: one end, which is approached but not tried.
+        high: the other end.
+        accuracy: of the place.
+    """
+    start = low + GOLDEN * (high - low)
+    best = [(function(start), start)]
+    step = before = 0.0
+    while True:
+        (value, x), middle = best[0], (low + high) / 2
+        closest = FLAT * abs(x) + accuracy / 3
+        if abs(x - middle) <= 2 * closest - (high - low) / 2:
+            return x
+        over, under = _lowest_of_parabola(best)
+        if abs(before) > closest and abs(over) < abs(under * before / 2) and low < x + over / under < high:
+            before, step = step, over / under
+            if min(x + step - low, high - x - step) < 2 * closest:
+                step = copysign(closest, middle - x)
+        else:
+            before = (high if x < middle else low) - x
+            step = GOLDEN * before
+        trial = x + copysign(max(abs(step), closest), step)
+        trial_value = function(trial)
+        # The minimum lies between the neighbours of the lower of the two points.
+        edge = x if trial_value <= value else trial
+        if (trial > x) == (trial_value <= value):
+            low = edge
+        else:
+            high = edge
+        best = sorted([(trial_value, trial), *best], key=lambda point: point[0])[:3]
+
+
+def _lowest_of_parabola(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """How far it is from the first of three points (value, place): numerator and denominator."""
+    if len(points) < 3:
+        return 0.0, 0.0
+    (value, x), (second_value, second), (third_value, third) = points
+    right, left = (x - second) * (value - third_value), (x - third) * (value - second_value)
+    return (x - second) * right - (x - third) * left, 2 * (left - right)

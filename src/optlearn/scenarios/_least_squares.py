@@ -1,0 +1,269 @@
+"""One pass of least squares, on power-law data or on features of your own: rate, batch size or both."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+import optlearn as ol
+from optlearn import _time_courses as shapes
+from optlearn._arguments import Arguments
+from optlearn.scenarios._baselines import batch_control, linear_growth, mean_batch_of, plateau_kinks
+from optlearn.scenarios._best_of_family import BestOf
+from optlearn.scenarios._catalogue import Example, scenario
+
+if TYPE_CHECKING:
+    from optlearn._control.problem import Baseline
+
+Scheduled = Literal["learning_rate", "batch", "both"]
+INTERVALS = 40
+# Exponents of a power decay that are tried, and shares of training in which a plateau decays.
+EXPONENTS, DECAYS = (0.0, 4.0), (0.02, 1.0)
+# Size of the toy in the place of features that are not given.
+TOY_SAMPLES, TOY_FEATURES, TOY_INPUTS = 2000, 60, 30
+
+
+@scenario(
+    citations=("paquette2024phases",),
+    ranges={
+        "exponent": (1.0, 3, 0.1),
+        "teacher_exponent": (-0.5, 3, 0.1),
+        "N": (63, 4095, 64),
+        "sigma_n2": (0, 1, 0.05),
+        "alpha_F": (1, 30, 1),
+        "max_rate": (0.1, 1.3, 0.1),
+        "mean_batch": (1.5, 12, 0.5),
+        "max_batch": (8, 64, 1),
+    },
+    main=("exponent", "teacher_exponent", "sigma_n2", "alpha_F", "control"),
+    code_only={"recursion": "True, False or None"},
+    example=Example({"learning_rate": [0.6, 0.2]}, 8, {"N": 63, "alpha_F": 4.0}, wrong={"exponent": -1.0}),
+    variants=({"control": "batch"}, {"control": "both"}),
+)
+def power_law(
+    exponent: float = 1.5,
+    teacher_exponent: float = 0.5,
+    N: int = 1023,
+    sigma_n2: float = 0.1,
+    alpha_F: float = 10.0,
+    control: Scheduled = "learning_rate",
+    recursion: bool | None = None,
+    max_rate: float = 1.0,
+    mean_batch: float = 4.0,
+    max_batch: float = 16.0,
+) -> "ol.Problem":
+    """Learning rate and batch size for least squares on data with a power-law spectrum.
+
+    Controls ``learning_rate``, from 0 to ``max_rate``, and ``batch``, from 1 to ``max_batch`` with a mean of
+    at most ``mean_batch``. The variances of the N directions are λ_i ∝ i^−exponent, the teacher's squared
+    weights T_i ∝ i^−teacher_exponent; directions i from 2^k to 2^(k+1) − 1 make a block. Weights start at
+    zero, where the error is ½. The task is *easy* where the teacher falls off (teacher_exponent ≥ 0), else
+    *hard*. With ``control="learning_rate"`` batches have one sample; with "batch" the rate is a constant, the
+    best one.
+
+    Args:
+        exponent: a, of the variances.
+        teacher_exponent: b, of the teacher's squared weights.
+        N: directions.
+        sigma_n2: σ², variance of the label noise.
+        alpha_F: horizon, training steps divided by N.
+        control: what is scheduled: "learning_rate", "batch" or "both".
+        recursion: the exact mean of SGD in discrete time; False: its limit, an ODE; None: the recursion where
+            max_rate · λ₁/tr is above 0.1.
+        max_rate: largest learning rate. Rates from about 1.4 on diverge, which the ODE does not know.
+        mean_batch: largest mean of the batch size over training.
+        max_batch: largest batch size.
+    """
+    check = Arguments("power_law")
+    horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
+    rate = check.number("max_rate", max_rate, 0.0, open_below=True)
+    model = _power_law_model(check, exponent, teacher_exponent, N, sigma_n2, horizon, recursion, rate)
+    return least_squares(check, model, horizon, control, rate, mean_batch, max_batch, INTERVALS)
+
+
+def _power_law_model(
+    check: Arguments,
+    exponent: float,
+    teacher_exponent: float,
+    N: int,
+    sigma_n2: float,
+    horizon: float,
+    recursion: bool | None,
+    top_rate: float,
+) -> "ol.models.Linear":
+    count = check.count("N", N, lowest=2)
+    place = np.arange(1.0, count + 1)
+    c = place ** -check.number("exponent", exponent, 0.0)
+    c *= count / c.sum()
+    T = place ** -check.number("teacher_exponent", teacher_exponent)
+    T /= c @ T
+    block_of = np.floor(np.log2(place) + 1e-12).astype(int)
+    sizes = np.bincount(block_of)
+    variance = np.bincount(block_of, c) / sizes
+    spectrum = ol.Spectrum(variance, sizes / count, largest=float(c[0] / count))
+    # Whole steps in each of the default intervals.
+    clock = max(1, round(horizon * count / INTERVALS)) * INTERVALS / horizon
+    return ol.models.linear(
+        spectrum,
+        np.bincount(block_of, c * T) / variance,
+        noise=check.number("sigma_n2", sigma_n2, 0.0),
+        N=count,
+        eta=top_rate,
+        recursion=recursion,
+        clock=clock,
+    )
+
+
+@scenario(
+    citations=("paquette2024phases",),
+    ranges={
+        "passes": (0.1, 10, 0.1),
+        "max_rate": (0.1, 1.5, 0.1),
+        "mean_batch": (1.5, 12, 0.5),
+        "max_batch": (8, 64, 1),
+        "blocks": (4, 32, 1),
+    },
+    main=("passes", "control", "max_rate"),
+    code_only={"features": "a file", "labels": "a file"},
+    example=Example({"learning_rate": [0.6, 0.2]}, 8, {"passes": 0.2, "blocks": 6}, wrong={"passes": 0.0}),
+    variants=({"control": "batch"}, {"control": "both"}),
+)
+def probe(
+    features: str = "",
+    labels: str = "",
+    passes: float = 1.0,
+    control: Scheduled = "learning_rate",
+    max_rate: float = 1.0,
+    mean_batch: float = 4.0,
+    max_batch: float = 16.0,
+    blocks: int = 16,
+) -> "ol.Problem":
+    """The learning rate and batch size of a linear head on features of your own.
+
+    Controls ``learning_rate``, from 0 to ``max_rate``, and ``batch``. Spectrum, best head and noise are
+    measured on the features; training is then the exact recursion of least squares. In your own loop, with
+    the loss ½(f − y)² and features and labels less their means, the learning rate is η divided by the mean of
+    ‖x‖². ``ol.fit.regression`` gives the same problem with predictions and training beside it.
+
+    Args:
+        features: file (``.npy``) with a table of samples (rows) by features; "": a toy, random features.
+        labels: file (``.npy``) with a number for each sample.
+        passes: samples seen over samples there are.
+        control: what is scheduled: "learning_rate", "batch" or "both".
+        max_rate: largest learning rate η.
+        mean_batch: largest mean of the batch size over training.
+        max_batch: largest batch size.
+        blocks: that stand for all directions of the features.
+    """
+    check = Arguments("probe")
+    if bool(features) != bool(labels):
+        check.fail("labels" if features else "features", "", "features and labels need a file each")
+    X, y = (_table(check, "features", features), _table(check, "labels", labels)) if features else _toy()
+    rate = check.number("max_rate", max_rate, 0.0, open_below=True)
+    data = ol.models.measured(X, y)
+    steps = check.number("passes", passes, 0.0, open_below=True) * len(X)
+    horizon = max(1, round(steps)) / data.directions
+    model = data.linear(check.count("blocks", blocks), training=rate * horizon / 2)
+    return least_squares(check, model, horizon, control, rate, mean_batch, max_batch, INTERVALS)
+
+
+def _table(check: Arguments, name: str, path: str) -> np.ndarray:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (OSError, ValueError) as error:
+        check.fail(name, path, f"must be a file of NumPy (.npy); {error}")
+
+
+def _toy() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(TOY_SAMPLES, TOY_INPUTS))
+    X = np.maximum(z @ rng.normal(size=(TOY_INPUTS, TOY_FEATURES)) / np.sqrt(TOY_INPUTS), 0.0)
+    return X, np.tanh(z[:, 0] + z[:, 1]) + 0.3 * rng.normal(size=TOY_SAMPLES)
+
+
+def least_squares(
+    check: Arguments,
+    model: "ol.models.Linear",
+    horizon: float,
+    control: str,
+    max_rate: float,
+    mean_batch: float,
+    max_batch: float,
+    intervals: int,
+) -> "ol.Problem":
+    """The problem of a scenario ``check.owner``.
+
+    Args:
+        check: names the scenario in messages.
+        model: what is trained; batches have the size of its ``batch`` unless they are scheduled.
+        horizon: α_F.
+        control: what is scheduled, "learning_rate", "batch" or "both". With "batch" the learning rate is the
+            best constant.
+        max_rate: largest learning rate.
+        mean_batch: largest mean of the batch size over training, if it is scheduled.
+        max_batch: largest batch size.
+        intervals: of the schedule.
+    """
+    check.one_of("control", control, ("learning_rate", "batch", "both"))
+    mean, batch = batch_control(check, mean_batch, max_batch, whole_numbers=False)
+    scheduled = ("learning_rate", "batch") if control == "both" else (control,)
+    with_rate, with_batch = "learning_rate" in scheduled, "batch" in scheduled
+    controls = {"learning_rate": ol.Continuous(0.0, max_rate, guess=0.4 * max_rate), "batch": batch}
+    return ol.Problem(
+        model=model,
+        start=model.start(),
+        horizon=horizon,
+        controls={name: controls[name] for name in scheduled},
+        budgets=(ol.Budget("batch", mean=mean, sense="at most"),) if with_batch else (),
+        free={} if with_rate else {"learning_rate": ol.Free(0.0, max_rate, guess=0.2 * max_rate)},
+        intervals=intervals,
+        baselines=_rate_baselines(with_batch) if with_rate else _batch_baselines(),
+        name=check.owner,
+    )
+
+
+def _rate_baselines(with_batch: bool) -> "Mapping[str, Baseline]":
+    """Best constant rate; best linear and cosine decays to zero; best plateau and decay; best power decay."""
+
+    def best(shape: Callable[..., shapes.Shape], *more: tuple[float, float]) -> BestOf:
+        def family(problem: "ol.Problem", intervals: int, peak: float, *others: float) -> "ol.Schedule":
+            courses = {"learning_rate": shape(peak, problem.horizon, *others)}
+            if with_batch:
+                courses["batch"] = shapes.constant(mean_batch_of(problem))
+            return ol.Schedule.from_function(problem.horizon, courses, intervals)
+
+        def rates(problem: "ol.Problem") -> tuple[float, float]:
+            return 0.0, problem.continuous["learning_rate"].upper
+
+        return BestOf(family, rates, *more, kinks=plateau_kinks if shape is _plateau else lambda _: ())
+
+    return {
+        "constant": best(lambda peak, horizon: shapes.constant(peak)),
+        "linear": best(lambda peak, horizon: shapes.linear(peak, 0.0, horizon)),
+        "cosine": best(lambda peak, horizon: shapes.cosine(peak, 0.0, horizon)),
+        "WSD": best(_plateau, DECAYS),
+        "power decay": best(shapes.power_decay, EXPONENTS),
+    }
+
+
+def _plateau(peak: float, horizon: float, decay: float) -> shapes.Shape:
+    return shapes.warm_up_stable_decay(peak, horizon, 0.0, decay)
+
+
+def _batch_baselines() -> "Mapping[str, Baseline]":
+    """Courses of the batch size, each with its best constant rate."""
+
+    def with_best_rate(course: "Callable[[ol.Problem], shapes.Shape]") -> BestOf:
+        def family(problem: "ol.Problem", intervals: int, rate: float) -> "ol.Schedule":
+            schedule = ol.Schedule.from_function(problem.horizon, {"batch": course(problem)}, intervals)
+            return schedule.with_parameters(learning_rate=rate)
+
+        def rates(problem: "ol.Problem") -> tuple[float, float]:
+            return problem.free["learning_rate"].lower, problem.free["learning_rate"].upper
+
+        return BestOf(family, rates)
+
+    return {
+        "constant": with_best_rate(lambda problem: shapes.constant(mean_batch_of(problem))),
+        "linear growth": with_best_rate(linear_growth),
+    }
