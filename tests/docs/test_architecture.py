@@ -81,7 +81,7 @@ def test_floors_of_the_page_are_those_of_the_contract():
     (control,) = (c for c in contracts["contracts"] if c.get("containers") == ["optlearn._control"])
     layers = [re.findall(r"\w+", line) for line in reversed(control["layers"])]
     height = {name: i for i, names in enumerate(layers) for name in names}
-    folder = {module.rpartition("/")[2]: module.split("/")[0] for module in sorted(MODULES, reverse=True)}
+    folder = {module.rpartition("/")[2]: module.split("/")[0] for module in sorted(MODULES)}
     heights = [
         [height[name if name in height else folder[name]] for name in floor] for floor in floors_of_the_page()
     ]

@@ -11,12 +11,12 @@ from optlearn._arguments import Arguments
 from optlearn._control.certificate import LIMITS_MET, Starts
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.finish import Found, finish
-from optlearn._control.problem import MOST_INTERVALS, Problem
+from optlearn._control.problem import Problem
 from optlearn._control.rounding.rounded import check_grid
 from optlearn._control.runs import Method, Run, Start
 from optlearn._control.shortest import shortest
 from optlearn._control.solution import Solution
-from optlearn._control.solvers.methods import METHODS, make_method
+from optlearn._control.solvers.methods import METHODS, check_options, make_method
 from optlearn._control.solvers.starts import (
     MOST_STEPS,
     Candidates,
@@ -83,22 +83,19 @@ def solve(
     """
     began = time.perf_counter()
     tell = progress or silent
-    given = {
-        "intervals": intervals,
-        "starts": starts,
-        "seed": seed,
-        "steps": steps,
-        "max_iterations": max_iterations,
-        "tolerance": tolerance,
-    }
+    options: dict[str, Any] = {
+        "intervals": intervals, "method": method, "starts": starts, "seed": seed, "steps": steps,
+        "max_iterations": max_iterations, "tolerance": tolerance,
+    }  # fmt: skip
+    check_options(Arguments("solve"), **options)
     if problem.reach is not None:
 
         def plain(fixed: Problem, before: Solution | None) -> Solution:
             warm = warm_start if before is None else before
-            return solve(fixed, method=method, warm_start=warm, progress=progress, **given)  # type: ignore[arg-type]
+            return solve(fixed, warm_start=warm, progress=progress, **options)
 
         return replace(shortest(problem, plain), seconds=time.perf_counter() - began)
-    count = _check_options(problem, **given)  # type: ignore[arg-type]
+    count = problem.intervals if intervals is None else intervals
     chosen = make_method(method, max_iterations, tolerance)
     tell(Progress("tracing the dynamics"))
     compiled = compile_problem(problem)
@@ -111,7 +108,7 @@ def solve(
     search.run_first_starts()
     search.run_more_starts()
     search.refine_steps()
-    solution = finish(search.found(method, given), tell)
+    solution = finish(search.found(options), tell)
     return replace(solution, seconds=time.perf_counter() - began)
 
 
@@ -123,27 +120,6 @@ def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
         warm = solutions[-1] if solutions else None
         solutions.append(solve(problem, warm_start=warm, **options))
     return solutions
-
-
-def _check_options(
-    problem: Problem,
-    *,
-    intervals: int | None,
-    starts: int | None,
-    seed: int,
-    steps: int | None,
-    max_iterations: int | None,
-    tolerance: float | None,
-) -> int:
-    """Raise for options that make no sense; the number of intervals."""
-    check = Arguments("solve")
-    check.count("seed", seed, 0)
-    for name, value in (("starts", starts), ("steps", steps), ("max_iterations", max_iterations)):
-        if value is not None:
-            check.count(name, value)
-    if tolerance is not None:
-        check.number("tolerance", tolerance, 0.0, 1.0, open_below=True)
-    return check.count("intervals", problem.intervals if intervals is None else intervals, 1, MOST_INTERVALS)
 
 
 class _Search:
@@ -234,16 +210,14 @@ class _Search:
                 finer = self.runs = self.method.run_all(self.rollout, self._chosen(self.starts), self.tell)
             self.best = _best(self.rollout, finer)
 
-    def found(self, method: str, given: dict[str, Any]) -> Found:
-        """What has come of it, with the options for the record."""
-        options = {
-            "intervals": self.intervals, "method": method, "starts": self.wanted, "seed": self.seed,
-            "steps": self.rollout.steps,
-        }  # fmt: skip
-        optional = {name: given[name] for name in ("max_iterations", "tolerance")}
-        options |= {name: value for name, value in optional.items() if value is not None}
-        options["warm_start"] = self.warm is not None
-        return Found(self.rollout, self.method, self.best, self.runs, self.notes, options)
+    def found(self, options: dict[str, Any]) -> Found:
+        """What has come of it, with the options for the record: those that are not left to the solver."""
+        chosen = {name: value for name, value in options.items() if value is not None}
+        chosen |= {"intervals": self.intervals, "starts": self.wanted, "steps": self.rollout.steps}
+        return Found(
+            self.rollout, self.method, self.best, self.runs, self.notes,
+            {**chosen, "warm_start": self.warm is not None},
+        )  # fmt: skip
 
     def _chosen(self, count: int) -> list[Start]:
         return choose_starts(self.rollout, count, self.seed, self.candidates, self.notes)

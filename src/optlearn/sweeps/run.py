@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optlearn._arguments import Arguments
-from optlearn._control.options import check_options
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._control.solve import solve
+from optlearn._control.solvers.methods import check_options
 from optlearn._errors import SpecificationError
 from optlearn._io import save_dataset
 from optlearn._progress import Report

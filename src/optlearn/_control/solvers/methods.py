@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from optlearn._arguments import Arguments
 from optlearn._control.compiled import Rollout
+from optlearn._control.problem import MOST_INTERVALS
 from optlearn._control.runs import Method, Run, Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import Greedy
@@ -93,7 +95,43 @@ METHODS: Mapping[str, str] = {method.name: method.description for method in _ALL
 
 def make_method(name: str, max_iterations: int | None, tolerance: float | None) -> Method:
     """The method of that name, with its options."""
-    for method in _ALL:
-        if method.name == name:
-            return method(max_iterations, tolerance)
-    raise SpecificationError(f"method must be one of {', '.join(METHODS)}, got {name!r}")
+    (chosen,) = (method for method in _ALL if method.name == name)
+    return chosen(max_iterations, tolerance)
+
+
+def check_options(
+    check: Arguments,
+    *,
+    intervals: int | None = None,
+    method: str = "auto",
+    starts: int | None = None,
+    seed: int = 0,
+    steps: int | None = None,
+    max_iterations: int | None = None,
+    tolerance: float | None = None,
+) -> None:
+    """Raise for an option of ``solve`` that no problem could be solved with; None stands for a default.
+
+    A sweep asks as well, before its first point.
+
+    Args:
+        check: names the function that was called in messages.
+        intervals: see ``solve``, also for the others.
+        method: one of ``METHODS``.
+        starts: first guesses.
+        seed: of random starts.
+        steps: Runge-Kutta steps in an interval.
+        max_iterations: of the solver.
+        tolerance: of the solver.
+    """
+    if method not in METHODS:
+        raise SpecificationError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    check.count("seed", seed, 0)
+    counts = {"starts": starts, "steps": steps, "max_iterations": max_iterations}
+    for name, value in counts.items():
+        if value is not None:
+            check.count(name, value)
+    if intervals is not None:
+        check.count("intervals", intervals, 1, MOST_INTERVALS)
+    if tolerance is not None:
+        check.number("tolerance", tolerance, 0.0, 1.0, open_below=True)
