@@ -230,12 +230,12 @@ class Page:
         self.simulation.stop()
         self._busy(request, f"Solving {self.scenario} …")
 
-        def heard(event: Any) -> None:
+        def heard(event: object) -> None:
             self._deliver(lambda: self._receive(request, event))
 
         self._solver.ask(self, request, heard)
 
-    def _receive(self, request: messages.Solve, event: Any) -> None:
+    def _receive(self, request: messages.Solve, event: object) -> None:
         """An event of the newest solve, in the page's thread."""
         if request is not self._request:
             return  # it was on its way when something else was asked for
