@@ -126,6 +126,7 @@ class CurriculumSampler(Sampler[int]):
         if not self._looked:
             self._done += self._in_hand  # the loop was left after this batch
         if self._drawn_to_the_end and not self._is_counted:
+            # Nobody counts batches, so a pass that was drawn to its end is taken as trained on.
             self._done = (self._done // self._batches + 1) * self._batches
         self._begin()
         if self._done >= self.total_steps:

@@ -145,6 +145,7 @@ class RegressionFit:
         rates, batches = self._by_step(schedule)
         stops = np.unique(np.round(np.linspace(0, len(rates), record)).astype(int))
         random, fit = np.random.default_rng(seed), self.measured
+        # In single precision, as networks are trained; the excess risk is measured in double.
         table = np.asarray(self.X, dtype=np.float32)
         mean, labels = fit.input_mean.astype(np.float32), (self.y - fit.label_mean).astype(np.float32)
         w = np.zeros((seeds, table.shape[1]), dtype=np.float32)
