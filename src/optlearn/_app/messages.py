@@ -37,15 +37,15 @@ def defaults(scenario: str) -> dict[str, Value]:
 
 
 def arguments(scenario: str, values: Mapping[str, Value]) -> dict[str, Any]:
-    """Arguments of the scenario's function, of which entries are put together again."""
-    made: dict[str, Any] = {}
+    """Arguments of the scenario's function; the entries ``name[i]`` of a sequence are joined again."""
+    by_argument: dict[str, Any] = {}
     for name, value in sorted(values.items()):
         argument = name.partition("[")[0]
         if argument == name:
-            made[name] = value
+            by_argument[name] = value
         else:
-            made[argument] = (*made.get(argument, ()), value)
-    return made
+            by_argument[argument] = (*by_argument.get(argument, ()), value)
+    return by_argument
 
 
 def typed(scenario: str, values: Mapping[str, Any]) -> dict[str, str]:
@@ -232,7 +232,7 @@ def as_csv(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> Fil
 
 
 def as_script(framework: Framework, scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
-    """A script of PyTorch, or of JAX and optax, that trains under the schedule."""
+    """A PyTorch script, or one for JAX and optax, that trains under the schedule."""
     call = ", ".join(f"{argument}={plain(value)!r}" for argument, value in arguments.items())
     title = (
         f"Training under a schedule of {', '.join(optimum.schedule.controls)}, optimal for {scenario}.\n\n"

@@ -115,9 +115,9 @@ class Page:
     def template(self) -> pn.Template:
         """The page as Panel serves it."""
         room = files("optlearn._app")
-        made = pn.Template((room / "page.html").read_text(encoding="utf-8"))
-        made.add_variable("style", (room / "page.css").read_text(encoding="utf-8"))
-        made.add_variable("connection", (room / "connection.js").read_text(encoding="utf-8"))
+        template = pn.Template((room / "page.html").read_text(encoding="utf-8"))
+        template.add_variable("style", (room / "page.css").read_text(encoding="utf-8"))
+        template.add_variable("connection", (room / "connection.js").read_text(encoding="utf-8"))
         panels = {
             "scenario": self.scenario_form, "about": self.about, "parameters": self.parameter_form,
             "actions": self.action_form, "status": self.status, "headline": self.headline,
@@ -131,8 +131,8 @@ class Page:
             "address": self.address,
         }  # fmt: skip
         for name, part in panels.items():
-            made.add_panel(name, part)
-        return made
+            template.add_panel(name, part)
+        return template
 
     @property
     def charts(self) -> list[parts.Chart]:
@@ -230,12 +230,12 @@ class Page:
         self.simulation.stop()
         self._busy(request, f"Solving {self.scenario} …")
 
-        def heard(event: Any) -> None:
+        def heard(event: object) -> None:
             self._deliver(lambda: self._receive(request, event))
 
         self._solver.ask(self, request, heard)
 
-    def _receive(self, request: messages.Solve, event: Any) -> None:
+    def _receive(self, request: messages.Solve, event: object) -> None:
         """An event of the newest solve, in the page's thread."""
         if request is not self._request:
             return  # it was on its way when something else was asked for
@@ -343,8 +343,8 @@ class Page:
             if baseline.trajectory is not None
         ]
         self.error.show([*lines, parts.course(optimum.trajectory, "error", 0, label=OPTIMUM, width=2 * WIDE)])
-        made = words.table(optimum, usual, looks)
-        self.table.object = f'<div class="{"stale" if stale else ""}">{made}</div>'
+        table = words.table(optimum, usual, looks)
+        self.table.object = f'<div class="{"stale" if stale else ""}">{table}</div>'
         self.headline.object = words.headline(optimum, None if stale else compared)
         self._show_axes()
 

@@ -56,7 +56,7 @@ def run(
         raise SpecificationError(f"no scenario {scenario!r}; there are {', '.join(list_scenarios())}")
     query = urlencode({"scenario": scenario, **typed(scenario, values)})
     port = _free_port(port)
-    logging.getLogger("bokeh.server").setLevel(logging.ERROR)  # a page that is closed is no news
+    logging.getLogger("bokeh.server").setLevel(logging.ERROR)  # otherwise every closed page is logged
     pn.extension()
     server = pn.serve(
         {"/": lambda: _open(solver, simulator)},
@@ -156,7 +156,7 @@ def _remember(address: Address, scenario: str, values: Mapping[str, Value]) -> N
 
 
 class _Alive(RequestHandler):
-    """Says which run of the server this is: after a restart the page has to be loaded anew.
+    """Names this run of the server, so that a page knows that it must reload after a restart.
 
     Args:
         run: its name.

@@ -119,14 +119,14 @@ class SimulationPanel:
 
         request = Simulate(scenario, arguments, optimum.schedule, N, seeds)
 
-        def heard(event: Any) -> None:
+        def heard(event: object) -> None:
             self._deliver(lambda: self._receive(request, event))
 
         self.status.param.update(text="Simulating …", busy=True)
         self._toggle(request)
         self._simulator.ask(self, request, heard)
 
-    def _receive(self, request: Simulate, event: Any) -> None:
+    def _receive(self, request: Simulate, event: object) -> None:
         """An event of the newest simulation, in the page's thread."""
         if request is not self._request:
             return  # it was on its way when something else was asked for

@@ -1,7 +1,7 @@
 """What the page asks for: the optimum of a scenario, the usual schedules beside it, a simulation of it.
 
-This runs in the process of a ``Worker``. Moving a slider solves on a
-coarser grid, from the solution before; ``full`` is what ``optlearn.solve`` does by default.
+This runs in the process of a ``Worker``. Moving a slider solves on a coarser grid, starting from the previous
+solution; ``full`` is what ``optlearn.solve`` does by default.
 """
 
 import time
@@ -39,7 +39,7 @@ del scipy, casadi, xla
 
 QUICK = 120  # intervals at most while a slider is moved
 RECORD = 101  # training times of a simulation and of the baselines
-BATCHES = 5  # a simulation is shown as it grows, in so many parts
+BATCHES = 5  # parts in which a simulation is run and shown
 # A baseline that is better by more than this share shows that a solve ended in a local optimum. By less, it
 # may be better because it switches between the points of the grid.
 BETTER = 1e-4

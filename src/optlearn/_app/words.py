@@ -12,7 +12,7 @@ from optlearn._schedule import Schedule
 from optlearn._trajectory import reduction
 from optlearn.scenarios import list_scenarios
 
-FEW = 6  # phases that are told one by one
+FEW = 6  # phases at most that are listed one by one
 
 
 def about(scenario: str, strangers: Sequence[str]) -> str:

@@ -22,8 +22,8 @@ from optlearn._processes import WorkerProcess
 @dataclass
 class _Job:
     client: Hashable
-    request: Any
-    heard: Callable[[Any], None]
+    request: object
+    heard: Callable[[object], None]
     number: int = field(default_factory=count().__next__)
     cancelled: float | None = None  # when, by the monotonic clock
 
@@ -54,7 +54,7 @@ class Worker:
             self._process = WorkerProcess(self._work)
             threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 
-    def ask(self, client: Hashable, request: Any, heard: Callable[[Any], None]) -> None:
+    def ask(self, client: Hashable, request: object, heard: Callable[[object], None]) -> None:
         """Work on a request in place of this client's earlier one.
 
         Args:
@@ -146,7 +146,7 @@ class Worker:
                 self._hand_out()
 
 
-def _event(kind: str, content: Any) -> Any:
+def _event(kind: str, content: Any) -> object:
     """What the client hears of what the process tells."""
     if kind == "message":
         return content
@@ -159,7 +159,7 @@ def _event(kind: str, content: Any) -> Any:
     return Failed(f"{type(error).__name__}: {error}")
 
 
-def _tell(job: _Job, event: Any) -> None:
+def _tell(job: _Job, event: object) -> None:
     """A fault of one listener must not end the thread that all others hear from."""
     try:
         job.heard(event)

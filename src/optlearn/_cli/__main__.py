@@ -27,7 +27,7 @@ def run() -> None:
 
 
 def _may_end_at_once() -> bool:
-    """Whether nothing but this command waits for the end: no thread, profiler, debugger or coverage."""
+    """Whether nothing else waits for the end of this process: no thread, profiler, debugger or coverage."""
     watched = sys.getprofile() is not None or sys.gettrace() is not None
     return not watched and all(t.daemon or t is threading.main_thread() for t in threading.enumerate())
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -17,6 +17,9 @@ from optlearn._cli import inputs
 from optlearn._cli.output import console, deliver
 from optlearn._errors import how_to_install
 from optlearn._io.provenance import version_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 NEEDED = ("jax", "jaxlib", "casadi", "numpy", "scipy", "xarray", "h5netcdf", "matplotlib")
 # Extra → the module that it brings, and what it is for.
@@ -66,7 +69,7 @@ def run_doctor(as_json: inputs.Json = False) -> None:
     raise typer.Exit(1 if wrong else 0)
 
 
-def _show(screen: Any, finding: Finding) -> None:
+def _show(screen: "Console", finding: Finding) -> None:
     colour = {"ok": "green", "note": "yellow", "wrong": "bold red"}[finding.status]
     screen.print(f"[{colour}]{finding.status:>5}[/{colour}]  {finding.name}: ", end="")
     screen.print(finding.detail, markup=False)

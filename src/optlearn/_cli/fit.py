@@ -14,6 +14,7 @@ from optlearn._progress import Progress, Report
 
 if TYPE_CHECKING:
     import numpy as np
+    from rich.console import Console
 
     from optlearn._control.problem import Problem
     from optlearn._control.solution import Solution
@@ -140,7 +141,7 @@ def run_fit(
 
 
 # What a fit gives: the solution, the result for JSON, and a function that shows it on a screen.
-Fitted = tuple["Solution", dict[str, Any], Callable[[Any], None]]
+Fitted = tuple["Solution", dict[str, Any], Callable[["Console"], None]]
 
 
 def _fit_mixture(
@@ -216,7 +217,7 @@ def _read(
     return samples, labels, None if weights_key is None else pick("--weights-key", weights_key)
 
 
-def _show_mixture(screen: Any, fit: "MixtureFit", divisor: float, solution: "Solution") -> None:
+def _show_mixture(screen: "Console", fit: "MixtureFit", divisor: float, solution: "Solution") -> None:
     from rich.table import Table
 
     table = Table(title=f"{len(fit.assignment)} samples in {fit.N} dimensions")
@@ -311,7 +312,7 @@ def _checks(
 
 
 def _show_regression(
-    screen: Any, facts: Mapping[str, Any], checks: "list[Check]", solution: "Solution"
+    screen: "Console", facts: Mapping[str, Any], checks: "list[Check]", solution: "Solution"
 ) -> None:
     from rich.table import Table
 
@@ -399,7 +400,7 @@ def run_fit_curves(
         "seconds": solution.seconds,
     }
 
-    def show(screen: Any) -> None:
+    def show(screen: "Console") -> None:
         _show_curves(screen, law_fit, result)
 
     def write(_: "Solution", folder: Path) -> None:
@@ -416,7 +417,7 @@ def _write_curves(law_fit: "LawFit", schedule: "Schedule", pilot: "Schedule", fo
     law_fit.plot(schedule).savefig(folder / CURVE_FILES[3], dpi=150)
 
 
-def _show_curves(screen: Any, law_fit: "LawFit", result: Mapping[str, Any]) -> None:
+def _show_curves(screen: "Console", law_fit: "LawFit", result: Mapping[str, Any]) -> None:
     screen.print(law_fit.summary(), markup=False)
     if result["leave_one_out"]:
         worst = max(result["leave_one_out"].items(), key=lambda item: item[1]["PredE"])
@@ -445,7 +446,7 @@ def _write_solution(solution: "Solution", folder: Path) -> None:
 def _finish(
     solution: "Solution",
     result: Mapping[str, Any],
-    show: Callable[[Any], None],
+    show: Callable[["Console"], None],
     write: Callable[["Solution", Path], None],
     files: Sequence[str],
     out: Path | None,

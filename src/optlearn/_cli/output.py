@@ -21,6 +21,8 @@ from optlearn._json import finite, plain
 from optlearn._progress import Progress, Report, silent
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from optlearn._control.solution import Solution
 
 # Columns of tables in files and pipes, which have no width of their own.
@@ -29,7 +31,7 @@ FILE_WIDTH = 120
 BAD_INPUT, NOT_CONVERGED, STOPPED = 2, 3, 130
 
 
-def console(stderr: bool = False) -> Any:
+def console(stderr: bool = False) -> "Console":
     """A console on stdout or stderr."""
     from rich.console import Console
 
@@ -157,7 +159,7 @@ def reporting(quiet: bool) -> Iterator[Report]:
 
 
 @contextmanager
-def _progress(screen: Callable[[], Any], quiet: bool) -> Iterator[Report]:
+def _progress(screen: Callable[[], "Console"], quiet: bool) -> Iterator[Report]:
     """A spinner with numbers in a terminal, one line for each stage in a log file, or nothing."""
     if quiet:
         yield silent

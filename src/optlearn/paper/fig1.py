@@ -207,7 +207,7 @@ def _joint(bars: Sequence[float], intervals: int | None, starts: int, tell: Stag
 
 @styled
 def plot(data: xarray.Dataset) -> Figure:
-    """Panels a-f as in the paper, g and h of ours."""
+    """Panels a-f as in the paper; g and h are new."""
     figure, axes = panels([["a", "b", "c"], ["d", "e", "f"], ["g", "g", "h"]], height=8.2)
     shown = ("curriculum", "anti-curriculum", "optimal")
     draw_courses(axes["a"], data, "error", "generalisation error", shown)

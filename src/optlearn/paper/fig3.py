@@ -1,7 +1,7 @@
 """Figure 3: optimal noise and optimal augmentation for a denoising autoencoder."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import xarray
@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
+from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._progress import Report
-from optlearn._trajectory import improvement
+from optlearn._trajectory import Trajectory, improvement
 from optlearn.models._autoencoder import optimal_skip
 from optlearn.paper.shared import Claim, Stages, all_certified, certificates, crossing, panels
 from optlearn.plotting.style import BLACK, BLUE, GREY, ORANGE, TIME, shades, styled
@@ -65,63 +66,67 @@ def compute(
     noise = []
     for level in levels:
         tell(f"optimal noise at Δ_F = {level:g}")
-        noise.append(_solved(denoising(Delta_F=level), "noise", count, starts or (1 if quick else 2)))
+        noise.append(Solved.from_problem(denoising(Delta_F=level), count, starts or (1 if quick else 2)))
     batch = {}
     for level in (*curves, *others):
         tell(f"optimal batch at Δ_F = {level:g}")
-        batch[level] = _solved(denoising_batch(Delta_F=level), "batch", batch_count, 1)
+        batch[level] = Solved.from_problem(denoising_batch(Delta_F=level), batch_count, 1)
     shown = noise[levels.index(SHOWN_NOISE)]
     return xarray.Dataset(
         {
-            "noise": (("Delta_F", "interval"), [n["control"] for n in noise]),
-            "edge": noise[0]["grid"],
-            "improvement": (("Delta_F", "alpha"), [n["improvement"] for n in noise]),
-            "theta": (("schedule", "cluster", "alpha"), _both(shown, ("theta11", "theta22"))),
-            "b": (("schedule", "alpha"), _both(shown, ("b",))[:, 0]),
+            "noise": (("Delta_F", "interval"), [run.solution.schedule["noise"] for run in noise]),
+            "edge": noise[0].solution.schedule.grid,
+            "improvement": (("Delta_F", "alpha"), [run.improvement for run in noise]),
+            "theta": (("schedule", "cluster", "alpha"), shown.both("theta11", "theta22")),
+            "b": (("schedule", "alpha"), shown.both("b")[:, 0]),
             "b_target": optimal_skip(SHOWN_NOISE, 0.1),
-            **certificates([n["solution"] for n in noise], "Delta_F"),
-            "batch": (("batch_Delta_F", "batch_interval"), [batch[level]["control"] for level in curves]),
-            "batch_edge": batch[curves[0]]["grid"],
+            **certificates([run.solution for run in noise], "Delta_F"),
+            "batch": (
+                ("batch_Delta_F", "batch_interval"),
+                [batch[level].solution.schedule["batch"] for level in curves],
+            ),
+            "batch_edge": batch[curves[0]].solution.schedule.grid,
             "batch_improvement": (
                 ("batch_Delta_F", "batch_alpha"),
-                [batch[level]["improvement"] for level in curves],
+                [batch[level].improvement for level in curves],
             ),
-            "inset_improvement": (
-                "inset_Delta_F",
-                [batch[level]["improvement"][-1] for level in sorted(batch)],
-            ),
-            **certificates([batch[level]["solution"] for level in sorted(batch)], "inset_Delta_F", "batch_"),
+            "inset_improvement": ("inset_Delta_F", [batch[level].improvement[-1] for level in sorted(batch)]),
+            **certificates([batch[level].solution for level in sorted(batch)], "inset_Delta_F", "batch_"),
         },
         coords={
             "Delta_F": list(levels),
-            "alpha": shown["alpha"],
+            "alpha": shown.optimal.alpha,
             "schedule": ["optimal", "constant"],
             "cluster": [1, 2],
             "batch_Delta_F": list(curves),
-            "batch_alpha": batch[curves[0]]["alpha"],
+            "batch_alpha": batch[curves[0]].optimal.alpha,
             "inset_Delta_F": sorted(batch),
         },
     )
 
 
-def _solved(problem: Problem, control: str, intervals: int, starts: int) -> dict[str, Any]:
-    solution = solve(problem, intervals, starts=starts)
-    optimal = evaluate(problem, solution.schedule, record=POINTS)
-    constant = evaluate(problem, baselines(problem)["constant"], record=POINTS)
-    return {
-        "control": solution.schedule[control],
-        "grid": solution.schedule.grid,
-        "alpha": optimal.alpha,
-        "improvement": improvement(constant["error"], optimal["error"]),
-        "optimal": optimal,
-        "constant": constant,
-        "solution": solution,
-    }
+class Solved(NamedTuple):
+    """An optimum, and training under it and under the constant schedule."""
 
+    solution: Solution
+    optimal: Trajectory
+    constant: Trajectory
 
-def _both(run: dict[str, Any], names: Sequence[str]) -> np.ndarray:
-    """(2, n, T) quantities under the optimal and the constant schedule."""
-    return np.array([[run[which][name] for name in names] for which in ("optimal", "constant")])
+    @classmethod
+    def from_problem(cls, problem: Problem, intervals: int, starts: int) -> "Solved":
+        """Solve a problem."""
+        solution = solve(problem, intervals, starts=starts)
+        schedules = (solution.schedule, baselines(problem)["constant"])
+        return cls(solution, *(evaluate(problem, schedule, record=POINTS) for schedule in schedules))
+
+    @property
+    def improvement(self) -> np.ndarray:
+        """(T,) in percent, of the optimal over the constant schedule."""
+        return improvement(self.constant["error"], self.optimal["error"])
+
+    def both(self, *names: str) -> np.ndarray:
+        """(2, n, T) quantities under the optimal and the constant schedule."""
+        return np.array([[run[name] for name in names] for run in (self.optimal, self.constant)])
 
 
 # --- drawing ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray
@@ -11,6 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 
 from optlearn._control.compare import baselines
 from optlearn._control.evaluate import evaluate
+from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._progress import Report
 from optlearn._schedule import Schedule
@@ -76,8 +77,8 @@ def compute(
         tell(f"optimal noise at Δ_F = {level:g}")
         solved.append(_solved(fit, level, intervals or (QUICK_INTERVALS if quick else INTERVALS)))
     schedules = {
-        f"{kind} {level}": solution[kind]
-        for level, solution in zip(NOISES, solved, strict=True)
+        f"{kind} {level}": run.schedules[kind]
+        for level, run in zip(NOISES, solved, strict=True)
         for kind in ("constant", "optimal")
     }
     count = sets or (QUICK_SETS if quick else SETS)
@@ -94,10 +95,13 @@ def compute(
     pictures = _examples(images, digits.labels, chosen[0], training)
     return xarray.Dataset(
         {
-            "noise": (("Delta_F", "interval"), [s["optimal"]["noise"] for s in solved]),
-            "edge": solved[0]["optimal"].grid,
-            **certificates([s["solution"] for s in solved], "Delta_F"),
-            "theory_error": (("terms", "Delta_F", "schedule", "theory_alpha"), _theory(solved)),
+            "noise": (("Delta_F", "interval"), [run.solution.schedule["noise"] for run in solved]),
+            "edge": solved[0].solution.schedule.grid,
+            **certificates([run.solution for run in solved], "Delta_F"),
+            "theory_error": (
+                ("terms", "Delta_F", "schedule", "theory_alpha"),
+                np.stack([run.error for run in solved], axis=1),
+            ),
             "error": (
                 ("set", "Delta_F", "schedule", "alpha"),
                 training.error.reshape(count, len(NOISES), 2, -1),
@@ -115,7 +119,7 @@ def compute(
             "Delta_F": list(NOISES),
             "schedule": ["constant", "optimal"],
             "terms": ["paper", "finite size"],
-            "theory_alpha": solved[0]["alpha"],
+            "theory_alpha": solved[0].alpha,
             "alpha": training.alpha,
             "end": ["start", "final"],
             "kind": list(KINDS),
@@ -125,26 +129,30 @@ def compute(
     )  # fmt: skip
 
 
-def _solved(fit: MixtureFit, level: float, intervals: int) -> dict[str, Any]:
+class Solved(NamedTuple):
+    """The optimum at one level of test noise, and what the theory predicts.
+
+    Attributes:
+        solution: the optimum.
+        schedules: the constant and the optimal one.
+        alpha: (T,) training times.
+        error: (terms, schedules, T) predicted errors: the paper's, and with the terms that it neglects.
+    """
+
+    solution: Solution
+    schedules: dict[str, Schedule]
+    alpha: np.ndarray
+    error: np.ndarray
+
+
+def _solved(fit: MixtureFit, level: float, intervals: int) -> Solved:
     problem = fit.denoising(START, level, HORIZON)
     solution = solve(problem, intervals, starts=1)
-    schedules: dict[str, Schedule] = {
-        "constant": baselines(problem)["constant"],
-        "optimal": solution.schedule,
-    }
+    schedules = {"constant": baselines(problem)["constant"], "optimal": solution.schedule}
     exact = fit.denoising(START, level, HORIZON, finite_size=True)
     courses = [[evaluate(p, s, record=201) for s in schedules.values()] for p in (problem, exact)]
-    return {
-        **schedules,
-        "alpha": courses[0][0].alpha,
-        "error": np.array([[course["error"] for course in row] for row in courses]),
-        "solution": solution,
-    }
-
-
-def _theory(solved: list[dict[str, Any]]) -> np.ndarray:
-    """(terms, Δ_F, schedule, α) errors: the paper's, and with the terms that it neglects."""
-    return np.stack([s["error"] for s in solved], axis=1)
+    error = np.array([[course["error"] for course in row] for row in courses])
+    return Solved(solution, schedules, courses[0][0].alpha, error)
 
 
 def _train(

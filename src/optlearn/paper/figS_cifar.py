@@ -32,7 +32,7 @@ ANTI_CURRICULUM, CURRICULUM = 0, 50
 PAPER_BEST = 35
 PAPER_CHANCE = 0.9
 STORED = ("cifar_sweep.json", "cifar_sweep_per_seed.json")
-# Order of the samples → seeds: the paper's 30, and more of ours, where the order varies as well.
+# Order of the samples → seeds: the paper's 30, and more (this work) where the order varies as well.
 SEEDS: dict[training.Order, int] = {"shared": 30, "per-seed": 90}
 LABELS = {"shared": "one sequence for all repetitions", "per-seed": "own sequence for each repetition"}
 QUICK_A, QUICK_SEEDS, QUICK_SAMPLES, QUICK_TEST = (ANTI_CURRICULUM, PAPER_BEST, CURRICULUM), 3, 1600, 500

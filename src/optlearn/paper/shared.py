@@ -53,6 +53,11 @@ class Claim:
         """JSON's types only."""
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Claim":
+        """The claim that ``to_dict`` wrote."""
+        return cls(**values)
+
 
 def save_claims(claims: Iterable[Claim], path: Path) -> None:
     """Write claims as JSON."""
@@ -65,7 +70,7 @@ def load_claims(path: Path) -> list[Claim]:
     """Claims that ``save_claims`` wrote."""
     rows = read_json(path)
     try:
-        return [Claim(**row) for row in rows]
+        return [Claim.from_dict(row) for row in rows]
     except TypeError as error:
         raise DataFileError(f"{path} does not hold claims: {error}") from error
 

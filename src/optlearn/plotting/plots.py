@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from optlearn._planning.pareto import Front
     from optlearn._planning.worlds import Regret
 
-FEW = 4  # so many different values, all of them whole steps apart, are ticks of their own
-MANY = 7  # so many courses have colours of their own; more are shaded from dark to light
-NAMED = 24  # so many have a place in the legend; of more, some have
+FEW = 4  # a control with at most this many values has them as ticks
+MANY = 7  # at most this many curves have distinct colours; more are shaded from dark to light
+NAMED = 24  # at most this many curves are in the legend; of more, every second, third, …
 WORDS = {
     "hamiltonian_gap": "Hamiltonian gap",
     "relaxation_gap": "relaxation gap",

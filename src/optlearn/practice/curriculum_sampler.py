@@ -1,7 +1,7 @@
-"""Samples in the order of a curriculum: exact budgets, no repetition, and what was trained on is known.
+"""Samples in the order of a curriculum: exact budgets, no needless repetition, resumable.
 
 ``curriculum_order`` puts the samples of a data set into the order of a schedule. ``CurriculumSampler`` and
-``CurriculumLoader`` show them in that order, in PyTorch.
+``CurriculumLoader`` show them in that order in PyTorch, and keep count of what was trained on.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -35,10 +35,10 @@ class CurriculumSampler(Sampler[int]):
     (largest remainder), and no sample of a group comes twice before all of it has come once. With ``steps``,
     one pass is the whole training; with ``epochs`` it is an epoch, and the next pass goes on from there.
 
-    Where it stands is what was *trained on*, not what workers have fetched in advance: ``loader(data)`` gives
-    a ``DataLoader`` that counts its batches. With a loader of your own, go through ``counted(loader)``, or
-    call ``step()`` after every batch. ``next(iter(loader))`` consumes nothing, and a saved state is resumed
-    with the identical continuation.
+    Its position is what was *trained on*, not what workers have fetched in advance: ``loader(data)`` returns
+    a ``DataLoader`` that counts its batches. With a loader of your own, iterate over ``counted(loader)``, or
+    call ``step()`` after every batch. ``next(iter(loader))`` consumes nothing, and a resumed run continues
+    exactly as the saved one would have.
 
     Args:
         schedule: with a control that says which group is shown; it may mix values.
@@ -99,7 +99,7 @@ class CurriculumSampler(Sampler[int]):
         self._begin()
 
     def _begin(self) -> None:
-        """Nothing of a pass has been seen."""
+        """Start a pass: nothing of it has been drawn or handed over yet."""
         self._drawn = self._drawn_to_the_end = self._is_counted = self._looked = False
         self._in_hand = 0
 
@@ -126,6 +126,7 @@ class CurriculumSampler(Sampler[int]):
         if not self._looked:
             self._done += self._in_hand  # the loop was left after this batch
         if self._drawn_to_the_end and not self._is_counted:
+            # Nobody counts batches, so a pass that was drawn to its end is taken as trained on.
             self._done = (self._done // self._batches + 1) * self._batches
         self._begin()
         if self._done >= self.total_steps:
@@ -140,7 +141,7 @@ class CurriculumSampler(Sampler[int]):
     def _draw(self, first: int, end: int) -> Iterator[int]:
         for position in range(first, end):
             self._drawn, self._drawn_to_the_end = True, position == end - 1
-            # The processes take turns, so that together they show every part of the order at its time.
+            # Processes take turns, so that together they show every part of the order at its time.
             yield int(self.order.indices[position * self.replicas + self.rank])
 
     def counted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -161,11 +162,11 @@ class CurriculumSampler(Sampler[int]):
                 self.step()
 
     def step(self) -> None:
-        """One more batch was trained on."""
+        """Count one more batch as trained on."""
         self.set_step(self._done + 1)
 
     def set_step(self, steps_done: int) -> None:
-        """So many batches were trained on."""
+        """Set the number of batches that were trained on."""
         if not (is_whole(steps_done) and 0 <= steps_done <= self.total_steps):
             raise SpecificationError(
                 f"CurriculumSampler: steps_done must be from 0 to {self.total_steps}, the batches of the "
@@ -174,7 +175,7 @@ class CurriculumSampler(Sampler[int]):
         self._done, self._in_hand, self._is_counted = int(steps_done), 0, True
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start the training over."""
         self._done = 0
         self._begin()
 
@@ -190,7 +191,7 @@ class CurriculumSampler(Sampler[int]):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is.
+        """The position, and what identifies the order.
 
         Raises:
             SpecificationError: samples were drawn, and nobody has said how many were trained on.
@@ -204,11 +205,11 @@ class CurriculumSampler(Sampler[int]):
         return {"steps_done": self.steps_done, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict`` of a sampler that was made with the same arguments."""
-        for name, mine in self._identity().items():
-            if state[name] != mine:
+        """Continue from a ``state_dict`` of a sampler that was made with the same arguments."""
+        for name, value in self._identity().items():
+            if state[name] != value:
                 raise SpecificationError(
-                    f"CurriculumSampler: the saved state has {name} = {state[name]}, this sampler {mine}; "
+                    f"CurriculumSampler: the saved state has {name} = {state[name]}, this sampler {value}; "
                     "make it with the same schedule, data set, batch size and seed"
                 )
         self.set_step(state["steps_done"])
@@ -243,11 +244,11 @@ class CurriculumLoader(DataLoader[Any]):
         return self.sampler.counted(super().__iter__())
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is."""
+        """The position of the sampler."""
         return self.sampler.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a ``state_dict``."""
+        """Continue from a ``state_dict``."""
         self.sampler.load_state_dict(state)
 
 

@@ -186,7 +186,7 @@ def read_idx(
             f"unsigned bytes{f' with {dimensions} axes' if dimensions else ''})"
         )
     start = 4 + 4 * axes
-    # Python's numbers: a forged shape must not overflow.
+    # As Python integers, since the product of a forged shape must not overflow.
     shape = np.frombuffer(content[4:start].ljust(4 * axes, b"\0"), ">u4").tolist()
     size = start + math.prod(shape)
     if len(content) != size:

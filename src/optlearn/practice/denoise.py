@@ -51,8 +51,8 @@ class Training:
 
         100 (E_over(α) − E_of(α)) / (E_over(0) − E_over(α)), the measure of the paper; NaN at α = 0.
         """
-        mine, other = (self.error[:, self.names.index(name)] for name in (of, over))
-        return improvement(other, mine)
+        better, reference = (self.error[:, self.names.index(name)] for name in (of, over))
+        return improvement(reference, better)
 
 
 def train(
@@ -99,10 +99,10 @@ def train(
     stops = np.unique(np.linspace(0, steps, max(2, records)).round().astype(int))
     test = np.broadcast_to(np.asarray(test_noise, dtype=float), (count,))
     runs = []
-    # One training set after the other: its weights stay in the processor's cache.
+    # One training set after the other, so that its weights stay in the processor's cache.
     for s in range(sets):
-        mine = w if w.ndim == 2 else w[s]
-        learner = _Learner(np.repeat(mine[None], count, axis=0), np.full(count, float(skip)))
+        initial = w if w.ndim == 2 else w[s]
+        learner = _Learner(np.repeat(initial[None], count, axis=0), np.full(count, float(skip)))
         rng = _stream("noise", seed, first_set + s)
         held_out = moment if moment.ndim == 2 else moment[s]
         runs.append(_run(learner, x[s], noise, stops, held_out, test, rng, eta, skip_rate))
@@ -120,7 +120,8 @@ def train(
 def mean_squared_error(weights: Array, skip: Array, second_moment: Array, noise: Array) -> np.ndarray:
     """E‖x − f(x̃)‖² on test images, averaged exactly over the noise that is added to them.
 
-    For this linear network the average over noise and images needs of the images only the mean of x xᵀ.
+    The network is linear, so the average over noise and images depends on the images only through the mean of
+    x xᵀ.
 
     Args:
         weights: (…, K, N).
@@ -232,7 +233,7 @@ class _Learner:
         hidden = (w @ noisy[:, :, None])[:, :, 0] / np.sqrt(N)
         residual = x - self.b[:, None] * noisy - (hidden[:, None] @ w)[:, 0] / np.sqrt(N)
         back = (w @ residual[:, :, None])[:, :, 0] / np.sqrt(N)
-        # The weights are tied: they decode (first term) and encode (second).
+        # The weights are tied: they appear in the decoder (first term) and in the encoder (second).
         rate = eta / np.sqrt(N)
         for k in range(w.shape[1]):
             w[:, k] += (rate * hidden[:, k, None]) * residual + (rate * back[:, k, None]) * noisy

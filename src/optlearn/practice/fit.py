@@ -1,9 +1,9 @@
 """Fit the input model of the theory, x = μ_c/√N + σ_c g, to data.
 
-The theory describes a cluster by its centroid and one standard deviation: around the centroid, data
-must spread alike in all N directions. Real data do not, and a fit says by how much: under the model
-the *participation ratio* (Σ_i λ_i)²/Σ_i λ_i² of the eigenvalues λ_i of a cluster's covariance is N,
-up to the scatter of a finite sample; if the spread lies in d directions it is about d.
+The theory describes a cluster by its centroid and one standard deviation: around the centroid, data spread
+equally in all N directions. Real data do not, and a fit measures the deviation. Under the model the
+*participation ratio* (Σ_i λ_i)²/Σ_i λ_i² of the eigenvalues λ_i of a cluster's covariance is N, up to the
+scatter of a finite sample; data that spread in only d directions have a ratio of about d.
 """
 
 import inspect
@@ -28,17 +28,17 @@ from optlearn.practice.regression import many_passes as many_passes
 from optlearn.practice.regression import regression as regression
 
 KMEANS_STARTS = 5
-# A cluster is called far from isotropic if its participation ratio is below this share of an isotropic one's.
+# A cluster is far from isotropic if its participation ratio is below this share of an isotropic one's.
 ISOTROPY_LIMIT = 0.5
-# Spectra of clusters with more samples and more dimensions than this are of a random part of the samples.
+# Above this many samples and dimensions, a cluster's spectrum is computed from a random subset of samples.
 SPECTRUM_SAMPLES = 4000
 
 
 class AnisotropyWarning(UserWarning):
-    """Around their centroids the data spread in few directions, and the theory assumes all of them.
+    """Around their centroids the data spread in few directions, while the theory assumes all of them.
 
-    Schedules from such a fit are a guess whose worth only a training run can tell; the fit's
-    ``isotropy`` says how far off the assumption is.
+    Only a training run can tell how good a schedule from such a fit is; the fit's ``isotropy`` measures how
+    far off the assumption is.
     """
 
 
@@ -189,7 +189,7 @@ class MixtureFit:
             raise UnphysicalStateError(
                 f"no weights have these overlaps: Q - R Ω⁻¹ Rᵀ has the negative eigenvalue {values[0]:.3g}"
             )
-        # A stream of its own: the same seed elsewhere, for noise, must not give the same numbers.
+        # A separate stream: the same seed, used elsewhere for noise, must not give the same numbers.
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
         draws = rng.standard_normal((self.N, K))
         basis, _ = np.linalg.qr(np.column_stack([self.centroids.T, draws]))

@@ -47,7 +47,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Training:
-    """What SGD gave.
+    """Training runs of SGD.
 
     Attributes:
         steps: (T,) when it was measured.
@@ -144,6 +144,7 @@ class RegressionFit:
         rates, batches = self._by_step(schedule)
         stops = np.unique(np.round(np.linspace(0, len(rates), record)).astype(int))
         random, fit = np.random.default_rng(seed), self.measured
+        # In single precision, as networks are trained; the excess risk is measured in double.
         table = np.asarray(self.X, dtype=np.float32)
         mean, labels = fit.input_mean.astype(np.float32), (self.y - fit.label_mean).astype(np.float32)
         w = np.zeros((seeds, table.shape[1]), dtype=np.float32)
@@ -153,6 +154,7 @@ class RegressionFit:
                 excess.append(self.excess(w))
             if step == len(rates):
                 break
+            # A batch size between two whole numbers is one of them at random, and right on average.
             size = int(batches[step] + random.random())
             chosen = random.integers(0, len(table), (seeds, size))
             x = table[chosen] - mean
@@ -213,14 +215,14 @@ class ManyPassesFit:
 
     @property
     def noise(self) -> float | None:
-        """σ², variance of what no linear predictor explains; None with too few samples to tell.
+        """σ², the variance that no linear predictor explains; None with too few samples to estimate it.
 
-        From what least squares leave, divided by the samples that are more than the weights.
+        The residual sum of squares divided by the degrees of freedom.
         """
         X, y, *_ = self.data
         weights, _, rank, _ = np.linalg.lstsq(X, y, rcond=None)
-        spare = len(y) - rank - 1  # the mean was fitted as well
-        return float(np.sum((X @ weights - y) ** 2) / spare) if spare > 0 else None
+        freedom = len(y) - rank - 1  # the mean was fitted as well
+        return float(np.sum((X @ weights - y) ** 2) / freedom) if freedom > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
         """What was measured, for JSON."""
@@ -339,7 +341,7 @@ def many_passes(X: Array, y: Array, test_share: float = 0.2, seed: int = 0) -> M
 
 
 def measured_numbers(samples: int, features: int, noise: float | None, largest: float) -> dict[str, Any]:
-    """What fits of regressions tell of their data."""
+    """What both kinds of fit measure of their data, for JSON."""
     return {
         "samples": samples,
         "features": features,

@@ -12,7 +12,7 @@ import numpy as np
 
 from optlearn._errors import DataFileError, SpecificationError
 
-# Arrays above this size that are packed more than so many times are not data, but a trap.
+# Arrays above this size, in bytes, that are compressed by more than this factor are not data but a trap.
 LARGE, PACKED = 2**28, 200
 
 

@@ -56,7 +56,7 @@ class Simplified:
         shape: name of the shape.
         settings: its numbers: ``peak``, ``end``, and ``power`` or ``decay_share`` (of what follows the peak).
         distance: root mean square difference of the control, as a share of its peak.
-        cost: by how much the loss is higher; None if no loss was given.
+        cost: increase of the loss; None if no loss was given.
     """
 
     schedule: Schedule

@@ -1,8 +1,8 @@
 """From training time α to optimisation steps: the one place where the two units meet.
 
-A schedule knows only training time, α = steps/N with the input dimension N of the theory. A training
-loop knows only steps. So every conversion is told either the total number of steps, or N. What needs no
-framework is here as well: a control as a function of the step, and an attribute that follows it.
+A schedule knows only training time, α = steps/N with the input dimension N of the theory; a training loop
+knows only steps. Every conversion therefore takes either the total number of steps or N. Adapters that need
+no framework are here too: a control as a function of the step, and an attribute that follows one.
 """
 
 from bisect import bisect_right
@@ -19,9 +19,9 @@ from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._warn import warn
 
-# A learning rate as large as this is taken for one of the theory, where they are of order 1.
+# A learning rate at least this large is probably in the units of the theory, where rates are of order 1.
 THEORY_RATE = 0.3
-# Two tables are the same schedule if they agree to this: solving again moves the last digits.
+# Tables that agree to this relative accuracy are the same schedule: solving again changes the last digits.
 SAME = 1e-6
 
 
@@ -38,10 +38,10 @@ class OtherScheduleWarning(UserWarning):
 
 
 class FollowsSteps(Protocol):
-    """What a callback tells how many optimiser steps are done."""
+    """An adapter that callbacks inform of the number of optimiser steps done."""
 
     def set_step(self, steps_done: int) -> None:
-        """So many optimiser steps are done."""
+        """Set the values of the step that follows ``steps_done`` optimiser steps."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class AttributeScheduler:
         steps: optimisation steps of the whole training. Give this, or ``N``.
         N: input dimension; training then takes N·α_F steps.
         scale: factor from the schedule's values to the target's; None for 1.
-        convert: makes of a number what is set, such as ``round`` for a batch size.
+        convert: from the number to the value that is set, such as ``round`` for a batch size.
     """
 
     @checked
@@ -252,32 +252,32 @@ class AttributeScheduler:
 
     @property
     def value(self) -> Any:
-        """What is set now."""
+        """The value that is set now."""
         return self._convert(self._table.at(self._step))
 
     @property
     def steps_done(self) -> int:
-        """How often ``step()`` was called."""
+        """The number of optimiser steps done."""
         return self._step
 
     def step(self) -> None:
-        """One optimiser step is done: set the value of the next."""
+        """Set the value of the next step, after one more optimiser step."""
         self.set_step(self._step + 1)
 
     def set_step(self, steps_done: int) -> None:
-        """So many optimiser steps are done: set the value of the next."""
+        """Set the value of the step that follows ``steps_done`` optimiser steps."""
         self._step = int(steps_done)
         self._set()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, and the schedule by step, with which that of a resumed run is compared."""
+        """The position, and the schedule by step, which is compared when a run is resumed."""
         return {"step": self._step, **self._table.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a ``state_dict``, under the schedule that this scheduler was made with.
+        """Continue from a ``state_dict`` under this scheduler's own schedule.
 
         Warns:
-            OtherScheduleWarning: the run began under another one.
+            OtherScheduleWarning: the run began under a different one.
         """
         self.set_step(state["step"])
         self._table.resume(state, self._step, "AttributeScheduler")

@@ -14,10 +14,10 @@ except ModuleNotFoundError as error:
 
 
 class HuggingFaceSchedules(TrainerCallback):
-    """Tells adapters, after every optimiser step, how many are done: ``Trainer(callbacks=[…])``.
+    """Informs adapters of the steps done, after every optimiser step: ``Trainer(callbacks=[…])``.
 
-    The steps are the trainer's own (``state.global_step``), which a checkpoint holds: a resumed run is right
-    without any state here.
+    Steps are counted by the trainer (``state.global_step``) and saved in its checkpoints, so that resuming
+    needs no state here.
 
     Args:
         *adapters: whatever has ``set_step``: ``AttributeScheduler``, ``ScheduledDropout``,
@@ -29,7 +29,7 @@ class HuggingFaceSchedules(TrainerCallback):
 
     @override
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A resumed run begins where its checkpoint was."""
+        """Start a resumed run where its checkpoint was."""
         self._follow(state.global_step)
 
     @override

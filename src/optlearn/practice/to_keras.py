@@ -17,8 +17,8 @@ class ScheduledLearningRate(keras.callbacks.Callback):
     """Sets the optimiser's learning rate before every batch; made by ``Schedule.to_keras``.
 
     Like ``keras.callbacks.LearningRateScheduler``, but by batch. Steps are counted by the optimiser
-    (``optimizer.iterations``), so that a second ``fit``, or one of a saved model, goes on where the first
-    has ended.
+    (``optimizer.iterations``), so that a second ``fit``, or a ``fit`` of a saved model, continues where the
+    first one ended.
     """
 
     def __init__(self, table: StepTable) -> None:
@@ -29,12 +29,12 @@ class ScheduledLearningRate(keras.callbacks.Callback):
 
     @override
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """The optimiser may have been given another rate since the last run."""
+        """Set the rate again: the optimiser's may have been changed since the last run."""
         self._set = None
 
     @override
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """See how many steps are done."""
+        """Read the number of steps done."""
         self._before_epoch = int(self.model.optimizer.iterations)
 
     @override

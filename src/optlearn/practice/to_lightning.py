@@ -15,11 +15,11 @@ except ModuleNotFoundError as error:
 
 
 class LightningSchedules(lightning.Callback):
-    """Tells adapters, after every optimiser step, how many are done: ``Trainer(callbacks=[…])``.
+    """Informs adapters of the steps done, after every optimiser step: ``Trainer(callbacks=[…])``.
 
-    The steps are the trainer's own (``global_step``), which a checkpoint holds. So a resumed run, and one
-    that accumulates gradients, is right without any state here. A sampler counts batches; where it stands is
-    saved with its loader.
+    Steps are counted by the trainer (``global_step``) and saved in its checkpoints, so that resuming and
+    accumulating gradients need no state here. A sampler counts batches; its position is saved with its
+    loader.
 
     Args:
         *adapters: whatever follows the steps: ``AttributeScheduler``, ``ScheduledDropout``, and the
@@ -32,7 +32,7 @@ class LightningSchedules(lightning.Callback):
 
     @override
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """A resumed run begins where its checkpoint was."""
+        """Start a resumed run where its checkpoint was."""
         for adapter in self.others:
             adapter.set_step(trainer.global_step)
 

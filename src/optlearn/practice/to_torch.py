@@ -22,8 +22,8 @@ except ModuleNotFoundError as error:
 class ScheduledLR(LRScheduler):
     """A learning rate by a schedule; made by ``Schedule.to_torch``, which describes the arguments.
 
-    A run that is resumed goes on at its step under the schedule that this scheduler was made with; a warning
-    says if that is not the one that the run began with. Parameter groups may be added later.
+    A resumed run continues at its step under this scheduler's own schedule, with a warning if the run began
+    under a different one. Parameter groups may be added later.
     """
 
     @checked
@@ -45,7 +45,7 @@ class ScheduledLR(LRScheduler):
             schedule, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=True, purpose="to_torch"
         )
         super().__init__(optimizer)
-        # A group that is added later has whatever rate it was given until ``step()`` sets it.
+        # A parameter group added later keeps the rate it came with until the first ``step()``; set it before.
         optimizer.register_step_pre_hook(lambda *_: self._set(len(self._last_lr)))
 
     @override
@@ -55,15 +55,15 @@ class ScheduledLR(LRScheduler):
 
     @override
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, and the schedule by step, with which that of a resumed run is compared."""
+        """The position, and the schedule by step, which is compared when a run is resumed."""
         return {"last_epoch": self.last_epoch, "_step_count": self._step_count, **self.table.state()}
 
     @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a ``state_dict``; the optimiser's learning rate is set at once.
+        """Continue from a ``state_dict``; the optimiser's learning rate is set at once.
 
         Warns:
-            OtherScheduleWarning: the run began under another schedule.
+            OtherScheduleWarning: the run began under a different schedule.
         """
         self.last_epoch, self._step_count = state_dict["last_epoch"], state_dict["_step_count"]
         self._set()
@@ -111,10 +111,10 @@ def _scales(scale: Any, groups: int) -> list[float]:
 class ScheduledDropout(torch.nn.Module):
     """Dropout whose activation probability follows a schedule; call ``step()`` after optimiser steps.
 
-    In training every element is kept with probability p(step), else set to zero. As in the theory,
-    the output is not rescaled in training but multiplied by ``rescaling`` in evaluation. Where
-    neither this argument nor the schedule says by what, it is ``torch.nn.Dropout``'s convention:
-    divided by p in training, left alone in evaluation.
+    In training every element is kept with probability p(step) and set to zero otherwise. As in the theory,
+    the output is not rescaled in training but multiplied by ``rescaling`` in evaluation. If neither this
+    argument nor the schedule gives that factor, the convention is that of ``torch.nn.Dropout``: divide by p
+    in training, change nothing in evaluation.
 
     Args:
         schedule: the schedule.
@@ -155,7 +155,7 @@ class ScheduledDropout(torch.nn.Module):
                 "ScheduledDropout: the schedule switches everything off at some step; without rescaling=… "
                 "the output would be divided by 0"
             )
-        # The probability is looked up in tensors: ``torch.compile`` then sees one graph for all steps.
+        # Looked up in tensors, so that ``torch.compile`` sees one graph for all steps.
         self.register_buffer("done", torch.zeros((), dtype=torch.long))
         self.register_buffer("_first", torch.tensor(self.table.first), persistent=False)
         self.register_buffer("_values", torch.tensor(self.table.values), persistent=False)
@@ -170,7 +170,7 @@ class ScheduledDropout(torch.nn.Module):
         self.done.add_(1)
 
     def set_step(self, steps_done: int) -> None:
-        """So many optimiser steps are done."""
+        """Move to the step that follows ``steps_done`` optimiser steps."""
         self.done.fill_(steps_done)
 
     @override
