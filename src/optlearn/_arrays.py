@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING or "OPTLEARN_SHAPES" in os.environ:
     from jaxtyping import Bool as Bool
     from jaxtyping import Float as Float
@@ -29,3 +31,9 @@ else:
 Array = Any
 # The values of every parameter and control of a system at one moment, by name.
 Settings = Mapping[str, Array]
+
+# Of one problem: n numbers of the state, m controls on each of I intervals, k free parameters, c constants.
+Constants = Float[np.ndarray, " c"]
+State = Float[np.ndarray, " n"]
+Controls = Float[np.ndarray, "I m"]
+FreeValues = Float[np.ndarray, " k"]

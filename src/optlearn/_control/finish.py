@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from optlearn._arrays import Float
+from optlearn._arrays import Controls, Float, FreeValues
 from optlearn._control.certificate import STEPS, Certificate, Starts, judged
 from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.evaluate import evaluate
@@ -117,15 +117,15 @@ def finish(search: Found, tell: Report) -> Solution:
 
 def certify(
     compiled: CompiledProblem,
-    w: Float[np.ndarray, "I m"],
-    theta: Float[np.ndarray, " k"],
+    w: Controls,
+    theta: FreeValues,
     *,
     objective: float,
     solver_objective: float,
     relaxed_objective: float | None,
     outcome: Outcome,
     objectives: list[float],
-    relaxed_controls: tuple[Float[np.ndarray, "I m"], Float[np.ndarray, " k"]] | None = None,
+    relaxed_controls: tuple[Controls, FreeValues] | None = None,
     steps: int = STEPS,
     quadrature_error: float | None = None,
     weights: Float[np.ndarray, " K"] | None = None,

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from optlearn._arrays import Float
+from optlearn._arrays import Constants, Controls, Float, State
 from optlearn._engine.base import ControlledStep, Engine, Slope
 
 # Steps in one interval of constant control after which it is given up (about 20 s): dynamics so fast beside
@@ -54,10 +54,10 @@ class Course:
         longest: stretch that an exact step takes at once.
     """
 
-    constants: Float[np.ndarray, " c"]
-    start: Float[np.ndarray, " n"]
+    constants: Constants
+    start: State
     edges: Float[np.ndarray, " edges"]
-    controls: Float[np.ndarray, "I m"]
+    controls: Controls
     tolerances: tuple[float, float] = (1e-12, 1e-13)
     guard: Callable[[np.ndarray], np.ndarray] | None = None
     longest: float = np.inf

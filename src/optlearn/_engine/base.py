@@ -14,17 +14,15 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from optlearn._arrays import Float
+from optlearn._arrays import Constants, Float, State
 from optlearn._engine.functions import Functions, pack
 from optlearn._engine.steps import EXACT, Stages
 
 Kernel = Callable[..., Any]
 # state (n,) → its slope (n,)
-Slope = Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]]
+Slope = Callable[[State], State]
 # state (n,) and length of a step → the state after it and an estimate of its error
-ControlledStep = Callable[
-    [Float[np.ndarray, " n"], float], tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]
-]
+ControlledStep = Callable[[State, float], tuple[State, State]]
 
 
 class Hamiltonians(NamedTuple):
@@ -177,11 +175,11 @@ class Engine(ABC):
     # --- adaptive integration ----------------------------------------------------------------------
 
     @abstractmethod
-    def slope(self, constants: Float[np.ndarray, " c"]) -> Callable[[Float[np.ndarray, " m"]], Slope]:
+    def slope(self, constants: Constants) -> Callable[[Float[np.ndarray, " m"]], Slope]:
         """Controls w → x → dx/dα, without free parameters: what integrators call thousands of times."""
 
     def controlled_step(
-        self, constants: Float[np.ndarray, " c"]
+        self, constants: Constants
     ) -> Callable[[Float[np.ndarray, " m"]], ControlledStep] | None:
         """Controls w → (x, h) → a step and its error in one call; None where that is no gain."""
         del constants

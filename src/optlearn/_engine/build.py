@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, Self
 import jax
 import numpy as np
 
-from optlearn._arrays import Array, Float
+from optlearn._arrays import Array, Constants, Float, FreeValues, State
 from optlearn._engine.base import Engine
 from optlearn._engine.functions import FlatSystem, Functions, pack
 from optlearn._engine.steps import EXACT
@@ -137,8 +137,8 @@ class Compiled:
 
     functions: Functions
     engine: Engine
-    constants: Float[np.ndarray, " c"]
-    start: Float[np.ndarray, " n"]
+    constants: Constants
+    start: State
     horizon: float
     weigher: Weigher | None = None
 
@@ -146,24 +146,22 @@ class Compiled:
         """The same with another cost of the costs."""
         return replace(self, weigher=weigher)
 
-    def costs(self, x: Float[np.ndarray, " n"], theta: Float[np.ndarray, " k"]) -> Float[np.ndarray, " K"]:
+    def costs(self, x: State, theta: FreeValues) -> Float[np.ndarray, " K"]:
         """The costs of which there are several, at the final state."""
         units = np.eye(self.functions.weights)
         return np.array([float(self.engine.final(self.with_weights(unit), x, theta)) for unit in units])
 
-    def with_weights(self, weights: Float[np.ndarray, " K"]) -> Float[np.ndarray, " c"]:
+    def with_weights(self, weights: Float[np.ndarray, " K"]) -> Constants:
         """The constants with these weights of the costs."""
         return np.concatenate([self.constants[: -len(weights)], weights])
 
-    def final(self, x: Float[np.ndarray, " n"], theta: Float[np.ndarray, " k"]) -> float:
+    def final(self, x: State, theta: FreeValues) -> float:
         """Cost of the final state."""
         if self.weigher is None:
             return float(self.engine.final(self.constants, x, theta))
         return self.weigher.value(self.costs(x, theta))
 
-    def final_gradient(
-        self, x: Float[np.ndarray, " n"], theta: Float[np.ndarray, " k"]
-    ) -> tuple[float, Float[np.ndarray, " n"], Float[np.ndarray, " k"]]:
+    def final_gradient(self, x: State, theta: FreeValues) -> tuple[float, State, FreeValues]:
         """Cost of the final state, and its gradients in x and θ."""
         constants, cost = self.constants, None
         if self.weigher is not None:

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from optlearn._arrays import Float
+from optlearn._arrays import Controls, Float, FreeValues
 from optlearn._engine.build import Compiled, Weigher
 from optlearn._schedule import uniform_grid
 
@@ -32,8 +32,8 @@ class RolloutResult:
     objective: float
     states: Float[np.ndarray, "points n"]
     costates: Float[np.ndarray, "points n"]
-    gradient: Float[np.ndarray, "I m"]
-    free_gradient: Float[np.ndarray, " k"]
+    gradient: Controls
+    free_gradient: FreeValues
 
 
 class Rollout(Generic[C]):
@@ -58,7 +58,7 @@ class Rollout(Generic[C]):
         other.compiled = self.compiled.weighted(weigher)
         return other
 
-    def costs(self, w: Float[np.ndarray, "I m"], theta: Float[np.ndarray, " k"]) -> np.ndarray:
+    def costs(self, w: Controls, theta: FreeValues) -> np.ndarray:
         """(K,) the costs of which there are several, under controls w (I, m)."""
         return self.compiled.costs(self.forward(w, theta)[1][-1], theta)
 
@@ -68,23 +68,21 @@ class Rollout(Generic[C]):
         engine = self.compiled.engine
         return self._total * len(engine.stages.nodes) * engine.operations
 
-    def forward(
-        self, w: Float[np.ndarray, "I m"], theta: Float[np.ndarray, " k"]
-    ) -> tuple[float, np.ndarray]:
+    def forward(self, w: Controls, theta: FreeValues) -> tuple[float, np.ndarray]:
         """Objective, and (I·s + 1, n) states, under controls w (I, m)."""
         start, constants = self.compiled.start, self.compiled.constants
         X, cost = self._forward(start, np.repeat(w, self.steps, axis=0), self._h, constants, theta)
         states = np.vstack([start, X])
         return self.compiled.final(states[-1], theta) + float(np.sum(cost)), states
 
-    def objective(self, w: Float[np.ndarray, "I m"], theta: Float[np.ndarray, " k"]) -> float:
+    def objective(self, w: Controls, theta: FreeValues) -> float:
         """Objective alone."""
         return self.forward(w, theta)[0]
 
     def run(
         self,
-        w: Float[np.ndarray, "I m"],
-        theta: Float[np.ndarray, " k"],
+        w: Controls,
+        theta: FreeValues,
         forward: tuple[float, np.ndarray] | None = None,
     ) -> RolloutResult:
         """A forward pass, unless what it gives is known, and a backward pass."""
