@@ -6,11 +6,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from optlearn._dynamics.on_casadi import _function
 
 import optlearn as ol
-from optlearn._engine.functions import FlatSystem, pack
-from optlearn._engine.tracing.buffered import Buffered
+from optlearn._engine.build import engine_for
+from optlearn._engine.functions import FlatSystem, pack, system_functions
 
 BATCH = 1024
 
@@ -46,11 +45,9 @@ def main() -> None:
             model = ol.models.committee(K=K, M=K, sigma_n=0.1)
             system = FlatSystem(model, ("learning_rate",))
             settings, x = model.settings(), states(model, BATCH)
-            u, shares = np.array([[0.5]]), np.ones(1)
-            function = _function("drift", system.mixed_drift, system, settings, x[0], u, shares)
-            drift = Buffered(function)
-            drift(pack((model, settings)), x[0], u, shares)
-            single = rate(drift.evaluate)
+            functions = system_functions(system, settings)
+            slope = engine_for(functions, "casadi").slope(pack(functions.constants))(np.array([0.5]))
+            single = rate(lambda slope=slope, state=x[0]: slope(state))
             batched = jax.jit(
                 jax.vmap(lambda flat, system=system, model=model, settings=settings: system.drift(
                     model, settings, flat, jnp.array([0.5])

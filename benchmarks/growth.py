@@ -18,8 +18,8 @@ PREPARED = """
 import json, resource, sys, time, warnings
 import jax, jax.numpy as jnp, numpy as np
 import optlearn as ol
-from optlearn._engine.functions import FlatSystem, pack
-from optlearn._dynamics.on_casadi import drift_size
+from optlearn._engine.build import engine_for
+from optlearn._engine.functions import FlatSystem, system_functions
 warnings.simplefilter("ignore", ol.NotConvergedWarning)
 ol.solve
 resource.setrlimit(resource.RLIMIT_CPU, ({limit}, {limit} + 5))
@@ -50,7 +50,7 @@ def drift(K, batch=64, times=20):
         for _ in range(times):
             many(states).block_until_ready()
         each = (time.process_time() - began) / times / batch
-        return {"states": len(x), "operations": drift_size(flat, settings), "us": 1e6 * each}
+        return {"states": len(x), "operations": engine_for(system_functions(flat, settings), "xla").size, "us": 1e6 * each}
 """
 
 COMMITTEE = """
