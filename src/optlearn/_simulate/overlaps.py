@@ -21,9 +21,9 @@ from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, chi_square, symmetric_uniforms
 from optlearn._simulate.plan import Plan
 from optlearn._simulate.sample import draw_sample, row_steps, step_gradient, train_heads
-from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import LearningModel
-from optlearn._theory.order import OrderParameters
+from optlearn._theory.order import OrderParameters, gram_matrix
+from optlearn._theory.sampler import partial_cholesky
 
 # Steps whose random numbers are drawn at once.
 BLOCK = 32

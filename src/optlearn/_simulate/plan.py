@@ -14,8 +14,8 @@ from optlearn._simulate.controls import Controls
 from optlearn._simulate.views import Views
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.reads import Reads, fields_read
 from optlearn._theory.sample import Fields
+from optlearn._theory.sampler import Reads, fields_read
 
 Flags = tuple[tuple[bool, ...], ...]
 

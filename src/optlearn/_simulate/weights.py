@@ -16,9 +16,9 @@ from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, input_noise, symmetric_uniforms
 from optlearn._simulate.plan import Plan
 from optlearn._simulate.sample import Sample, draw_sample, row_steps, step_gradient, train_heads
-from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import LearningModel
-from optlearn._theory.order import OrderParameters
+from optlearn._theory.order import OrderParameters, gram_matrix
+from optlearn._theory.sampler import partial_cholesky
 
 # Up to this many inner products a fused multiply-and-sum each is faster than one thin matrix product
 # (XLA on a CPU: 47 against 114 µs for three of length 30,000), and the compiler drops those not needed.

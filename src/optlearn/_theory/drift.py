@@ -10,9 +10,8 @@ from optlearn._arrays import Array, Settings
 from optlearn._theory.expectation import AbstractQuadrature, GaussHermite, QuasiMonteCarlo
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.reads import fields_read
 from optlearn._theory.sample import Fields
-from optlearn._theory.sampler import Sampler, coordinates
+from optlearn._theory.sampler import Sampler, coordinates, fields_read
 
 # Nodes a dimension that keep the default tensor grid below about 10⁵ points.
 DEFAULT_NODES = {0: 1, 1: 64, 2: 40, 3: 28, 4: 16, 5: 10}
@@ -64,17 +63,17 @@ def rows_drift(
     K, M, eta = model.students, model.teachers, u["learning_rate"]
     rows = model.recurrence(model.total(x), u)
 
-    def told(gradient: Array) -> Array:
+    def responded(gradient: Array) -> Array:
         """What the rows take from gradients (K, …)."""
         return eta * gradient if rows is None else rows.response @ gradient
 
     def moved(Q: Array, M_: Array, R: Array, field_grad: Array, spread: Array) -> tuple[Array, Array, Array]:
-        dQ = -told((field_grad[:K] + 2 * Q @ P).T)
-        dM = -told(field_grad[K : K + M].T + 2 * P @ M_)
-        dR = -told(field_grad[K + M :].T + 2 * P @ R)
+        dQ = -responded((field_grad[:K] + 2 * Q @ P).T)
+        dM = -responded(field_grad[K : K + M].T + 2 * P @ M_)
+        dR = -responded(field_grad[K + M :].T + 2 * P @ R)
         if rows is not None:
             dQ, dM, dR = dQ + rows.carry @ Q, dM + rows.carry @ M_, dR + rows.carry @ R
-        return dQ + dQ.T + told(told(spread).T), dM, dR
+        return dQ + dQ.T + responded(responded(spread).T), dM, dR
 
     blocks = moved if model.spectrum is None else jax.vmap(moved)
     return blocks(x.Q, x.M, x.R, field_grad, spread)
@@ -90,12 +89,12 @@ def generic_error(
     sampler = Sampler(model, x, settings, reads, tuple(range(model.slots)))
     summed, whole = model.summed, model.total(x)
 
-    def one(latent: Latent) -> Array:
-        points, weights, build = sampler.given(sampler.slots(latent), quadrature)
+    def mean_given(latent: Latent) -> Array:
+        points, weights, build = sampler.quadrature_points(sampler.slots(latent), quadrature)
         values = jax.vmap(lambda xi: summed.metric(build(xi), whole, latent, settings))(points)
         return weights @ values
 
-    return latents.probabilities @ jax.vmap(one)(latents.values)
+    return latents.probabilities @ jax.vmap(mean_given)(latents.values)
 
 
 def _moments(
@@ -104,7 +103,7 @@ def _moments(
     """Expectations given one latent that the drift is made of."""
     sampler = Sampler(model, x, u, fields_read(model), tuple(range(model.slots)))
     slots = sampler.slots(latent)
-    points, weights, build = sampler.given(slots, quadrature)
+    points, weights, build = sampler.quadrature_points(slots, quadrature)
     summed, whole = model.summed, model.total(x)
 
     def gradient(xi: Array) -> tuple[Array, Array, Array, dict[str, Array]]:

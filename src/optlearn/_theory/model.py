@@ -139,13 +139,13 @@ class LearningModel(System):
     def __check_init__(self) -> None:
         _check_sizes(self)
         if self.spectrum is not None:
-            from optlearn._theory.blocks import check_spectrum
+            from optlearn._theory.checks import check_spectrum
 
             check_spectrum(self)
         elif self.overlaps.by_block:
             raise SpecificationError("overlaps with an axis of blocks need a spectrum, got None")
-        known = ["learning_rate", *(f"{extra}_rate" for extra in self.extras)]
-        for name in [*known, "N"] if self.finite_size else known:
+        needed = ["learning_rate", *(f"{extra}_rate" for extra in self.extras)]
+        for name in [*needed, "N"] if self.finite_size else needed:
             if name not in self.parameters:
                 raise SpecificationError(f"parameters must hold {name!r}; got {list(self.parameters)}")
 
@@ -252,28 +252,30 @@ class LearningModel(System):
         self, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature | None = None
     ) -> OrderParameters:
         """dx/dα. In closed form where there is one and no ``quadrature`` is given, else by quadrature."""
-        from optlearn._theory.drift import default_quadrature, generic_drift
+        from optlearn._theory.drift import generic_drift
 
-        quadrature = self.drift_quadrature if quadrature is None else quadrature
-        if quadrature is None:
-            closed = self.closed("closed_drift", x, u)
-            if closed is not None:
-                return closed
-            quadrature = default_quadrature(self)
-        return generic_drift(self, x, u, quadrature)
+        return self._expectation("closed_drift", generic_drift, x, u, quadrature or self.drift_quadrature)
 
     @float64
     def error(self, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature | None = None) -> Array:
         """Generalisation error. In closed form where there is one and no ``quadrature`` is given."""
-        from optlearn._theory.drift import default_quadrature, generic_error
+        from optlearn._theory.drift import generic_error
 
-        quadrature = self.error_quadrature if quadrature is None else quadrature
-        if quadrature is None:
-            closed = self.closed("closed_error", x, u)
-            if closed is not None:
-                return closed
-            quadrature = default_quadrature(self)
-        return generic_error(self, x, u, quadrature)
+        return self._expectation("closed_error", generic_error, x, u, quadrature or self.error_quadrature)
+
+    def _expectation(
+        self,
+        form: str,
+        generic: Callable[..., Any],
+        x: OrderParameters,
+        u: Settings,
+        quadrature: AbstractQuadrature | None,
+    ) -> Any:
+        """``generic`` by quadrature; without one, the closed form if there is one."""
+        from optlearn._theory.drift import default_quadrature
+
+        closed = self.closed(form, x, u) if quadrature is None else None
+        return generic(self, x, u, quadrature or default_quadrature(self)) if closed is None else closed
 
     def closed(self, form: str, x: OrderParameters, u: Settings) -> Any:
         """``closed_drift`` or ``closed_error``, where it knows of the model's spectrum."""
@@ -314,10 +316,11 @@ class LearningModel(System):
 
     @property
     def block_overlaps(self) -> Overlaps:
-        """The overlaps with an axis of blocks, if there is a spectrum; else as they are."""
-        from optlearn._theory.blocks import block_overlaps
-
-        return block_overlaps(self)
+        """The overlaps; under a spectrum with an axis of blocks, of which each has its share."""
+        if self.spectrum is None or self.overlaps.by_block:
+            return self.overlaps
+        share = self.spectrum.share
+        return jax.tree.map(lambda part: share[:, None, None] * part[None], self.overlaps)
 
     @property
     def summed(self) -> Self:
@@ -336,28 +339,35 @@ class LearningModel(System):
         """A state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero.
 
         Under a spectrum ``Q`` is (B, K, K) and ``Q11`` has B numbers. Without their axis of blocks they are
-        totals,
-        of vectors in random directions: every block has its share.
+        totals, of vectors in random directions: every block has its share.
         """
-        from optlearn._theory.blocks import spread_over_blocks
+        return self.layout.state(**{name: self._by_block(name, value) for name, value in values.items()})
 
-        return self.layout.state(**{n: spread_over_blocks(self, n, value) for n, value in values.items()})
+    def _by_block(self, name: str, value: Array) -> Array:
+        """A value for a state, with an axis of blocks where the model has one."""
+        if self.spectrum is None or name in self.layout.extras or name[:1] == "v" or "_" in name:
+            return value
+        dimensions, share = np.ndim(value), self.spectrum.share
+        columns = {"Q": self.students, "M": self.teachers, "R": self.centroids}
+        if name in columns:
+            if dimensions == 0:  # one number fills all entries
+                value = np.full((self.students, columns[name]), float(value))
+            return value if dimensions == 3 else share[:, None, None] * np.asarray(value, dtype=float)
+        return value if dimensions else share * np.asarray(value, dtype=float)
 
-    def initial_state(self, given: Any) -> OrderParameters:
+    def initial_state(self, start: Any) -> OrderParameters:
         """The start of a problem: order parameters, or named entries as ``state`` takes them."""
         from optlearn._theory.checks import check_start
 
-        return check_start(self, self.state(**given) if isinstance(given, Mapping) else given)
+        return check_start(self, self.state(**start) if isinstance(start, Mapping) else start)
 
     def check_specification(self, x: OrderParameters, u: Settings) -> None:
         """Raise if probabilities, variances, losses or rules at ``x`` under ``u`` make no sense."""
-        from optlearn._theory.checks import check_data, check_loss
+        from optlearn._theory.checks import check_data, check_loss, warn_if_narrow
 
         check_data(self, u)
         check_loss(self, x, u)
         if self.spectrum is not None:
-            from optlearn._theory.blocks import warn_if_narrow
-
             warn_if_narrow(self, u)
 
     def parts(self) -> Iterator[Part]:
@@ -365,7 +375,7 @@ class LearningModel(System):
         x, u = self.state(), self.settings()
         whole, model = self.total(x), self.summed
 
-        def known(name: str) -> Callable[..., Any]:
+        def with_known_settings(name: str) -> Callable[..., Any]:
             owner = self if name in by_block else model
             return lambda *arguments: getattr(owner, name)(*arguments[:-1], Known("u", arguments[-1]))
 
@@ -373,35 +383,35 @@ class LearningModel(System):
         blind = self.spectrum is not None and not self.reads_blocks
         by_block = () if blind else (*closed, "observables")
 
-        yield "test_settings", lambda u: dict(known("test_settings")(u)), (u,)
+        yield "test_settings", lambda u: dict(with_known_settings("test_settings")(u)), (u,)
         for name in ("latents", "test_latents"):
-            yield name, known(name), (u,)
+            yield name, with_known_settings(name), (u,)
         for name in ("recurrence", "penalty", "observables", *(() if blind else closed)):
-            yield name, known(name), (x if name in by_block else whole, u)
+            yield name, with_known_settings(name), (x if name in by_block else whole, u)
         shapes = jax.eval_shape(lambda u: self.latents(u).values, u)
         latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), shapes)
-        yield "variances", known("variances"), (latent, u)
-        yield "bulk", known("bulk"), (np.zeros((self.slots, self.slots)), whole, latent, u)
+        yield "variances", with_known_settings("variances"), (latent, u)
+        yield "bulk", with_known_settings("bulk"), (np.zeros((self.slots, self.slots)), whole, latent, u)
         L, K, M = self.slots, self.students, self.teachers
         fields = Fields(np.zeros((L, K)), np.zeros((L, M)), np.zeros(()), np.zeros(self.normals))
-        own = [name for name, has in (("update", self.has_rule), ("statistics", self.running)) if has]
-        for name in ("loss", "metric", *own):
-            yield name, known(name), (fields, whole, latent, u)
+        of_rules = [name for name, has in (("update", self.has_rule), ("statistics", self.running)) if has]
+        for name in ("loss", "metric", *of_rules):
+            yield name, with_known_settings(name), (fields, whole, latent, u)
 
     def check(self, x: OrderParameters) -> str | None:
         """Why no weight vectors have these overlaps; None: some have."""
-        found = self.first_impossible(np.asarray(self.layout.flatten(x))[None])
-        return None if found is None else found[1]
+        impossible = self.first_impossible(np.asarray(self.layout.flatten(x))[None])
+        return None if impossible is None else impossible[1]
 
     def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
         """Number of the first of flat states (T, n) that no weights can have, and the reason."""
-        from optlearn._theory.physical import first_impossible
+        from optlearn._theory.checks import first_impossible
 
         return first_impossible(self, states)
 
     def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray]:
-        """A function that keeps linearly dependent students dependent; see ``physical.cone_edge``."""
-        from optlearn._theory.physical import cone_edge
+        """A function that keeps linearly dependent students dependent; see ``checks.cone_edge``."""
+        from optlearn._theory.checks import cone_edge
 
         return cone_edge(self)
 
@@ -487,8 +497,8 @@ def _check_names(model: LearningModel) -> None:
     scalars = (*model.extras, *model.running)
     for place, extra in enumerate(scalars):
         if extra in entries or extra in scalars[:place]:
-            given = f"extras={model.extras!r}, running={model.running!r}"
-            raise SpecificationError(f"{name}({given}): {extra!r} is taken")
+            fields = f"extras={model.extras!r}, running={model.running!r}"
+            raise SpecificationError(f"{name}({fields}): {extra!r} is taken")
     for untracked in sorted(model.untracked):
         if untracked not in entries:
             raise SpecificationError(f"{name}: untracked {untracked!r} is none of {', '.join(entries)}")

@@ -89,14 +89,19 @@ class Overlaps(Pytree):
                 f"it must be {shape}"
             )
         if _concrete(self.T, self.S, self.Omega):
-            gram = np.block([[self.T, self.S], [np.swapaxes(self.S, -1, -2), self.Omega]])
-            for block in gram if self.by_block else gram[None]:
+            for block in self.gram if self.by_block else self.gram[None]:
                 check_gram(block, "overlaps T, S, Omega")
 
     @property
     def by_block(self) -> bool:
         """Whether there is an axis of blocks."""
         return self.T.ndim == 3
+
+    @property
+    def gram(self) -> np.ndarray:
+        """(…, M + C, M + C) Gram matrix of teachers and centroids."""
+        T, S, Omega = (np.asarray(part) for part in (self.T, self.S, self.Omega))
+        return np.block([[T, S], [np.swapaxes(S, -1, -2), Omega]])
 
 
 @dataclass(frozen=True)
@@ -129,12 +134,14 @@ class OverlapLayout:
     @cached_property
     def _flat_entries(self) -> list[tuple[str, bool]]:
         """Name of every entry but the extras, in flat order, and whether it is a squared norm."""
-        found = []
+        names_and_norms = []
         for kind in self._shapes:
             entries = [entry for entry in self.entries if entry[0] == kind]
             for ending in self._endings(kind):
-                found += [(self.name_of(*e) + ending, kind == "Q" and e[1] == e[2]) for e in entries]
-        return found
+                names_and_norms += [
+                    (self.name_of(*e) + ending, kind == "Q" and e[1] == e[2]) for e in entries
+                ]
+        return names_and_norms
 
     def _endings(self, kind: str) -> tuple[str, ...]:
         """What is added to the names of a matrix's entries, block by block."""
@@ -249,16 +256,11 @@ class OverlapLayout:
     @cached_property
     def _indices(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Row and column numbers of the tracked entries of each matrix."""
-        found: dict[str, list[tuple[int, int]]] = {kind: [] for kind in self._shapes}
+        places: dict[str, list[tuple[int, int]]] = {kind: [] for kind in self._shapes}
         for kind, row, column in self.entries:
-            found[kind].append((row, column))
-        return {
-            kind: (
-                np.array([row for row, _ in pairs], dtype=int),
-                np.array([column for _, column in pairs], dtype=int),
-            )
-            for kind, pairs in found.items()
-        }
+            places[kind].append((row, column))
+        tables = {kind: np.array(pairs, dtype=int).reshape(-1, 2) for kind, pairs in places.items()}
+        return {kind: (table[:, 0], table[:, 1]) for kind, table in tables.items()}
 
     def all_entries(self) -> Iterator[tuple[str, int, int]]:
         """(matrix, row, column) of every entry, tracked or not; of Q the upper triangle."""
@@ -274,6 +276,25 @@ class OverlapLayout:
             return f"v{row + 1}"
         comma = "," if max(row, column) >= 9 else ""
         return f"{kind}{row + 1}{comma}{column + 1}"
+
+
+def gram_matrix(x: OrderParameters, overlaps: Overlaps) -> Array:
+    """(…, n, n) Gram matrices of students, teachers and centroids, n = K + M + C."""
+    T, S, Omega = (jnp.asarray(part) for part in (overlaps.T, overlaps.S, overlaps.Omega))
+    M, R = (jnp.swapaxes(jnp.asarray(part), -1, -2) for part in (x.M, x.R))
+    return jnp.concatenate(
+        [
+            jnp.concatenate([x.Q, x.M, x.R], axis=-1),
+            jnp.concatenate([M, T, S], axis=-1),
+            jnp.concatenate([R, jnp.swapaxes(S, -1, -2), Omega], axis=-1),
+        ],
+        axis=-2,
+    )
+
+
+def field_covariance(gram: Array, variance: Array) -> Array:
+    """(n, n) covariance of the fields, Σ_b c_b G_b, from the Gram matrices of the blocks (B, n, n)."""
+    return jnp.einsum("b,bij->ij", variance, gram)
 
 
 def check_gram(gram: np.ndarray, what: str, tolerance: float = 1e-9) -> None:

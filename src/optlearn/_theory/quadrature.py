@@ -21,8 +21,7 @@ from optlearn._theory.expectation import (
 )
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.reads import fields_read
-from optlearn._theory.sampler import Coordinates, coordinates
+from optlearn._theory.sampler import Coordinates, coordinates, fields_read
 from optlearn._warn import warn
 
 # Each rung doubles the last: a rung costs a compilation, so few and far between.
@@ -34,7 +33,8 @@ SMALLEST_SCALE = 0.1
 
 What = Literal["drift", "error"]
 
-_CACHE: dict[Any, Any] = {}
+_VALUES: dict[Hashable, Any] = {}
+_CLOSED: dict[Hashable, bool] = {}
 
 
 def choose_quadrature(
@@ -84,15 +84,16 @@ class ResolvedModel(Resolved):
 
     def errors(self, states: np.ndarray, u: Settings) -> dict[str, float]:
         """Errors of the quadratures, measured at flat states (S, n) as well."""
-        model, found = self.system, {}
+        model, errors = self.system, {}
         assert isinstance(model, LearningModel)
-        if model.drift_quadrature is not None:
-            error = quadrature_error(model, states, u, model.drift_quadrature)
-            found["quadrature_error"] = max(self.info["quadrature_error"], error)
-        if model.error_quadrature is not None:
-            error = quadrature_error(model, states, u, model.error_quadrature, "error")
-            found["error_quadrature_error"] = max(self.info["error_quadrature_error"], error)
-        return found
+        expectations: tuple[tuple[str, AbstractQuadrature | None, What], ...] = (
+            ("quadrature_error", model.drift_quadrature, "drift"),
+            ("error_quadrature_error", model.error_quadrature, "error"),
+        )
+        for name, quadrature, what in expectations:
+            if quadrature is not None:
+                errors[name] = max(self.info[name], quadrature_error(model, states, u, quadrature, what))
+        return errors
 
 
 def resolve(
@@ -150,9 +151,6 @@ def _with_quadratures(
     error_quadrature: AbstractQuadrature | None,
 ) -> LearningModel:
     return replace(model, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
-
-
-_CLOSED: dict[Hashable, bool] = {}
 
 
 def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) -> bool:
@@ -234,7 +232,7 @@ def _values(
     """(S, n) drifts or (S, 1) errors at flat states (S, n)."""
     leaves, structure = jax.tree.flatten((model, dict(u)))
     key = (structure, tuple(np.shape(leaf) for leaf in leaves), quadrature, what)
-    if key not in _CACHE:
+    if key not in _VALUES:
 
         def values(model: LearningModel, u: Mapping[str, Array], flat: Array) -> Array:
             x = model.layout.unflatten(flat)
@@ -242,10 +240,10 @@ def _values(
                 return generic_error(model, x, u, quadrature)[None]
             return model.layout.flatten(generic_drift(model, x, u, quadrature))
 
-        _CACHE[key] = jax.jit(values)
+        _VALUES[key] = jax.jit(values)
     # One state at a time: the program does not depend on how many there are.
     model, u = jax.tree.map(jnp.asarray, (model, dict(u)))
-    return np.stack([np.asarray(_CACHE[key](model, u, jnp.asarray(state))) for state in states])
+    return np.stack([np.asarray(_VALUES[key](model, u, jnp.asarray(state))) for state in states])
 
 
 def _difference(first: np.ndarray, second: np.ndarray) -> float:
@@ -260,10 +258,7 @@ def probe_states(model: LearningModel, start: OrderParameters) -> np.ndarray:
 
 def _grown(model: LearningModel, start: OrderParameters, length: float) -> OrderParameters:
     """Students that lean by ``length`` on one teacher or centroid each, and a little on all."""
-    K, M = model.students, model.teachers
-    overlaps = model.block_overlaps
-    T, S, Omega = (np.asarray(p) for p in (overlaps.T, overlaps.S, overlaps.Omega))
-    constants = np.block([[T, S], [np.swapaxes(S, -1, -2), Omega]])
+    K, M, constants = model.students, model.teachers, model.block_overlaps.gram
     share = np.ones(()) if model.spectrum is None else np.asarray(model.spectrum.share)
     count = constants.shape[-1]
     lean = length * (np.eye(K, count) + 0.2) if count else np.zeros((K, 0))

@@ -12,9 +12,8 @@ from optlearn._arrays import Array, Settings
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import field
 from optlearn._theory.drift import rows_drift
-from optlearn._theory.gaussian import gram_matrix
 from optlearn._theory.model import ClosedMoments, Latent, LearningModel
-from optlearn._theory.order import OrderParameters
+from optlearn._theory.order import OrderParameters, gram_matrix
 from optlearn._theory.sample import Fields, Latents
 
 

@@ -12,9 +12,8 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.blocks import seen
 from optlearn._theory.model import Break, ClosedMoments, Latent, LearningModel
-from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, Overlaps, field_covariance
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
 from optlearn.models._activations import ACTIVATIONS, Activation, entries
@@ -103,7 +102,7 @@ class Committee(LearningModel):
         """−E[∂D₂/∂field] as a (K, K + M) table and what is added to its diagonal; E[D₂ D₂ᵀ]; E[D₄]."""
         K, gram = self.students, self._gram(x)
         if self.spectrum is not None:
-            gram = seen(gram, self.spectrum.variance)
+            gram = field_covariance(gram, self.spectrum.variance)
         feedback, signed = self._feedback(x, u), self._signed(x)
         weighted = feedback * self._shares(u.get("task_share"))[None, :]
         together, four_together = self._coincidence(u)
@@ -126,7 +125,7 @@ class Committee(LearningModel):
             return None
         gram = self._gram(x)
         if self.spectrum is not None:
-            gram = seen(gram, self.spectrum.variance)
+            gram = field_covariance(gram, self.spectrum.variance)
         signed = self._signed(x, _rescaling(u))
         first, second = _unordered(len(gram))
         products = entries(signed, first) * entries(signed, second) * _multiplicity(len(gram))[:, None]

@@ -17,10 +17,10 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.gaussian import partial_cholesky
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn._theory.sample import Fields
+from optlearn._theory.sampler import partial_cholesky
 from optlearn.models._measures import below, both_below, cosine, density
 from optlearn.models._stretched import Step, sharpest, stretched_line
 

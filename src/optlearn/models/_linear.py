@@ -20,8 +20,7 @@ from optlearn._dynamics.system import System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.blocks import NARROW
-from optlearn._theory.spectrum import Spectrum
+from optlearn._theory.spectrum import NARROW, Spectrum
 from optlearn.models._committee import Committee, committee
 
 # Steps of the recursion that repeated squaring takes at once: 2 to this power.

@@ -116,7 +116,7 @@ def _install(names: list[str]) -> str:
 
 
 def _jax_numbers() -> list[Finding]:
-    from optlearn._theory.jax_fault import wrong_rows
+    from optlearn._theory.expectation import wrong_rows
 
     have, batches = version_of("jax"), (16385, 20000, 32769)
     wrong = {batch: count for batch in batches if (count := wrong_rows(batch))}
