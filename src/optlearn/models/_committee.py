@@ -5,6 +5,9 @@ or trained (one head for each task). In training r_k ∈ {0, 1} are dropout mask
 at test time all nodes are on and the output is multiplied by p_f.
 """
 
+import dataclasses
+from typing import Self
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -16,8 +19,7 @@ from optlearn._theory.model import Break, ClosedMoments, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, field_covariance
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
-from optlearn.models._activations import ACTIVATIONS, Activation, entries
-from optlearn.models._measures import cosine
+from optlearn.models._averages import ACTIVATIONS, Activation, cosine, entries
 
 
 class Committee(LearningModel):
@@ -82,9 +84,9 @@ class Committee(LearningModel):
             towards = jnp.einsum("b,kn,bnm->bkm", self.spectrum.variance, _add_diagonal(pulled, bent), blocks)
             power = jnp.asarray(self.spectrum.variance * self.spectrum.share)
             spread = power[:, None, None] * spread[None]
-        own = towards[..., :K] - decay * x.Q
+        turn = towards[..., :K] - decay * x.Q
         return OrderParameters(
-            Q=eta * (own + jnp.swapaxes(own, -1, -2)) + eta**2 / u["batch"] * spread,
+            Q=eta * (turn + jnp.swapaxes(turn, -1, -2)) + eta**2 / u["batch"] * spread,
             M=eta * (towards[..., K:] - decay * x.M),
             R=jnp.zeros_like(x.R),
             v=-u["readout_rate"] * v if self.heads else v,
@@ -139,13 +141,19 @@ class Committee(LearningModel):
         are the limits at the start of training: 0, and p.
         """
         T, x = self.summed.overlaps.T, self.total(x)
-        found = {"cosine": cosine(x.M[0, 0], T[0, 0], x.Q[0, 0])}
+        cosines = {"cosine": cosine(x.M[0, 0], T[0, 0], x.Q[0, 0])}
         if self.students >= 2 and T.shape[0] == 1:
             start = u["activation"] if self.dropout else 1.0
-            found["correlation"] = cosine(
+            cosines["correlation"] = cosine(
                 x.Q[0, 1] - x.M[0, 0] * x.M[1, 0] / T[0, 0], x.Q[0, 0], x.Q[1, 1], at_zero=start
             )
-        return found
+        return cosines
+
+    @classmethod
+    def like(cls, other: "Committee", parameters: dict[str, Array]) -> Self:
+        """A model of this class that is ``other`` in all but its parameters."""
+        parts = {part.name: getattr(other, part.name) for part in dataclasses.fields(other)}
+        return cls(**parts | {"parameters": parameters})
 
     # --- readouts and tasks -----------------------------------------------------------------------
 
@@ -324,8 +332,8 @@ def _head_parameters(
             "task_share": check.probabilities("task_share", task_share, heads),
             "test_share": check.probabilities("test_share", test_share, heads),
         }
-    given = {"readout_rate": readout_rate, "task_share": task_share, "test_share": test_share}
-    for name, value in given.items():
+    unused = {"readout_rate": readout_rate, "task_share": task_share, "test_share": test_share}
+    for name, value in unused.items():
         if value is not None:
             check.fail(name, value, "has an effect only with heads of at least 1")
     return {}

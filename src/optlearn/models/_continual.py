@@ -6,8 +6,6 @@ shared weights and so spoils the other heads: this is forgetting. Which task a s
 the parameter ``task``, which may be controlled.
 """
 
-from dataclasses import fields
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,5 +98,4 @@ def continual(
     )
     replaced = {"task_share"} if readout_rate is not None else {"task_share", "readout_rate"}
     parameters = {name: value for name, value in made.parameters.items() if name not in replaced}
-    others = {part.name: getattr(made, part.name) for part in fields(made) if part.name != "parameters"}
-    return Continual(**others, parameters={**parameters, "task": 0.0})
+    return Continual.like(made, {**parameters, "task": 0.0})

@@ -19,7 +19,7 @@ from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
-from optlearn.models._measures import cosine
+from optlearn.models._averages import cosine
 
 # Under the square root of the angle between student and teacher, whose derivative is infinite at
 # perfect alignment and at zero weights. It moves the error by at most 3e-11.
@@ -71,12 +71,12 @@ class Curriculum(LearningModel):
         Q11, Q22, M11, T = self._seen(x)
         norm = Q11 + Delta * Q22
         label = jnp.sqrt(T * (norm + 2) - M11**2)
-        own = 1 / jnp.sqrt(norm + 1)
+        narrowing = 1 / jnp.sqrt(norm + 1)
         pull = 2 * eta / (np.pi * (norm + 2))
-        shrink = 2 * pull * (M11 / label + own)
+        shrink = 2 * pull * (M11 / label + narrowing)
         gap = jnp.sqrt((3 * norm + 2) * (T * (norm + 1) - M11**2))
         spread = np.pi / 2 + jnp.arcsin(norm / (3 * norm + 2)) - 2 * jnp.arcsin(M11 / gap)
-        spread = 2 / np.pi**2 * eta**2 * own * spread
+        spread = 2 / np.pi**2 * eta**2 * narrowing * spread
         decay = u["weight_decay"] * eta
         if self.spectrum is not None:
             # What acts on a field is the same in all blocks; each has its own part c_b of the covariances.
@@ -89,7 +89,7 @@ class Curriculum(LearningModel):
             return self._moved(dQ11, dQ22, variance * towards * T_b - (shrinks + decay) / 2 * M)
         dQ11 = 4 / np.pi * eta * M11 / label - (shrink + decay) * Q11 + spread
         dQ22 = Delta * spread - (Delta * shrink + decay) * Q22
-        dM11 = pull * (label - M11 * own) - decay / 2 * M11
+        dM11 = pull * (label - M11 * narrowing) - decay / 2 * M11
         return self._moved(dQ11, dQ22, dM11)
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array:

@@ -20,7 +20,7 @@ from optlearn._theory.model import Break, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
-from optlearn.models._measures import below, both_below, cosine, density
+from optlearn.models._averages import below, both_below, cosine, density
 
 # Under the square roots of norms and angles, whose derivatives are infinite at zero weights and at
 # perfect alignment. It moves an error by at most 3e-11.
@@ -142,8 +142,8 @@ class Imbalance(LearningModel):
         errors, T = self._errors(x, u), self.summed.overlaps.T
         x = self.total(x)
         groups = ("majority", "minority")
-        found = {f"error_{name}": errors[c] for c, name in enumerate(groups)}
-        return found | {
+        by_group = {f"error_{name}": errors[c] for c, name in enumerate(groups)}
+        return by_group | {
             f"cosine_{name}": cosine(x.M[0, c], T[c, c], x.Q[0, 0]) for c, name in enumerate(groups)
         }
 

@@ -90,27 +90,28 @@ class Linear(System):
             grown, _ = jax.lax.scan(lambda e, term: (scaled + scaled @ e / term, None), scaled, terms)
             grown, _ = jax.lax.scan(lambda e, _: (2 * e + e @ e, None), grown, None, length=self.halvings)
             return {"excess": (state + grown @ state)[:-1]}
-        one, steps = self._step(u), length * self.clock
+        change, steps = self._step(u), length * self.clock
+        # Lengths come from sums of intervals: round-off must not lose a step.
         whole = jnp.floor(steps + 1e-6)
-        rest = jnp.maximum(steps - whole, 0.0)
-        state = self._after(one, state, whole)
-        return {"excess": (state + rest * (one @ state))[:-1]}
+        remainder = jnp.maximum(steps - whole, 0.0)
+        state = self._after(change, state, whole)
+        return {"excess": (state + remainder * (change @ state))[:-1]}
 
-    def _after(self, one: Array, state: Array, steps: Array) -> Array:
-        """The state after a whole number of steps ``1 + one``."""
+    def _after(self, change: Array, state: Array, steps: Array) -> Array:
+        """The state after a whole number of steps ``1 + change``."""
         if self.spectrum.blocks > MOST_SQUARED:
             count = steps.astype(jnp.int64)
-            return jax.lax.fori_loop(0, count, lambda _, now: now + one @ now, state)
+            return jax.lax.fori_loop(0, count, lambda _, now: now + change @ now, state)
 
         def doubled(carry: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], None]:
-            change, now, left = carry
+            power, now, left = carry
             half = jnp.floor(left / 2)
-            now = now + (left - 2 * half) * (change @ now)
+            now = now + (left - 2 * half) * (power @ now)
             # Powers that no step needs might overflow.
-            change = jnp.where(half > 0, 1.0, 0.0) * change
-            return (2 * change + change @ change, now, half), None
+            power = jnp.where(half > 0, 1.0, 0.0) * power
+            return (2 * power + power @ power, now, half), None
 
-        (_, state, _), _ = jax.lax.scan(doubled, (one, state, steps), None, length=DOUBLINGS + 1)
+        (_, state, _), _ = jax.lax.scan(doubled, (change, state, steps), None, length=DOUBLINGS + 1)
         return state
 
     def error(self, x: Array, u: Settings) -> Array:

@@ -103,8 +103,8 @@ class OwnData(Modes):
         reach = jnp.einsum("ilk,kij,j->ilj", coefficients, exponential_moments(2 * y, POINTS), fed)
         weights = self.train.b + extra * self.squared_norm.b
         mean = self.train.of_response(h) + extra * self.squared_norm.of_response(h) + u["label_noise"]
-        known = mean[:-1] + kept[:-1] @ weights
-        residual = jnp.linalg.solve(jnp.eye(POINTS) - reach[:-1] @ weights, known)
+        unfed = mean[:-1] + kept[:-1] @ weights
+        residual = jnp.linalg.solve(jnp.eye(POINTS) - reach[:-1] @ weights, unfed)
         return {"response": h[-1], "variance": kept[-1] + residual @ reach[-1]}
 
 
@@ -207,30 +207,22 @@ def _checked(X: Any, y: Any, X_test: Any, y_test: Any) -> list[np.ndarray]:
     check = Arguments("from_data")
     arrays = []
     for names, pair in ((("X", "y"), (X, y)), (("X_test", "y_test"), (X_test, y_test))):
-        found = [as_numbers(part) for part in pair]
-        for name, part, given in zip(names, found, pair, strict=True):
+        numbers = [as_numbers(part) for part in pair]
+        for name, part, value in zip(names, numbers, pair, strict=True):
             if part is None:
-                check.fail(name, given, "must be numbers")
-        inputs, labels = (np.asarray(part) for part in found)
+                check.fail(name, value, "must be numbers")
+        inputs, labels = (np.asarray(part) for part in numbers)
         lowest = 2 if names[0] == "X" else 1
         if inputs.ndim != 2 or inputs.shape[0] < lowest or inputs.shape[1] < 1:
-            _refuse(
-                check, names[0], inputs, f"must be a table of at least {lowest} samples (rows) by features"
-            )
+            check.fail(names[0], inputs, f"must be a table of at least {lowest} samples (rows) by features")
         if labels.shape != inputs.shape[:1]:
-            _refuse(
-                check, names[1], labels, f"must be {inputs.shape[0]} labels, one for each row of {names[0]}"
-            )
+            check.fail(names[1], labels, f"must be {len(inputs)} labels, one for each row of {names[0]}")
         for name, array in zip(names, (inputs, labels), strict=True):
             if not np.all(np.isfinite(array)):
-                _refuse(check, name, array, "must be finite")
+                check.fail(name, array, "must be finite")
         arrays += [inputs, labels]
     if arrays[0].shape[1] != arrays[2].shape[1]:
-        _refuse(check, "X_test", arrays[2], f"must have the {arrays[0].shape[1]} features of X")
+        check.fail("X_test", arrays[2], f"must have the {arrays[0].shape[1]} features of X")
     if not np.any(np.ptp(arrays[0], axis=0) > 0):
-        _refuse(check, "X", arrays[0], "must have a feature that is not constant")
+        check.fail("X", arrays[0], "must have a feature that is not constant")
     return arrays
-
-
-def _refuse(check: Arguments, name: str, value: np.ndarray, allowed: str) -> None:
-    check.fail(name, value, allowed)
