@@ -8,13 +8,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int, Key
 
 from optlearn._arrays import Array, Settings
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree
-from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, input_noise, symmetric_uniforms
-from optlearn._simulate.plan import Plan
+from optlearn._simulate.plan import Controls, Plan
 from optlearn._simulate.sample import Sample, draw_sample, row_steps, step_gradient, train_heads
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, gram_matrix
@@ -26,7 +26,8 @@ SEPARATE_PRODUCTS = 16
 # XLA restricts itself to 256-bit vectors; where there are wider ones, drawing inputs gains 10-15 %.
 WIDE_VECTORS = {"xla_cpu_prefer_vector_width": 512}
 
-Vectors = tuple[Array, ...]
+# Vectors of N entries, perhaps with a leading axis of seeds.
+Vectors = tuple[Float[Array, "*S N"], ...]
 
 
 class WeightState(Pytree):
@@ -41,7 +42,7 @@ class WeightState(Pytree):
 
     w: Vectors
     fixed: Vectors
-    v: Array
+    v: Float[Array, "*S K H"]
     extras: dict[str, Array]
 
 
@@ -78,10 +79,10 @@ def advance_weights(
     model: LearningModel,
     settings: Settings,
     controls: Controls,
-    keys: Array,
+    keys: Key[Array, " S"],
     state: WeightState,
-    begin: Array,
-    end: Array,
+    begin: Int[Array, ""],
+    end: Int[Array, ""],
 ) -> WeightState:
     """SGD steps ``begin`` to ``end`` of every seed."""
 
@@ -116,7 +117,7 @@ def weight_overlaps(state: WeightState, teachers: int, directions: tuple[int, ..
     return OrderParameters(rows[..., :K], M, R, state.v, state.extras)
 
 
-def block_factor(gram: np.ndarray, directions: int) -> np.ndarray:
+def block_factor(gram: Float[np.ndarray, "n n"], directions: int) -> Float[np.ndarray, "n r"]:
     """(n, r) F with F Fᵀ = gram, r ≤ directions; fewer directions than vectors must span them."""
     n = len(gram)
     if directions >= n:
