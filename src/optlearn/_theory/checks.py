@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arrays import Array, Settings
 from optlearn._casadi.trace import TracedFunction, trace
@@ -142,7 +143,7 @@ def warn_if_narrow(model: LearningModel, u: Settings) -> None:
         )
 
 
-def first_impossible(model: LearningModel, states: np.ndarray) -> tuple[int, str] | None:
+def first_impossible(model: LearningModel, states: Float[np.ndarray, "T n"]) -> tuple[int, str] | None:
     """Number of the first of finite flat states (T, n) that no weights can have, and the reason."""
     x = model.layout.unflatten(states)
     towards, fixed = np.concatenate([x.M, x.R], axis=-1), model.block_overlaps.gram
@@ -161,7 +162,7 @@ def first_impossible(model: LearningModel, states: np.ndarray) -> tuple[int, str
     return time, f"{name} = {value:.6g}{where}; {reason}"
 
 
-def cone_edge(model: LearningModel) -> Callable[[np.ndarray], np.ndarray]:
+def cone_edge(model: LearningModel) -> Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]]:
     """A function that puts flat states (n,) within round-off of the edge of the cone exactly on it.
 
     Students that are linearly dependent, as equal ones are, stay so under SGD. In numbers they do so up to

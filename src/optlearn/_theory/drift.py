@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arrays import Array, Settings
 from optlearn._theory.expectation import AbstractQuadrature, GaussHermite, QuasiMonteCarlo
@@ -48,8 +49,13 @@ def generic_drift(
 
 
 def rows_drift(
-    model: LearningModel, x: OrderParameters, u: Settings, field_grad: Array, spread: Array, P: Array
-) -> tuple[Array, Array, Array]:
+    model: LearningModel,
+    x: OrderParameters,
+    u: Settings,
+    field_grad: Float[Array, "*B n K"],
+    spread: Float[Array, "*B K K"],
+    P: Float[Array, "K K"],
+) -> tuple[Float[Array, "*B K K"], Float[Array, "*B K M"], Float[Array, "*B K C"]]:
     """dQ, dM and dR, block by block under a spectrum.
 
     Args:
@@ -81,7 +87,7 @@ def rows_drift(
 
 def generic_error(
     model: LearningModel, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature
-) -> Array:
+) -> Float[Array, ""]:
     """Mean of the metric over test samples, the extensive part ``N · bulk`` not included."""
     settings = model.test_settings(u)
     latents = model.test_latents(settings)
@@ -169,7 +175,7 @@ def _cross_view(
 
 def loss_gradient(
     model: LearningModel, fields: Fields, x: OrderParameters, latent: Latent, u: Settings
-) -> tuple[Array, Array, Array, dict[str, Array]]:
+) -> tuple[Float[Array, "L K"], Float[Array, "K K"], Float[Array, "K H"], dict[str, Array]]:
     """What one sample does: D₂ (L, K), D₃ (K, K), D₄ (K, H), and the extras'; gradients of its loss.
 
     Under a rule of the model's own D₂ is that rule, and the loss does not act on Q.

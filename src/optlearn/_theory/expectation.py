@@ -14,6 +14,8 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
+from typing_extensions import override
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
@@ -28,7 +30,9 @@ REACH = 9.0
 MOST_LOG2_POINTS = 24
 
 # cut(j, prefix (P, j)) → where coordinate j is cut, (P, cuts), or None where nothing jumps.
-Cut = Callable[[int, Array], Array | None]
+Cut = Callable[[int, Float[Array, "P j"]], Float[Array, "P cuts"] | None]
+# Points and weights of a quadrature.
+PointsAndWeights = tuple[Float[Array, "P d"], Float[Array, " P"]]
 
 
 def no_cut(_coordinate: int, _prefix: Array) -> None:
@@ -41,7 +45,7 @@ class AbstractQuadrature:
     """A quadrature rule for standard normals."""
 
     @abstractmethod
-    def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> tuple[Array, Array]:
+    def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> PointsAndWeights:
         """Points (P, d) and weights (P,).
 
         Args:
@@ -69,8 +73,8 @@ class GaussHermite(AbstractQuadrature):
             if value is not None:
                 Arguments("GaussHermite").count(name, value)
 
-    def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> tuple[Array, Array]:
-        """Points (P, d) and weights (P,)."""
+    @override
+    def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> PointsAndWeights:
         points, weights = jnp.zeros((1, 0)), jnp.ones(1)
         for coordinate, is_smooth in enumerate(smooth):
             where = cut(coordinate, points)
@@ -106,8 +110,8 @@ class QuasiMonteCarlo(AbstractQuadrature):
         check.count("log2_points", self.log2_points, 2, MOST_LOG2_POINTS)
         check.count("seed", self.seed, 0)
 
-    def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> tuple[Array, Array]:
-        """Points (P, d) and weights (P,)."""
+    @override
+    def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> PointsAndWeights:
         del cut  # equal weights everywhere: a jump costs accuracy, not correctness
         points = jnp.asarray(sobol_normals(len(smooth), self.log2_points, self.seed))
         return points, jnp.full(points.shape[0], 1 / points.shape[0])
@@ -134,7 +138,7 @@ class AutoQuadrature:
 
 
 @lru_cache(maxsize=64)
-def hermite_line(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def hermite_line(nodes: int) -> tuple[Float[np.ndarray, " nodes"], Float[np.ndarray, " nodes"]]:
     """Gauss-Hermite nodes and weights for one standard normal."""
     points, weights = np.polynomial.hermite_e.hermegauss(nodes)
     return points, weights / weights.sum()
@@ -147,7 +151,7 @@ def _legendre_line(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @lru_cache(maxsize=8)
-def sobol_normals(dimension: int, log2_points: int, seed: int) -> np.ndarray:
+def sobol_normals(dimension: int, log2_points: int, seed: int) -> Float[np.ndarray, "P dimension"]:
     """(2**log2_points, dimension) quasi-random standard normals in mirrored pairs."""
     from scipy.special import ndtri
     from scipy.stats import qmc

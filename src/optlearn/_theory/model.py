@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
@@ -53,8 +54,8 @@ class Recurrence(NamedTuple):
         carry: (K, K) what each row takes from all rows.
     """
 
-    response: Array
-    carry: Array
+    response: Float[Array, "K K"]
+    carry: Float[Array, "K K"]
 
 
 class ClosedMoments(NamedTuple):
@@ -66,9 +67,9 @@ class ClosedMoments(NamedTuple):
         v: (K, H) E[∂loss/∂v].
     """
 
-    slope: Array
-    spread: Array
-    v: Array
+    slope: Float[Array, "K n"]
+    spread: Float[Array, "K K"]
+    v: Float[Array, "K H"]
 
 
 class LearningModel(System):
@@ -152,10 +153,10 @@ class LearningModel(System):
     # --- what a model says of itself -------------------------------------------------------------
 
     @abstractmethod
-    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Float[Array, ""]:
         """Loss of one sample, a scalar. SGD follows its gradient."""
 
-    def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+    def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Float[Array, "L K"]:
         """(L, K) the rule g of one sample: weights move by −(η/√N) g x. By default the gradient of the loss.
 
         A rule of your own may jump and need not be a gradient. It may read all fields, but nothing else of
@@ -178,7 +179,7 @@ class LearningModel(System):
         clean = replace(fields, noise=jnp.zeros_like(fields.noise))
         return self.loss(clean, x, latent, u)
 
-    def penalty(self, x: OrderParameters, u: Settings) -> Array:
+    def penalty(self, x: OrderParameters, u: Settings) -> Float[Array, ""]:
         """Regularisation g̃(Q, v), a scalar."""
         del x, u
         return jnp.zeros(())
@@ -187,12 +188,12 @@ class LearningModel(System):
         """Distribution of the discrete variables of a training sample."""
         return Latents.clusters(self.clusters or (0,) * self.slots, u.get("cluster_probabilities"))
 
-    def variances(self, latent: Latent, u: Settings) -> Array:
+    def variances(self, latent: Latent, u: Settings) -> Float[Array, " L"]:
         """(L,) variance of the input entries of each slot."""
         del latent, u
         return jnp.ones(self.slots)
 
-    def block_variances(self, latent: Latent, u: Settings) -> Array:
+    def block_variances(self, latent: Latent, u: Settings) -> Float[Array, "L B"]:
         """(L, B) factors of ``variances`` in the blocks of a spectrum, for the sample's clusters."""
         del u
         assert self.spectrum is not None
@@ -201,14 +202,16 @@ class LearningModel(System):
             return jnp.tile(variance[None, :], (self.slots, 1))
         return self.assignment(latent) @ variance
 
-    def input_power(self, latent: Latent, u: Settings) -> Array:
+    def input_power(self, latent: Latent, u: Settings) -> Float[Array, " L"]:
         """(L,) mean of xᵀx/N in each slot, without the centroids' part."""
         variances = self.variances(latent, u)
         if self.spectrum is None:
             return variances
         return variances * (self.block_variances(latent, u) @ jnp.asarray(self.spectrum.share))
 
-    def bulk(self, gram: Array, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+    def bulk(
+        self, gram: Float[Array, "L L"], x: OrderParameters, latent: Latent, u: Settings
+    ) -> Float[Array, ""]:
         """Extensive part of the loss, per input dimension.
 
         It reads ``gram = xᵀx/N`` (L, L) and extras. The whole loss of a sample is
@@ -403,7 +406,7 @@ class LearningModel(System):
         impossible = self.first_impossible(np.asarray(self.layout.flatten(x))[None])
         return None if impossible is None else impossible[1]
 
-    def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
+    def first_impossible(self, states: Float[np.ndarray, "T n"]) -> tuple[int, str] | None:
         """Number of the first of flat states (T, n) that no weights can have, and the reason."""
         from optlearn._theory.checks import first_impossible
 
@@ -415,8 +418,8 @@ class LearningModel(System):
 
         return cone_edge(self)
 
-    def probes(self, x: OrderParameters) -> np.ndarray:
-        """(2, n) the start, and a state in which students have grown towards teachers and centroids."""
+    def probes(self, x: OrderParameters) -> Float[np.ndarray, "3 n"]:
+        """The start, and two states in which students have grown towards teachers and centroids."""
         from optlearn._theory.quadrature import probe_states
 
         return probe_states(self, x)
@@ -438,14 +441,17 @@ class LearningModel(System):
         return replace(self, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
 
     def resolved(
-        self, states: np.ndarray, u: Settings, quadrature: AbstractQuadrature | AutoQuadrature | None = None
+        self,
+        states: Float[np.ndarray, "S n"],
+        u: Settings,
+        quadrature: AbstractQuadrature | AutoQuadrature | None = None,
     ) -> Resolved:
         """A copy with a quadrature for the expectations without closed forms; see ``quadrature.resolve``."""
         from optlearn._theory.quadrature import resolve
 
         return resolve(self, states, u, quadrature)
 
-    def assignment(self, latent: Latent) -> Array:
+    def assignment(self, latent: Latent) -> Float[Array, "L C"]:
         """(L, C) weights of the centroids in the mean of each slot: one-hot rows, or zero rows."""
         centroids = self.centroids
         rows, offset = [], 0

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float
 
 from optlearn._arguments import as_numbers
 from optlearn._arrays import Array
@@ -73,9 +74,9 @@ class Overlaps(Pytree):
     directions, and every block has its share of them.
     """
 
-    T: Array
-    S: Array
-    Omega: Array
+    T: Float[Array, "*B M M"]
+    S: Float[Array, "*B M C"]
+    Omega: Float[Array, "*B C C"]
 
     @checked
     def __init__(self, T: Array = (), S: Array | None = None, Omega: Array = ()) -> None:
@@ -98,7 +99,7 @@ class Overlaps(Pytree):
         return self.T.ndim == 3
 
     @property
-    def gram(self) -> np.ndarray:
+    def gram(self) -> Float[np.ndarray, "*B n n"]:
         """(…, M + C, M + C) Gram matrix of teachers and centroids."""
         T, S, Omega = (np.asarray(part) for part in (self.T, self.S, self.Omega))
         return np.block([[T, S], [np.swapaxes(S, -1, -2), Omega]])
@@ -155,11 +156,11 @@ class OverlapLayout:
         return len(self.names)
 
     @cached_property
-    def nonnegative(self) -> np.ndarray:
+    def nonnegative(self) -> Bool[np.ndarray, " size"]:
         """(size,) flags of squared norms; off-diagonal overlaps may be negative."""
         return np.array([norm for _, norm in self._flat_entries] + [False] * len(self.extras))
 
-    def flatten(self, x: OrderParameters) -> Array:
+    def flatten(self, x: OrderParameters) -> Float[Array, "... size"]:
         """(…, size) flat state."""
         numpy = all(isinstance(leaf, np.ndarray | np.generic) for leaf in jax.tree.leaves(x))
         parts = [
@@ -187,7 +188,7 @@ class OverlapLayout:
                 piece = piece.reshape(*flat.shape[:-1], self.blocks, len(rows))
             yield kind, piece
 
-    def unflatten(self, flat: Array) -> OrderParameters:
+    def unflatten(self, flat: Float[Array, "... size"]) -> OrderParameters:
         """The order parameters of a flat state (…, size)."""
         if isinstance(flat, np.ndarray):
             return self._unflatten_numpy(flat)
@@ -278,7 +279,7 @@ class OverlapLayout:
         return f"{kind}{row + 1}{comma}{column + 1}"
 
 
-def gram_matrix(x: OrderParameters, overlaps: Overlaps) -> Array:
+def gram_matrix(x: OrderParameters, overlaps: Overlaps) -> Float[Array, "... n n"]:
     """(…, n, n) Gram matrices of students, teachers and centroids, n = K + M + C."""
     T, S, Omega = (jnp.asarray(part) for part in (overlaps.T, overlaps.S, overlaps.Omega))
     M, R = (jnp.swapaxes(jnp.asarray(part), -1, -2) for part in (x.M, x.R))
@@ -292,12 +293,12 @@ def gram_matrix(x: OrderParameters, overlaps: Overlaps) -> Array:
     )
 
 
-def field_covariance(gram: Array, variance: Array) -> Array:
+def field_covariance(gram: Float[Array, "B n n"], variance: Float[Array, " B"]) -> Float[Array, "n n"]:
     """(n, n) covariance of the fields, Σ_b c_b G_b, from the Gram matrices of the blocks (B, n, n)."""
     return jnp.einsum("b,bij->ij", variance, gram)
 
 
-def check_gram(gram: np.ndarray, what: str, tolerance: float = 1e-9) -> None:
+def check_gram(gram: Float[np.ndarray, "n n"], what: str, tolerance: float = 1e-9) -> None:
     """Raise unless ``gram`` is finite and positive semidefinite, up to ``tolerance``."""
     if gram.size == 0:
         return

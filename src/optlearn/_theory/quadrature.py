@@ -7,6 +7,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import Resolved
@@ -39,7 +40,7 @@ _CLOSED: dict[Hashable, bool] = {}
 
 def choose_quadrature(
     model: LearningModel,
-    states: np.ndarray,
+    states: Float[np.ndarray, "S n"],
     u: Settings,
     wanted: AutoQuadrature,
     what: What = "drift",
@@ -82,7 +83,7 @@ def choose_quadrature(
 class ResolvedModel(Resolved):
     """A learning model with quadratures for its expectations, whose errors can be measured anywhere."""
 
-    def errors(self, states: np.ndarray, u: Settings) -> dict[str, float]:
+    def errors(self, states: Float[np.ndarray, "S n"], u: Settings) -> dict[str, float]:
         """Errors of the quadratures, measured at flat states (S, n) as well."""
         model, errors = self.system, {}
         assert isinstance(model, LearningModel)
@@ -97,7 +98,10 @@ class ResolvedModel(Resolved):
 
 
 def resolve(
-    model: LearningModel, states: np.ndarray, u: Settings, wanted: AbstractQuadrature | AutoQuadrature | None
+    model: LearningModel,
+    states: Float[np.ndarray, "S n"],
+    u: Settings,
+    wanted: AbstractQuadrature | AutoQuadrature | None,
 ) -> Resolved:
     """The model with quadratures for what it has no closed forms of, and their accuracy.
 
@@ -164,7 +168,7 @@ def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) ->
 
 def quadrature_error(
     model: LearningModel,
-    states: np.ndarray,
+    states: Float[np.ndarray, "S n"],
     u: Settings,
     quadrature: AbstractQuadrature,
     what: What = "drift",
@@ -195,7 +199,7 @@ def _another(quadrature: AbstractQuadrature) -> AbstractQuadrature:
 
 
 def _candidates(
-    model: LearningModel, u: Settings, states: np.ndarray, wanted: AutoQuadrature, what: What
+    model: LearningModel, u: Settings, states: Float[np.ndarray, "S n"], wanted: AutoQuadrature, what: What
 ) -> list[AbstractQuadrature]:
     """Quadratures to try, cheapest first."""
     reads = fields_read(model, "loss" if what == "drift" else "metric")
@@ -227,7 +231,11 @@ def _size(quadrature: AbstractQuadrature, where: Coordinates) -> float:
 
 
 def _values(
-    model: LearningModel, u: Settings, states: np.ndarray, quadrature: AbstractQuadrature, what: What
+    model: LearningModel,
+    u: Settings,
+    states: Float[np.ndarray, "S n"],
+    quadrature: AbstractQuadrature,
+    what: What,
 ) -> np.ndarray:
     """(S, n) drifts or (S, 1) errors at flat states (S, n)."""
     leaves, structure = jax.tree.flatten((model, dict(u)))
@@ -250,8 +258,8 @@ def _difference(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.abs(first - second).max() / max(SMALLEST_SCALE, np.abs(second).max()))
 
 
-def probe_states(model: LearningModel, start: OrderParameters) -> np.ndarray:
-    """(3, n) the start, and states in which students have grown towards teachers and centroids."""
+def probe_states(model: LearningModel, start: OrderParameters) -> Float[np.ndarray, "3 n"]:
+    """The start, and two states in which students have grown towards teachers and centroids."""
     states = (start, _grown(model, start, 0.5), _grown(model, start, 1.0))
     return np.stack([np.asarray(model.layout.flatten(x)) for x in states])
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array
@@ -38,8 +39,8 @@ class Reduction(NamedTuple):
     """
 
     spectrum: Spectrum
-    teacher: np.ndarray
-    block_of: np.ndarray
+    teacher: Float[np.ndarray, " B"]
+    block_of: Int[np.ndarray, " N"]
 
 
 def reduce_spectrum(
@@ -90,7 +91,7 @@ def reduce_spectrum(
     return Reduction(spectrum, kept_T / mean, block_of)
 
 
-def power_law(N: int, exponent: float) -> np.ndarray:
+def power_law(N: int, exponent: float) -> Float[np.ndarray, " N"]:
     """(N,) variances ∝ i^−exponent with mean 1."""
     if not (_whole(N) and N >= 1):
         raise SpecificationError(f"N must be a whole number of at least 1, got {N!r}")
@@ -109,7 +110,9 @@ def marchenko_pastur(ratio: float, blocks: int) -> Spectrum:
     return Spectrum(*marchenko_pastur_nodes(ratio, int(blocks)))
 
 
-def marchenko_pastur_nodes(ratio: float, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def marchenko_pastur_nodes(
+    ratio: float, nodes: int
+) -> tuple[Float[np.ndarray, " nodes"], Float[np.ndarray, " nodes"]]:
     """Gauss nodes and weights of the spectrum of XᵀX/n for n = ratio · N; below 1 with the atom at 0."""
     if ratio < 1:
         # XXᵀ/N has the law of the inverse ratio; it shares all nonzero eigenvalues.
@@ -125,7 +128,7 @@ def _marchenko_pastur_eigen(ratio: float, nodes: int) -> tuple[np.ndarray, np.nd
     return np.linalg.eigh(np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1))
 
 
-def marchenko_pastur_tail(ratio: float, nodes: int) -> np.ndarray:
+def marchenko_pastur_tail(ratio: float, nodes: int) -> Float[np.ndarray, "2 nodes"]:
     """(2, nodes) maps a function's values at the nodes to its last two coefficients in polynomials.
 
     The polynomials are those that are orthonormal under the law. Where the last coefficients are not small,
@@ -149,7 +152,7 @@ def marchenko_pastur_nodes_for(ratio: float, time: float) -> int:
     return int(np.ceil(3 * np.sqrt(highest * lasting) + 4))
 
 
-def data_eigenvalues(X: Array, centre: bool) -> np.ndarray:
+def data_eigenvalues(X: Array, centre: bool) -> Float[np.ndarray, " d"]:
     """Variances of the rows of X along the principal directions, with mean 1; round-off left out."""
     table = as_numbers(X)
     if table is None or table.ndim != 2 or table.shape[0] < 2 or not np.all(np.isfinite(table)):

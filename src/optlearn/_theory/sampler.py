@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.lax.linalg import triangular_solve
+from jaxtyping import Bool, Float
 
 from optlearn._arrays import Array, Settings
 from optlearn._casadi.trace import dependencies
@@ -50,8 +51,8 @@ class Reads:
     Those are all or none: a rule that shakes its units shakes all.
     """
 
-    student: np.ndarray
-    teacher: np.ndarray
+    student: Bool[np.ndarray, "L K"]
+    teacher: Bool[np.ndarray, "L M"]
     noise: bool
     normals: int = 0
 
@@ -109,7 +110,9 @@ def _find(shapes: LearningModel, function: str) -> Reads:
     return Reads(flags.student, flags.teacher, bool(flags.noise), normals)
 
 
-def partial_cholesky(gram: Array, pivots: tuple[int, ...], jitter: float = JITTER) -> Array:
+def partial_cholesky(
+    gram: Float[Array, "n n"], pivots: tuple[int, ...], jitter: float = JITTER
+) -> Float[Array, "n r"]:
     """(n, r) factor F such that the Gaussian vector is F ξ plus a part independent of its pivots.
 
     The first pivot entry depends on ξ₀ alone, the second on ξ₀ and ξ₁, and so on. With all n
@@ -188,11 +191,11 @@ class Slots(NamedTuple):
         assignment: (L, C) weights of the centroids in the means.
     """
 
-    means: Array
-    sigmas: Array
-    factors: list[Array]
-    variances: Array | None
-    assignment: Array
+    means: Float[Array, "L n"]
+    sigmas: Float[Array, " L"]
+    factors: list[Float[Array, "n r"]]
+    variances: Float[Array, "L B"] | None
+    assignment: Float[Array, "L C"]
 
 
 class Sampler:
@@ -232,7 +235,7 @@ class Sampler:
 
     def quadrature_points(
         self, slots: Slots, quadrature: AbstractQuadrature
-    ) -> tuple[Array, Array, Callable[[Array], Fields]]:
+    ) -> tuple[Float[Array, "P d"], Float[Array, " P"], Callable[[Array], Fields]]:
         """Points, weights, and the map from a point to the fields."""
         points, weights = quadrature.points(self.where.smooth, self.cut(slots))
         half, odd = divmod(points.shape[0], 2)
@@ -266,7 +269,13 @@ class Sampler:
 
         return fields
 
-    def field_gradient(self, slots: Slots, points: Array, weights: Array, D2: Array) -> Array:
+    def field_gradient(
+        self,
+        slots: Slots,
+        points: Float[Array, "P d"],
+        weights: Float[Array, " P"],
+        D2: Float[Array, "P L K"],
+    ) -> Float[Array, "*B n K"]:
         """(n, K) E[field D₂ᵀ] of all fields, summed over slots; (B, n, K) under a spectrum."""
         if slots.variances is None:
             total = jnp.einsum("p,plk,ln->nk", weights, D2, slots.means)
@@ -289,7 +298,14 @@ class Sampler:
                 total = total + jnp.einsum("b,bnr,rk->bnk", shares, self.blocks[:, :, entries], pull)
         return total
 
-    def spread(self, slots: Slots, weights: Array, first: Array, second: Array, counted: np.ndarray) -> Array:
+    def spread(
+        self,
+        slots: Slots,
+        weights: Float[Array, " P"],
+        first: Float[Array, "P L K"],
+        second: Float[Array, "P L K"],
+        counted: Float[np.ndarray, " L"],
+    ) -> Float[Array, "*B K K"]:
         """(K, K) E[Σ_l σ_l² D₂ D₂'ᵀ] over the slots counted; (B, K, K), with shares, under a spectrum."""
         if slots.variances is None:
             return jnp.einsum("p,plk,l,plj->kj", weights, first, counted * slots.sigmas**2, second)

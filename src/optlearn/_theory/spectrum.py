@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
+from jaxtyping import Float, Int
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
@@ -47,8 +48,8 @@ class Spectrum(Pytree):
             relative error of the risk of least squares along training, as measured; else None.
     """
 
-    variance: Array
-    share: Array
+    variance: Float[Array, "*clusters B"]
+    share: Float[Array, " B"]
     largest: float | None = field(static=True)
     reduction_error: float | None = field(static=True)
 
@@ -147,7 +148,7 @@ class Spectrum(Pytree):
 
         return reduce_spectrum(variances, teacher, blocks, training)
 
-    def directions(self, N: int) -> np.ndarray:
+    def directions(self, N: int) -> Int[np.ndarray, " B"]:
         """(B,) how many of N directions each block has; they sum to N."""
         share = np.asarray(self.share)
         if self.reduced and abs(share.sum() - 1) > 1e-9:

@@ -28,6 +28,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arrays import Array
 
@@ -195,12 +196,12 @@ ACTIVATIONS = {
 # --- the normal law, and cosines ----------------------------------------------------------------
 
 
-def density(z: Array) -> Array:
+def density(z: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """φ(z) of a standard normal."""
     return jnp.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
 
 
-def below(z: Array) -> Array:
+def below(z: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """Φ(z), the probability that a standard normal is below z."""
     return (1 + jax.scipy.special.erf(z / np.sqrt(2))) / 2
 
@@ -239,7 +240,9 @@ class Step(NamedTuple):
     shift: Array
 
 
-def stretched_line(first: Step, second: Step, nodes: int) -> tuple[Array, Array]:
+def stretched_line(
+    first: Step, second: Step, nodes: int
+) -> tuple[Float[Array, "P nodes"], Float[Array, "P nodes"]]:
     """Points and weights (P, nodes) for a standard normal, dense at two steps (P,)."""
     reach = REACH * nodes**0.25
     (p, a), (q, b) = (_scale(step) for step in (first, second))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
@@ -48,7 +49,7 @@ class Modes(System):
         eigenvalues: (J,) s of the samples' covariance XᵀX/n, whose mean is about 1.
     """
 
-    eigenvalues: np.ndarray
+    eigenvalues: Float[Array, " J"]
 
     limits = MappingProxyType({"learning_rate": (0.0, np.inf), "batch": (1.0, np.inf)})
 
@@ -79,15 +80,15 @@ class Modes(System):
         }
 
     @abstractmethod
-    def train_error(self, x: Array) -> Array:
+    def train_error(self, x: Array) -> Float[Array, ""]:
         """Mean squared error on the samples."""
 
     @abstractmethod
-    def test_error(self, x: Array) -> Array:
+    def test_error(self, x: Array) -> Float[Array, ""]:
         """Mean squared error on fresh samples."""
 
     @abstractmethod
-    def norm(self, x: Array) -> Array:
+    def norm(self, x: Array) -> Float[Array, ""]:
         """Q, squared norm of the weights over N."""
 
     def error(self, x: Array, u: Settings) -> Array:
@@ -116,12 +117,12 @@ class FiniteData(Modes):
             eigenvalues and their shares.
     """
 
-    shares: np.ndarray
+    shares: Float[Array, " J"]
     # Takes values at the nodes to their last coefficients in polynomials.
-    tail: np.ndarray
-    kappa: np.ndarray
-    noise: np.ndarray
-    T: np.ndarray
+    tail: Float[Array, "coefficients J"]
+    kappa: Float[Array, ""]
+    noise: Float[Array, ""]
+    T: Float[Array, ""]
 
     @checked
     def __init__(
@@ -147,25 +148,25 @@ class FiniteData(Modes):
         return own_data(X, y, X_test, y_test, **options)
 
     @property
-    def label_power(self) -> Array:
+    def label_power(self) -> Float[Array, " J"]:
         """(J,) D, mean square of the projected labels q."""
         return self.eigenvalues * (self.eigenvalues * self.T + self.noise / self.kappa)
 
-    def train_error(self, x: Array) -> Array:
+    def train_error(self, x: Array) -> Float[Array, ""]:
         """Mean squared error on the samples."""
         s, h = self.eigenvalues, x["response"]
         learned = self.label_power * (s * h - 2) * h + s * x["variance"]
         return jnp.sum(self.shares * learned) + self.T + self.noise
 
-    def test_error(self, x: Array) -> Array:
+    def test_error(self, x: Array) -> Float[Array, ""]:
         """Mean squared distance from labels without noise, Q − 2M + T."""
         return self.norm(x) - 2 * self.alignment(x) + self.T
 
-    def norm(self, x: Array) -> Array:
+    def norm(self, x: Array) -> Float[Array, ""]:
         """Q, squared norm of the weights over N."""
         return jnp.sum(self.shares * (self.label_power * x["response"] ** 2 + x["variance"]))
 
-    def alignment(self, x: Array) -> Array:
+    def alignment(self, x: Array) -> Float[Array, ""]:
         """M, overlap of the weights with the teacher."""
         return self.T * jnp.sum(self.shares * self.eigenvalues * x["response"])
 

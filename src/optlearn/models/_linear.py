@@ -13,6 +13,7 @@ Both are affine in s, so any stretch under constant settings is one power, or ex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
@@ -48,10 +49,10 @@ class Linear(System):
     """
 
     spectrum: Spectrum
-    teacher: np.ndarray
-    noise_shape: np.ndarray
-    N: np.ndarray
-    clock: np.ndarray
+    teacher: Float[Array, " B"]
+    noise_shape: Float[Array, " B"]
+    N: Float[Array, ""]
+    clock: Float[Array, ""]
     parameters: dict[str, Array] = field(converter=as_floats)
     recursion: bool = field(static=True)
     halvings: int = field(static=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
@@ -42,12 +43,12 @@ class Measured:
         samples: n.
     """
 
-    variances: np.ndarray
-    basis: np.ndarray
-    weights: np.ndarray
+    variances: Float[np.ndarray, " d"]
+    basis: Float[np.ndarray, "N d"]
+    weights: Float[np.ndarray, " N"]
     noise: float
-    noise_shape: np.ndarray
-    input_mean: np.ndarray
+    noise_shape: Float[np.ndarray, " d"]
+    input_mean: Float[np.ndarray, " N"]
     label_mean: float
     samples: int
 
@@ -67,7 +68,7 @@ class Measured:
         return float(self.variances[0] / self.input_power)
 
     @property
-    def teacher(self) -> np.ndarray:
+    def teacher(self) -> Float[np.ndarray, " d"]:
         """(d,) T_i in the units of the theory: Σ_i c_i T_i is the risk of zero weights."""
         return self.variances * (self.basis.T @ self.weights) ** 2 / self._scaled
 
@@ -96,7 +97,7 @@ class Measured:
             noise_shape=shape,
         )
 
-    def excess_curve(self, rates: Array, batches: Array = 1.0) -> np.ndarray:
+    def excess_curve(self, rates: Array, batches: Array = 1.0) -> Float[np.ndarray, " times"]:
         """(steps + 1,) predicted mean excess risk E(f − f*)² before every step, and after the last.
 
         The exact recursion in all directions.
@@ -209,7 +210,7 @@ def random_features(
     )
 
 
-def check_samples(owner: str, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def check_samples(owner: str, X: Any, y: Any) -> tuple[Float[np.ndarray, "n N"], Float[np.ndarray, " n"]]:
     """Inputs and labels as finite arrays of matching shapes."""
     check = Arguments(owner)
     try:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Settings
@@ -32,10 +33,10 @@ TERMS = 16
 class Quadratic(NamedTuple):
     """A mean square as a function of the state: constant + hᵀAh − 2a·h + b·ν."""
 
-    constant: Array
-    A: Array
-    a: Array
-    b: Array
+    constant: Float[Array, ""]
+    A: Float[Array, "J J"]
+    a: Float[Array, " J"]
+    b: Float[Array, " J"]
 
     def of_response(self, h: Array) -> Array:
         """The part without variances, for responses (…, J)."""
@@ -128,7 +129,9 @@ def exponential_moments(z: Array, count: int) -> Array:
 
 
 @cache
-def collocation(points: int) -> tuple[np.ndarray, np.ndarray]:
+def collocation(
+    points: int,
+) -> tuple[Float[np.ndarray, " ends"], Float[np.ndarray, "ends points points"]]:
     """Gauss points on [0, 1] and the end (m + 1,), and coefficients c (m + 1, m, m) of integrals up to them.
 
     ∫₀ᵗ exp(−z(t − t')) ℓ_l(t') dt' = Σ_k c_{ilk} φ_k(zt) for the point t = t_i, Lagrange's polynomials ℓ_l on
@@ -183,7 +186,9 @@ def own_data(X: Array, y: Array, X_test: Array, y_test: Array, *, nodes: int | N
     )
 
 
-def compress(s: np.ndarray, nodes: int | None) -> tuple[np.ndarray, np.ndarray]:
+def compress(
+    s: Float[np.ndarray, " N"], nodes: int | None
+) -> tuple[Float[np.ndarray, " J"], Float[np.ndarray, "N J"]]:
     """(J,) eigenvalues that stand for all (N,), and the interpolation (N, J) from them.
 
     Chebyshev points in log(s + SMALL): responses and variances are smooth there, at any training time.
