@@ -107,15 +107,10 @@ def simulate_finite_data(
         draw = partial(_drawn_samples, N, count, float(model.T), float(model.noise), Q)
         held = count * N
     stops = record_steps(record, schedule, N)
-    check_cost(
-        "simulate_finite_data",
-        N=N,
-        steps=int(stops[-1]),
-        seeds=seeds,
-        numbers_a_step=N,
-        numbers_held=held + len(StepSettings._fields) * int(stops[-1]),
-    )
-    steps, largest = _steps(schedule, settings, N, int(stops[-1]), seed)
+    total = int(stops[-1])
+    kept = held + len(StepSettings._fields) * total
+    check_cost("simulate_finite_data", N=N, steps=total, seeds=seeds, numbers_a_step=N, numbers_held=kept)
+    steps, largest = _steps(schedule, settings, N, total, seed)
     passes = int(steps.used[-1] + largest) // count + 1 if len(steps.used) else 1
     shuffled = passes if sampling == "shuffle" else 0
     noisy = bool(np.any(steps.input_noise > 0)), bool(np.any(steps.label_noise > 0))

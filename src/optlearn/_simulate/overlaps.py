@@ -218,7 +218,7 @@ def chain_step(
         turn = student.T @ D
         Q = Q - (turn + turn.T) + N * (D.T @ seen.gram @ D)
         return (
-            (Q + Q.T) / 2,
+            (Q + Q.T) / 2,  # round-off of millions of steps would make it lopsided
             toward_teachers - D.T @ teacher,
             toward_centroids - D.T @ seen.fields[:, K + M :],
         )

@@ -6,7 +6,7 @@ compiled program is made for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -221,6 +221,7 @@ def make_plan(
     N: int,
 ) -> Plan:
     """Look at the model's functions without running them."""
+    # Fields that nothing reads are neither simulated nor given a gradient: most of a step's cost is inputs.
     reads = fields_read(model)
     directions = () if model.spectrum is None else tuple(int(n) for n in model.spectrum.directions(N))
     latents = jax.eval_shape(model.latents, dict(settings))
@@ -254,17 +255,15 @@ def _reads_Q(model: LearningModel, start: OrderParameters, settings: Settings, r
         jnp.zeros(model.normals),
     )
 
-    def with_Q(function: Callable[..., Any]) -> Callable[[Any], Any]:
-        return lambda Q: function(OrderParameters(Q, start.M, start.R, start.v, start.extras))
-
-    def loss(x: OrderParameters) -> Any:
+    def loss(Q: Array) -> Array:
         latent = {name: values[0] for name, values in model.latents(settings).values.items()}
-        return model.loss(fields, x, latent, settings)
+        return model.loss(fields, replace(start, Q=Q), latent, settings)
 
-    def penalty(x: OrderParameters) -> Any:
-        return model.penalty(x, settings)
+    def penalty(Q: Array) -> Array:
+        return model.penalty(replace(start, Q=Q), settings)
 
-    return any(_uses_its_argument(with_Q(f), jnp.asarray(start.Q)) for f in (loss, penalty))
+    # By the traced program, not by values: at these fields a loss that reads Q may be constant.
+    return any(_uses_its_argument(function, jnp.asarray(start.Q)) for function in (loss, penalty))
 
 
 def _uses_its_argument(function: Callable[[Any], Any], argument: Any) -> bool:

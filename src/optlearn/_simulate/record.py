@@ -121,6 +121,7 @@ def evaluate(
     As for the theory, a control that is drawn at random enters with its mean.
     """
     seeds, times, size = states.shape
+    # A hair later, so that round-off does not give an edge to the interval that ends there.
     controls = schedule.at(alpha * (1 + 1e-12))
     varying = {name: np.tile(values, seeds) for name, values in controls.items()}
     quantities = _quantities(model, dict(settings), varying, states.reshape(seeds * times, size))

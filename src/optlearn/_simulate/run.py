@@ -102,13 +102,9 @@ def simulate(
     model, start, settings, controls, plan = prepare(model, schedule, start, N, parameters)
     # Students and teachers, and the inputs of a step, are vectors of N numbers.
     numbers = N * (plan.vectors + plan.views.inputs) if mode == "weights" else 0
+    steps = int(stops[-1])
     check_cost(
-        "simulate",
-        N=N,
-        steps=int(stops[-1]),
-        seeds=seeds,
-        numbers_a_step=numbers,
-        numbers_held=seeds * numbers,
+        "simulate", N=N, steps=steps, seeds=seeds, numbers_a_step=numbers, numbers_held=seeds * numbers
     )
     keys = make_keys(seed, seeds)
 
@@ -123,10 +119,10 @@ def simulate(
 
     names = model.layout.names
     recorded = []
-    with _bar(progress, mode, int(stops[-1]), seeds) as update:
+    with _bar(progress, mode, steps, seeds) as update:
         done = 0
         for stop in stops:
-            for pause in _pauses(done, int(stop), int(stops[-1]), progress):
+            for pause in _pauses(done, int(stop), steps, progress):
                 learners = jax.block_until_ready(advance(learners, np.int64(done), np.int64(pause)))
                 done = pause
                 update(done)
@@ -176,7 +172,8 @@ def prepare(
     start, settings = check_problem(model, start, schedule, parameters)
     batches = values_taken(schedule, settings, "batch")
     batches = np.ones(1) if batches is None else batches
-    _check_batches(batches)
+    if np.any(batches < 1):
+        raise SpecificationError(f"batch={batches.min():g}: a batch has at least one view")
     controls = make_controls(schedule, N)
     fractional = bool(np.any(batches != np.round(batches)))
     views = make_views(model, batches)
@@ -269,11 +266,6 @@ def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> st
     if chosen not in DTYPES[mode]:
         check.fail("dtype", dtype, f"must be {' or '.join(map(repr, DTYPES[mode]))} in mode {mode!r}")
     return chosen
-
-
-def _check_batches(batches: np.ndarray) -> None:
-    if np.any(batches < 1):
-        raise SpecificationError(f"batch={batches.min():g}: a batch has at least one view")
 
 
 def _check_dimension(N: int, plan: Plan) -> None:

@@ -61,6 +61,7 @@ def initial_weights(
     for index in range(seeds):
         random, first = np.random.default_rng([seed, index]), 0
         for factor, size in zip(factors, sizes, strict=True):
+            # Orthonormal, so that the overlaps are exact and not only up to 1/√N.
             orthonormal, _ = np.linalg.qr(random.standard_normal((size, factor.shape[1])))
             vectors[index, :, first : first + size] = np.sqrt(N) * factor @ orthonormal.T
             first += size

@@ -36,10 +36,12 @@ def generic_drift(
     mean = jax.tree.map(lambda m: jnp.tensordot(latents.probabilities, m, axes=1), sums)
     eta = u["learning_rate"]
     pull = jax.grad(model.summed.penalty)(model.total(x), u)
+    # Gradients by the two equal entries of Q differ where a loss reads one of them only.
     P = _symmetric(mean["Q"] + pull.Q)
     batch = u.get("batch", 1.0)
     spread = mean["spread"] / batch
     if model.redrawn:
+        # Views of one sample are correlated: their mean keeps a part of the noise at any batch size.
         spread = spread + (1 - 1 / batch) * mean["cross"]
 
     dQ, dM, dR = rows_drift(model, x, u, mean["field_grad"], spread, P)
@@ -158,8 +160,7 @@ def _cross_view(
     second[redrawn] = dimension + np.arange(doubled)
     cut = sampler.cut(slots)
     points, weights = quadrature.points(
-        where.smooth + (False,) * doubled,
-        lambda j, prefix: cut(j, prefix) if j < dimension else None,
+        where.smooth + (False,) * doubled, lambda j, prefix: cut(j, prefix) if j < dimension else None
     )
     build = sampler.fields_map(slots)
     summed, whole = model.summed, model.total(x)

@@ -22,9 +22,12 @@ from optlearn._pytrees import field
 from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn._theory.sample import Fields, Latents
-from optlearn._theory.spectrum import Spectrum
+from optlearn._theory.spectrum import Spectrum, variances_by_cluster
 
+# The latent variables of one sample, by name.
 Latent = Mapping[str, Array]
+
+# Imports inside methods below: drift, checks and quadrature are written in terms of this class.
 
 
 @dataclass(frozen=True)
@@ -166,12 +169,10 @@ class LearningModel(System):
 
     def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
         """Name → N times the change of each ``running`` scalar by one sample; of a batch the mean counts."""
-        del fields, x, latent, u
         return {}
 
     def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence | None:
         """How rows move; None: every row by −η times its gradient, and by nothing else."""
-        del x, u
         return None
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
@@ -181,7 +182,6 @@ class LearningModel(System):
 
     def penalty(self, x: OrderParameters, u: Settings) -> Float[Array, ""]:
         """Regularisation g̃(Q, v), a scalar."""
-        del x, u
         return jnp.zeros(())
 
     def latents(self, u: Settings) -> Latents:
@@ -190,17 +190,14 @@ class LearningModel(System):
 
     def variances(self, latent: Latent, u: Settings) -> Float[Array, " L"]:
         """(L,) variance of the input entries of each slot."""
-        del latent, u
         return jnp.ones(self.slots)
 
     def block_variances(self, latent: Latent, u: Settings) -> Float[Array, "L B"]:
         """(L, B) factors of ``variances`` in the blocks of a spectrum, for the sample's clusters."""
-        del u
         assert self.spectrum is not None
-        variance = jnp.asarray(self.spectrum.variance)
-        if variance.ndim == 1:
-            return jnp.tile(variance[None, :], (self.slots, 1))
-        return self.assignment(latent) @ variance
+        if self.spectrum.variance.ndim == 1:
+            return variances_by_cluster(self.spectrum, self.slots)
+        return self.assignment(latent) @ jnp.asarray(self.spectrum.variance)
 
     def input_power(self, latent: Latent, u: Settings) -> Float[Array, " L"]:
         """(L,) mean of xᵀx/N in each slot, without the centroids' part."""
@@ -217,7 +214,6 @@ class LearningModel(System):
         It reads ``gram = xᵀx/N`` (L, L) and extras. The whole loss of a sample is
         ``N · bulk + loss``. Only extras learn from it.
         """
-        del gram, x, latent, u
         return jnp.zeros(())
 
     def test_settings(self, u: Settings) -> Settings:
@@ -230,17 +226,14 @@ class LearningModel(System):
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
         """dx/dα in closed form, where there is one."""
-        del x, u
         return None
 
     def closed_moments(self, x: OrderParameters, u: Settings) -> ClosedMoments | None:
         """What a drift under a ``recurrence`` is made of, where there are closed forms."""
-        del x, u
         return None
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
         """Generalisation error in closed form, where there is one; gets the training settings."""
-        del x, u
         return None
 
     # --- what follows -----------------------------------------------------------------------------

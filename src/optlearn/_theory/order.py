@@ -135,14 +135,12 @@ class OverlapLayout:
     @cached_property
     def _flat_entries(self) -> list[tuple[str, bool]]:
         """Name of every entry but the extras, in flat order, and whether it is a squared norm."""
-        names_and_norms = []
+        named = []
         for kind in self._shapes:
             entries = [entry for entry in self.entries if entry[0] == kind]
             for ending in self._endings(kind):
-                names_and_norms += [
-                    (self.name_of(*e) + ending, kind == "Q" and e[1] == e[2]) for e in entries
-                ]
-        return names_and_norms
+                named += [(self.name_of(*e) + ending, kind == "Q" and e[1] == e[2]) for e in entries]
+        return named
 
     def _endings(self, kind: str) -> tuple[str, ...]:
         """What is added to the names of a matrix's entries, block by block."""
@@ -190,30 +188,19 @@ class OverlapLayout:
 
     def unflatten(self, flat: Float[Array, "... size"]) -> OrderParameters:
         """The order parameters of a flat state (…, size)."""
-        if isinstance(flat, np.ndarray):
-            return self._unflatten_numpy(flat)
-        batch, start = flat.shape[:-1], self.size - len(self.extras)
+        # In plain NumPy where ``flat`` is, so that checks and plots of finished runs compile nothing.
+        numpy, start = isinstance(flat, np.ndarray), self.size - len(self.extras)
         matrices = {}
         for kind, piece in self._pieces(flat):
+            shape = flat.shape[:-1] + self._shapes[kind]
+            matrix: Array = np.zeros(shape) if numpy else jnp.zeros(shape, flat.dtype)
             rows, columns = self._indices[kind]
-            matrix = jnp.zeros(batch + self._shapes[kind], flat.dtype)
-            if len(rows):
-                matrix = matrix.at[..., rows, columns].set(piece)
-                if kind == "Q":
-                    matrix = matrix.at[..., columns, rows].set(piece)
-            matrices[kind] = matrix
-        extras = {name: flat[..., start + i] for i, name in enumerate(self.extras)}
-        return OrderParameters(**matrices, extras=extras)
-
-    def _unflatten_numpy(self, flat: np.ndarray) -> OrderParameters:
-        # Plain NumPy, so that checks and plots of finished runs compile nothing.
-        matrices, start = {}, self.size - len(self.extras)
-        for kind, piece in self._pieces(flat):
-            rows, columns = self._indices[kind]
-            matrix = np.zeros(flat.shape[:-1] + self._shapes[kind])
-            matrix[..., rows, columns] = piece
-            if kind == "Q":
-                matrix[..., columns, rows] = piece
+            mirrored = [(columns, rows)] if kind == "Q" else []
+            for place in [(rows, columns), *mirrored] if len(rows) else []:
+                if numpy:
+                    matrix[..., *place] = piece
+                else:
+                    matrix = matrix.at[..., *place].set(piece)
             matrices[kind] = matrix
         extras = {name: flat[..., start + i] for i, name in enumerate(self.extras)}
         return OrderParameters(**matrices, extras=extras)
@@ -277,6 +264,24 @@ class OverlapLayout:
             return f"v{row + 1}"
         comma = "," if max(row, column) >= 9 else ""
         return f"{kind}{row + 1}{comma}{column + 1}"
+
+
+def order_parameters(
+    Q: Float[Array, "*B K K"],
+    M: Float[Array, "*B K M"] | None = None,
+    R: Float[Array, "*B K C"] | None = None,
+    v: Float[Array, "K H"] | None = None,
+    extras: dict[str, Array] | None = None,
+) -> OrderParameters:
+    """Order parameters, or their drift; matrices that are left out have no columns."""
+    empty = jnp.zeros((*Q.shape[:-1], 0))
+    return OrderParameters(
+        Q=Q,
+        M=empty if M is None else M,
+        R=empty if R is None else R,
+        v=jnp.zeros((Q.shape[-1], 0)) if v is None else v,
+        extras=extras or {},
+    )
 
 
 def gram_matrix(x: OrderParameters, overlaps: Overlaps) -> Float[Array, "... n n"]:

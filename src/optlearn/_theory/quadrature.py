@@ -93,7 +93,8 @@ class ResolvedModel(Resolved):
         )
         for name, quadrature, what in expectations:
             if quadrature is not None:
-                errors[name] = max(self.info[name], quadrature_error(model, states, u, quadrature, what))
+                error = quadrature_error(model, states, u, quadrature, what)
+                errors[name] = max(self.info[name], error)
         return errors
 
 
@@ -117,12 +118,7 @@ def resolve(
             f"quadrature must be GaussHermite, QuasiMonteCarlo or AutoQuadrature, got {wanted!r}"
         )
     if isinstance(wanted, AbstractQuadrature):
-        return ResolvedModel(
-            _with_quadratures(model, wanted, wanted),
-            None,
-            AutoQuadrature.accuracy / 10,
-            {"quadrature": repr(wanted)},
-        )
+        model, wanted = replace(model, drift_quadrature=wanted, error_quadrature=wanted), None
     if wanted is None and (model.drift_quadrature or model.error_quadrature) is not None:
         return ResolvedModel(
             model, None, AutoQuadrature.accuracy / 10, {"quadrature": repr(model.drift_quadrature)}
@@ -144,17 +140,8 @@ def resolve(
         )
         info["error_quadrature"] = repr(error_quadrature)
     rtol = Resolved.rtol if closed_drift else wanted.accuracy / 10
-    return ResolvedModel(
-        _with_quadratures(model, drift_quadrature, error_quadrature), wanted.accuracy, rtol, info
-    )
-
-
-def _with_quadratures(
-    model: LearningModel,
-    drift_quadrature: AbstractQuadrature | None,
-    error_quadrature: AbstractQuadrature | None,
-) -> LearningModel:
-    return replace(model, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
+    model = replace(model, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
+    return ResolvedModel(model, wanted.accuracy, rtol, info)
 
 
 def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) -> bool:

@@ -98,14 +98,7 @@ def _find(shapes: LearningModel, function: str) -> Reads:
             read = read + model.loss(f, x, c, u)
         return read
 
-    flags = dependencies(
-        read,
-        fields,
-        shapes,
-        state,
-        latent,
-        shapes.parameters,
-    )
+    flags = dependencies(read, fields, shapes, state, latent, shapes.parameters)
     normals = shapes.normals if np.any(flags.normals) else 0
     return Reads(flags.student, flags.teacher, bool(flags.noise), normals)
 
@@ -202,12 +195,7 @@ class Sampler:
     """Turns standard normals into fields for a given latent."""
 
     def __init__(
-        self,
-        model: LearningModel,
-        x: OrderParameters,
-        u: Settings,
-        reads: Reads,
-        slots: tuple[int, ...],
+        self, model: LearningModel, x: OrderParameters, u: Settings, reads: Reads, slots: tuple[int, ...]
     ) -> None:
         self.model, self.u = model, u
         self.where = coordinates(model, reads, slots)

@@ -10,9 +10,9 @@ from ._autoencoder import optimal_skip as optimal_skip
 from ._averages import ACTIVATIONS as ACTIVATIONS
 from ._averages import Activation as Activation
 from ._committee import Committee as Committee
+from ._committee import Continual as Continual
 from ._committee import committee as committee
-from ._continual import Continual as Continual
-from ._continual import continual as continual
+from ._committee import continual as continual
 from ._curriculum import Curriculum as Curriculum
 from ._curriculum import curriculum as curriculum
 from ._finite_data import FiniteData as FiniteData

@@ -31,7 +31,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
-from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, order_parameters
 from optlearn._theory.sample import Fields, Latents
 from optlearn.models._averages import cosine
 from optlearn.models._two_tokens import Fineness, Pair, key_means, mean_loss, query_points
@@ -71,7 +71,6 @@ class Attention(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ σ² Σ_{ll'} (A − A*)²_{ll'}."""
-        del x
         hidden = latent["hidden"]
         short = hidden if self.masked == "tokens" else jnp.zeros(())
         student = self._heads(fields.student, u["temperature"], short)
@@ -92,7 +91,6 @@ class Attention(LearningModel):
 
     def test_latents(self, u: Settings) -> Latents:
         """Nothing is hidden in a test sample."""
-        del u
         return Latents.single(hidden=np.zeros(()))
 
     def test_settings(self, u: Settings) -> Settings:
@@ -101,7 +99,6 @@ class Attention(LearningModel):
 
     def variances(self, latent: Latent, u: Settings) -> Array:
         """σ² in all slots."""
-        del latent
         return u["sigma"] ** 2 * jnp.ones(self.slots)
 
     @property
@@ -125,13 +122,7 @@ class Attention(LearningModel):
         along = -4 * eta * weights @ (q * pull_q)
         dQ = [along + eta**2 * variance * spread for spread in (spread_q, spread_k)]
         dM = [-2 * eta * weights @ (q_star * pull_q), -2 * eta * weights @ (q * pull_k)]
-        return OrderParameters(
-            Q=jnp.diag(jnp.stack(dQ)),
-            M=jnp.diag(jnp.stack(dM)),
-            R=jnp.zeros((2, 0)),
-            v=jnp.zeros((2, 0)),
-            extras={},
-        )
+        return order_parameters(Q=jnp.diag(jnp.stack(dQ)), M=jnp.diag(jnp.stack(dM)))
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
         """The error for two tokens and one head, from the same integral."""
@@ -148,6 +139,7 @@ class Attention(LearningModel):
         if not self.reduced:
             return super().refined()
         components, nodes = self.fineness
+        # Half again as many points, and an even number: mirror images are left out.
         return dataclasses.replace(self, fineness=Fineness(components + 3, 2 * (3 * nodes // 4)))
 
     def _pairs(self, x: OrderParameters, variance: Array) -> tuple[Pair, Pair]:
@@ -162,7 +154,6 @@ class Attention(LearningModel):
         ``sharpness`` is √(Q_qq Q_kk) over the teacher's: 1 where the student's scores, at β = 1, are as large
         as the teacher's.
         """
-        del u
         T, key = self.overlaps.T, 0 if self.tied else 1
         norms = x.Q[0, 0] * x.Q[key, key] / (T[0, 0] * T[key, key])
         cosines = {"query_cosine": cosine(x.M[0, 0], T[0, 0], x.Q[0, 0])}

@@ -21,10 +21,10 @@ from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
-from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
 from optlearn._theory.sample import Fields
-from optlearn._theory.spectrum import Spectrum
-from optlearn.models._averages import ACTIVATIONS, Activation, cosine
+from optlearn._theory.spectrum import Spectrum, variances_by_cluster
+from optlearn.models._averages import ACTIVATIONS, Activation, cosine, diagonal
 
 # Overlaps of the centroids and of the initial weights of the paper's Fig. 3 (rows of R are
 # students), to be used as ``model.state(**FIG3_START, b=…)``.
@@ -71,14 +71,12 @@ class Autoencoder(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The part of ½‖x₁ − output‖² of order 1."""
-        del latent
         clean, noisy = fields.student[0], _noisy_fields(fields, u)
         hidden = self.activation.function(noisy)
         return hidden @ x.Q @ hidden / 2 - (clean - x.extras["b"] * noisy) @ hidden
 
     def bulk(self, gram: Array, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½‖x₁ − b x̃‖²/N."""
-        del latent
         keep, add = jnp.sqrt(1 - u["noise"]), jnp.sqrt(u["noise"])
         b = x.extras["b"]
         residual = jnp.stack([1 - b * keep, -b * add])
@@ -105,8 +103,7 @@ class Autoencoder(LearningModel):
     def cluster_variances(self) -> Array:
         """(C, B) variances of the spectrum's blocks in each cluster."""
         assert self.spectrum is not None
-        variance = jnp.asarray(self.spectrum.variance)
-        return jnp.tile(variance[None, :], (self.centroids, 1)) if variance.ndim == 1 else variance
+        return variances_by_cluster(self.spectrum, self.centroids)
 
     def test_settings(self, u: Settings) -> Settings:
         """The noise at test time is ``test_noise``."""
@@ -133,13 +130,8 @@ class Autoencoder(LearningModel):
         clean = parts.mean_var * x.R + (x.R * parts.p[None, :]) @ self.overlaps.Omega
         noisy, noisy_noisy = (1 - noise) * clean + noise * x.R, parts.noisy_noisy(1.0)
         dR = 2 * keep * clean - 2 * parts.b * noisy - noisy_noisy @ x.R - x.Q @ noisy
-        return OrderParameters(
-            Q=eta * dQ,
-            M=jnp.zeros((self.students, 0)),
-            R=eta * dR,
-            v=jnp.zeros((self.students, 0)),
-            extras={"b": self._skip_drift(parts.b, parts.mean_var, parts.p, noisy_noisy, u)},
-        )
+        skip = self._skip_drift(parts.b, parts.mean_var, parts.p, noisy_noisy, u)
+        return order_parameters(Q=eta * dQ, R=eta * dR, extras={"b": skip})
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
         """The mean squared error of the linear autoencoder at noise ``test_noise``."""
@@ -156,7 +148,6 @@ class Autoencoder(LearningModel):
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``theta11``, …: cosine similarities of student k with centroid k, 0 at zero weights."""
-        del u
         x, Omega = self.total(x), self.summed.overlaps.Omega
         return {
             f"theta{k + 1}{k + 1}": cosine(x.R[k, k], Omega[k, k], x.Q[k, k])
@@ -178,8 +169,7 @@ class Autoencoder(LearningModel):
 
     def _mean_Omega(self, p: Array) -> Array:
         """Mean squared norm of the centroids."""
-        Omega = self.summed.overlaps.Omega
-        return p @ jnp.sum(jnp.asarray(Omega) * np.eye(Omega.shape[0]), axis=0)
+        return p @ diagonal(self.summed.overlaps.Omega)
 
 
 class _ClusterMoments:
@@ -268,11 +258,9 @@ def _block_drift(model: Autoencoder, x: OrderParameters, u: Settings) -> OrderPa
     pull = parts.mean(parts.noisy)
     turn = A[:, :K] + jnp.einsum("bkj,ji->bki", x.Q, pull)
     spread = _block_spread(model, parts, fed_back, u) * jnp.asarray(model.spectrum.share)[:, None, None]
-    return OrderParameters(
+    return order_parameters(
         Q=-eta * (turn + jnp.swapaxes(turn, -1, -2)) + eta**2 * spread,
-        M=jnp.zeros_like(x.M),
         R=-eta * (jnp.swapaxes(A[:, K:], -1, -2) + jnp.einsum("kj,bjc->bkc", pull, x.R)),
-        v=jnp.zeros((K, 0)),
         extras={"b": model._skip_drift(b, _clean_power(model, parts), parts.p, pull, u)},
     )
 

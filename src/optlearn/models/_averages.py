@@ -37,8 +37,8 @@ PairAverage = Callable[[Array, Array, Array], Array]
 # Two index arrays of equal length: the pairs (i[a], k[a]).
 Pairs = tuple[np.ndarray, np.ndarray]
 
-# Under the square roots of the ReLU averages, whose derivative is infinite at zero weights and at
-# parallel ones. It moves values by at most 2e-11.
+# Under square roots of norms and angles, whose derivatives are infinite at zero weights and at parallel ones.
+# It moves averages and errors by at most 3e-11.
 FLOOR = 1e-20
 # How far points reach, over the fourth root of their number: what lies beyond falls with the error within.
 REACH = 2.3
@@ -143,7 +143,7 @@ def _relu(field: Array) -> Array:
 
 def _relu_area(gram: Array, i: Array, j: Array) -> Array:
     determinant = entries(gram, i, i) * entries(gram, j, j) - entries(gram, i, j) ** 2
-    return jnp.sqrt(jnp.maximum(determinant, 0.0) + FLOOR)
+    return safe_root(determinant)
 
 
 def _relu_J2(gram: Array, i: Array, j: Array) -> Array:
@@ -194,6 +194,16 @@ ACTIVATIONS = {
 
 
 # --- the normal law, and cosines ----------------------------------------------------------------
+
+
+def safe_root(square: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """The square root of what round-off may make negative, with a finite derivative everywhere."""
+    return jnp.sqrt(jnp.maximum(square, 0.0) + FLOOR)
+
+
+def diagonal(matrix: Float[Array, "n n"]) -> Float[Array, " n"]:
+    """The diagonal; ``jnp.diagonal`` is a gather, and this is cheaper to trace for a few nodes."""
+    return jnp.sum(jnp.asarray(matrix) * np.eye(matrix.shape[0]), axis=1)
 
 
 def density(z: Float[Array, "*n"]) -> Float[Array, "*n"]:

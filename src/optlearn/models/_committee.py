@@ -3,11 +3,18 @@
 The student's output is Σ_k r_k v_k g(λ_k), the label Σ_m v*_m g*(λ*_m) + σ_n z. Readouts are ones,
 or trained (one head for each task). In training r_k ∈ {0, 1} are dropout masks with P(r_k = 1) = p;
 at test time all nodes are on and the output is multiplied by p_f.
+
+Continual learning. One network learns several tasks, each with a readout head of its own.
+Task m is the teacher node w*_m: its label is g(λ*_m) + σ_n z. All tasks share the students' hidden
+weights; head m, the column m of v, is trained on samples of task m only. Learning one task moves the
+shared weights and so spoils the other heads: this is forgetting. Which task a sample is drawn from is
+the parameter ``task``, which may be controlled.
 """
 
 import dataclasses
 from typing import Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -16,7 +23,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Break, ClosedMoments, Latent, LearningModel
-from optlearn._theory.order import OrderParameters, Overlaps, field_covariance
+from optlearn._theory.order import OrderParameters, Overlaps, field_covariance, order_parameters
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
 from optlearn.models._averages import ACTIVATIONS, Activation, cosine, entries
@@ -54,7 +61,7 @@ class Committee(LearningModel):
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ (target − p_f Σ_k v_k g(λ_k))²: all nodes on, no label noise."""
         output = (self._readout(x) @ self._task(latent)) @ self.activation.function(fields.student[0])
-        return (self._target(fields, latent) - _rescaling(u) * output) ** 2 / 2
+        return (self._target(fields, latent) - u.get("rescaling", 1.0) * output) ** 2 / 2
 
     def penalty(self, x: OrderParameters, u: Settings) -> Array:
         """λ/2 Σ_k Q_kk; the readout is not penalised."""
@@ -85,12 +92,10 @@ class Committee(LearningModel):
             power = jnp.asarray(self.spectrum.variance * self.spectrum.share)
             spread = power[:, None, None] * spread[None]
         turn = towards[..., :K] - decay * x.Q
-        return OrderParameters(
+        return order_parameters(
             Q=eta * (turn + jnp.swapaxes(turn, -1, -2)) + eta**2 / u["batch"] * spread,
             M=eta * (towards[..., K:] - decay * x.M),
-            R=jnp.zeros_like(x.R),
-            v=-u["readout_rate"] * v if self.heads else v,
-            extras={},
+            v=-u["readout_rate"] * v if self.heads else None,
         )
 
     def closed_moments(self, x: OrderParameters, u: Settings) -> ClosedMoments | None:
@@ -128,7 +133,7 @@ class Committee(LearningModel):
         gram = self._gram(x)
         if self.spectrum is not None:
             gram = field_covariance(gram, self.spectrum.variance)
-        signed = self._signed(x, _rescaling(u))
+        signed = self._signed(x, u.get("rescaling", 1.0))
         first, second = _unordered(len(gram))
         products = entries(signed, first) * entries(signed, second) * _multiplicity(len(gram))[:, None]
         weights = products @ self._shares(u.get("test_share"))
@@ -150,7 +155,7 @@ class Committee(LearningModel):
         return cosines
 
     @classmethod
-    def like(cls, other: "Committee", parameters: dict[str, Array]) -> Self:
+    def _like(cls, other: "Committee", parameters: dict[str, Array]) -> Self:
         """A model of this class that is ``other`` in all but its parameters."""
         parts = {part.name: getattr(other, part.name) for part in dataclasses.fields(other)}
         return cls(**parts | {"parameters": parameters})
@@ -163,7 +168,6 @@ class Committee(LearningModel):
 
     def _feedback(self, x: OrderParameters, u: Settings) -> Array:
         """(K, max(H, 1)) F, the weights through which errors come back to the students: the readout."""
-        del u
         return self._readout(x)
 
     def _signed(self, x: OrderParameters, rescaling: Array = 1.0) -> Array:
@@ -303,6 +307,89 @@ def committee(
     )
 
 
+class Continual(Committee):
+    """A committee with one teacher and one trained head a task. Built by ``continual``.
+
+    Parameters (settings): ``task``, from 0 to M − 1, the task of the training samples; a value between
+    two whole numbers draws from both tasks, 0.3 with 30 % of the samples from task 1. The others are
+    those of ``Committee`` with heads, but for ``task_share``, which follows from ``task``; and the
+    heads learn at the rate η where there is no ``readout_rate``.
+    """
+
+    def latents(self, u: Settings) -> Latents:
+        """The task of a training sample."""
+        return super().latents(self._as_committee(u))
+
+    def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
+        """That of the committee, trained on the present task."""
+        return super().closed_drift(x, self._as_committee(u))
+
+    def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """``error1``, ``error2``, …: the generalisation error of each task; and the committee's own."""
+        each = np.eye(self.heads)
+        errors: Array = jax.vmap(lambda share: self.closed_error(x, {**u, "test_share": share}))(each)
+        named = {f"error{task + 1}": errors[task] for task in range(self.heads)}
+        return {**named, **super().observables(x, u)}
+
+    def _as_committee(self, u: Settings) -> Settings:
+        """The settings as ``Committee`` reads them, with the probabilities (H,) of the tasks."""
+        distance = jnp.abs(u["task"] - np.arange(self.heads, dtype=float))
+        share = jnp.maximum(1 - distance, 0.0)
+        return {"readout_rate": u["learning_rate"], **u, "task_share": share}
+
+
+@checked
+def continual(
+    tasks: int = 2,
+    similarity: float = 0.5,
+    K: int | None = None,
+    activation: str = "erf",
+    sigma_n: float = 0.0,
+    eta: float = 1.0,
+    readout_rate: float | None = None,
+    batch: float = 1.0,
+    weight_decay: float = 0.0,
+    test_share: Array | None = None,
+) -> Continual:
+    """A student with one head for each of several tasks.
+
+    Args:
+        tasks: M, tasks; each is a teacher of one node.
+        similarity: overlap T_mm' of any two teachers, which have norm 1; from 0 (nothing in common) to 1
+            (the same task).
+        K: hidden nodes of the student; None for one a task.
+        activation: of all nodes, "erf" (erf(λ/√2)), "relu" or "linear".
+        sigma_n: standard deviation of the label noise.
+        eta: learning rate η.
+        readout_rate: η_v of the heads; None for η, also where that is controlled.
+        batch: fresh samples in each step.
+        weight_decay: λ of the penalty λ/2 Σ_k Q_kk.
+        test_share: (M,) weights of the tasks in the error; None for equal ones.
+
+    Returns:
+        A model with order parameters Q, M and v; training starts with task 0.
+    """
+    check = Arguments("continual")
+    tasks = check.count("tasks", tasks, lowest=2)
+    similarity = check.number("similarity", similarity, 0.0, 1.0)
+    made = committee(
+        K=tasks if K is None else check.count("K", K),
+        M=tasks,
+        T=similarity + (1 - similarity) * np.eye(tasks),
+        activation=activation,
+        sigma_n=sigma_n,
+        eta=eta,
+        batch=batch,
+        weight_decay=weight_decay,
+        heads=tasks,
+        readout_rate=readout_rate,
+        test_share=test_share,
+    )
+    replaced = {"task_share"} if readout_rate is not None else {"task_share", "readout_rate"}
+    parameters = {name: value for name, value in made.parameters.items() if name not in replaced}
+    return Continual._like(made, {**parameters, "task": 0.0})
+
+
 def _dropout_parameters(
     check: Arguments, dropout: bool, activation_probability: float, rescaling: float | None
 ) -> dict[str, Array]:
@@ -355,10 +442,6 @@ def _teacher_readout(check: Arguments, value: Array | None, M: int, heads: int) 
 
 def _breaks(kind: str, activation: Activation, nodes: int) -> tuple[Break, ...]:
     return tuple(Break(kind, 0, node, at) for node in range(nodes) for at in activation.breaks)
-
-
-def _rescaling(u: Settings) -> Array:
-    return u.get("rescaling", 1.0)
 
 
 def _square(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:

@@ -27,7 +27,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import System
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.reduction import marchenko_pastur_nodes, marchenko_pastur_tail
+from optlearn._theory.spectrum import marchenko_pastur_nodes, marchenko_pastur_tail
 
 if TYPE_CHECKING:
     from optlearn.models._own_data import OwnData
@@ -93,12 +93,10 @@ class Modes(System):
 
     def error(self, x: Array, u: Settings) -> Array:
         """The test error."""
-        del u
         return self.test_error(x)
 
     def observables(self, x: Array, u: Settings) -> dict[str, Array]:
         """``train_error``, ``test_error``, their ``gap``, and the squared norm ``Q``."""
-        del u
         train, test = self.train_error(x), self.test_error(x)
         return {"train_error": train, "test_error": test, "gap": test - train, "Q": self.norm(x)}
 
@@ -236,6 +234,7 @@ class LargeBatch(System):
         spared = 1 - beta / self.data.kappa if self.distinct else 1.0
         fed = epsilon**2 / beta * spared * self.data.train_error(x)
         moved = {"response": keep * x["response"] + epsilon, "variance": keep**2 * x["variance"] + fed * s}
+        # A map has nothing between its steps; ends of intervals carry round-off.
         arrived = length > 1 - 1e-9
         return {name: jnp.where(arrived, moved[name], x[name]) for name in moved}
 

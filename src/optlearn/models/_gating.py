@@ -18,10 +18,19 @@ from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
-from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, order_parameters
 from optlearn._theory.sample import Fields
 from optlearn._theory.sampler import partial_cholesky
-from optlearn.models._averages import Step, below, both_below, cosine, density, sharpest, stretched_line
+from optlearn.models._averages import (
+    Step,
+    below,
+    both_below,
+    cosine,
+    density,
+    diagonal,
+    sharpest,
+    stretched_line,
+)
 
 # What the parameter ``gate`` may be.
 GATES = ("gain", "threshold", "switch")
@@ -53,7 +62,6 @@ class Gating(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ (label − output)² with label noise."""
-        del x, latent
         (gates, values), (their_gates, their_values) = map(_halves, (fields.student[0], fields.teacher[0]))
         target = _soft_step(their_gates, u["teacher_gain"], u["teacher_threshold"])[0] @ their_values
         output = self._gate(gates, u)[0] @ values
@@ -87,15 +95,12 @@ class Gating(LearningModel):
         spread = (square * slope).T @ slope * Q
         spread = spread + 2 * jnp.einsum("p,pi,pj,pij->ij", gates.weights, slope, slope, pulls)
         noise = eta**2 / u["batch"]
-        return OrderParameters(
+        return order_parameters(
             Q=_blocks(
                 eta * (gates_Q + gates_Q.T) + noise * spread,
                 eta * (values_Q + values_Q.T) + noise * (square * g).T @ g,
             ),
             M=_blocks(eta * gates_M, eta * values_M),
-            R=jnp.zeros((self.students, 0)),
-            v=jnp.zeros((self.students, 0)),
-            extras={},
         )
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
@@ -113,7 +118,6 @@ class Gating(LearningModel):
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``cosine_gate``, ``cosine_value``: of the first gate and value with those of the teacher."""
-        del u
         T = self.overlaps.T
         nodes = {"gate": (0, 0), "value": (self.students // 2, len(T) // 2)}
         return {f"cosine_{name}": cosine(x.M[k, m], T[m, m], x.Q[k, k]) for name, (k, m) in nodes.items()}
@@ -144,7 +148,7 @@ class Gating(LearningModel):
         g, slope = self._gate(fields[:, :half], u)
         remainder = gram[half:, half:] - factor[half:] @ factor[half:].T
         gain = u["teacher_gain"]
-        narrowed = gain / jnp.sqrt(1 + gain**2 * _diagonal(remainder))
+        narrowed = gain / jnp.sqrt(1 + gain**2 * diagonal(remainder))
         h = narrowed[None, :] * (fields[:, half:] - u["teacher_threshold"])
         mean = below(h)
         both = self._both_open(h, jnp.arcsin(narrowed[:, None] * narrowed[None, :] * remainder))
@@ -176,7 +180,7 @@ class Gating(LearningModel):
         points, weights = jnp.zeros((1, 0)), jnp.ones(1)
         for j in range(half):
             seen_so_far = factor[:, : j + 1]
-            narrowed = gains / jnp.sqrt(1 + gains**2 * (_diagonal(gram) - jnp.sum(seen_so_far**2, axis=1)))
+            narrowed = gains / jnp.sqrt(1 + gains**2 * (diagonal(gram) - jnp.sum(seen_so_far**2, axis=1)))
             steps = Step(
                 (narrowed * factor[:, j])[None, :] * jnp.ones((points.shape[0], 1)),
                 narrowed[None, :] * (thresholds[None, :] - points @ factor[:, :j].T),
@@ -323,7 +327,3 @@ def _soft_step(fields: Array, gain: Array, threshold: Array) -> tuple[Array, Arr
 def _blocks(gates: Array, values: Array) -> Array:
     """Gates and values have no overlap."""
     return jax.scipy.linalg.block_diag(gates, values)
-
-
-def _diagonal(matrix: Array) -> Array:
-    return jnp.sum(matrix * np.eye(matrix.shape[0]), axis=1)

@@ -117,7 +117,6 @@ class Linear(System):
 
     def error(self, x: Array, u: Settings) -> Array:
         """R/2, half the excess risk."""
-        del u
         return jnp.asarray(self.spectrum.variance) @ x["excess"] / 2
 
     def check(self, x: Array) -> str | None:
@@ -155,6 +154,7 @@ class Linear(System):
         moved = 2 * batch - gamma * c * (batch + 1)
         if np.any(moved <= 0):
             return np.inf
+        # The risk feeds noise back to itself; with a gain of 1 or more it never settles.
         S = float(np.sum(eta * share * c / moved))
         return noise * S / (1 - S) if S < 1 else np.inf
 

@@ -20,7 +20,7 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn._precision import float64
 from optlearn._signatures import checked
-from optlearn._theory.reduction import NEGLIGIBLE, reduce_spectrum
+from optlearn._theory.spectrum import NEGLIGIBLE, reduce_spectrum
 from optlearn.models._averages import ACTIVATIONS
 from optlearn.models._linear import Linear, linear
 

@@ -118,6 +118,7 @@ class Around(LearningModel):
         if self.spectrum is not None:
             variance, share = (p[:, None, None] for p in (self.spectrum.variance, self.spectrum.share))
             towards, spread = variance * towards, variance * share * spread[None]
+        # Further rows have no gradient of their own; they move by the recurrence alone.
         towards, spread = _padded(towards, 0, rows - K), _padded(spread, rows - K, rows - K)
         pull = jax.grad(self.summed.penalty)(self.total(x), u)
         dQ, dM, dR = rows_drift(self, x, u, towards, spread, (pull.Q + pull.Q.T) / 2)
@@ -126,7 +127,6 @@ class Around(LearningModel):
 
     def closed_statistics(self, moments: ClosedMoments, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """Drift of the running scalars that are added."""
-        del moments, x, u
         return {}
 
     @property
@@ -184,7 +184,6 @@ class Memory(Around):
 
     def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence:
         """Velocities take gradients; weights follow velocities, and averages follow weights."""
-        del x
         weights, velocities, last = 0, 1, self.students // self.base.students - 1
         response = u["learning_rate"] * self._between(weights, weights)
         carry = jnp.zeros((self.students, self.students))

@@ -164,6 +164,7 @@ def own_data(X: Array, y: Array, X_test: Array, y_test: Array, *, nodes: int | N
     scale = np.sqrt(power / N)
     X, X_test = X / scale, X_test / scale
     s, basis = np.linalg.eigh(X.T @ X / n)
+    # Directions without data have no eigenvalue but round-off, and nothing is learned there.
     s = np.where(s < 1e-12 * s[-1], 0.0, s)
     projected = X_test @ basis
     q = np.where(s > 0, basis.T @ (X.T @ y) * np.sqrt(N) / n, 0.0)

@@ -25,14 +25,12 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel
-from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
 from optlearn._theory.sample import Fields
-from optlearn.models._averages import ACTIVATIONS, cosine
+from optlearn.models._averages import ACTIVATIONS, FLOOR, cosine, safe_root
 from optlearn.models._committee import Committee, committee
 
 HALF = np.sqrt(2 / np.pi)
-# Under the square root of 1 − ρ², whose derivative is infinite at perfect alignment, and under that of Q.
-FLOOR = 1e-20
 _erf = ACTIVATIONS["erf"].function
 
 
@@ -59,7 +57,6 @@ class SignLearner(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """1 where the sign is wrong, else 0; nothing follows its gradient."""
-        del x, latent, u
         return (1 - jnp.sign(fields.student[0, 0]) * jnp.sign(fields.teacher[0, 0])) / 2
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
@@ -68,18 +65,17 @@ class SignLearner(LearningModel):
         norm = jnp.sqrt(x.Q[0, 0] + FLOOR)
         moments = self.moments(x.M[0, 0] / (norm * jnp.sqrt(T)), u)
         dQ = -2 * eta * norm * moments.student + eta**2 / u["batch"] * moments.square
-        return _moved(dQ, -eta * jnp.sqrt(T) * moments.teacher, {})
+        dM = -eta * jnp.sqrt(T) * moments.teacher
+        return order_parameters(Q=dQ.reshape(1, 1), M=dM.reshape(1, 1))
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array:
         """arccos(ρ)/π."""
-        del u
         T, Q, M = self.overlaps.T[0, 0], x.Q[0, 0], x.M[0, 0]
-        across = jnp.sqrt(jnp.maximum(Q * T - M**2, 0.0) + FLOOR)
+        across = safe_root(Q * T - M**2)
         return jnp.arctan2(across, M) / np.pi
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``cosine`` of student and teacher."""
-        del u
         return {"cosine": cosine(x.M[0, 0], self.overlaps.T[0, 0], x.Q[0, 0])}
 
 
@@ -88,12 +84,10 @@ class Hebb(SignLearner):
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """−sign λ*."""
-        del x, latent, u
         return -jnp.sign(fields.teacher)
 
     def moments(self, rho: Array, u: Settings) -> RuleMoments:
         """All samples."""
-        del u
         return RuleMoments(-HALF * rho, -HALF * jnp.ones(()), jnp.ones(()))
 
 
@@ -102,14 +96,12 @@ class Perceptron(SignLearner):
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """±1 where the student is wrong, else 0."""
-        del x, latent, u
         return (jnp.sign(fields.student) - jnp.sign(fields.teacher)) / 2
 
     def moments(self, rho: Array, u: Settings) -> RuleMoments:
         """Of samples on which the signs differ."""
-        del u
         pull = (1 - rho) / np.sqrt(2 * np.pi)
-        wrong = jnp.arctan2(jnp.sqrt(jnp.maximum(1 - rho**2, 0.0) + FLOOR), rho) / np.pi
+        wrong = jnp.arctan2(safe_root(1 - rho**2), rho) / np.pi
         return RuleMoments(pull, -pull, wrong)
 
 
@@ -121,14 +113,13 @@ class Margin(SignLearner):
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """−sign λ* within the margin, else 0."""
-        del latent
         near = jnp.abs(fields.student) < u["threshold"] * jnp.sqrt(x.Q[0, 0])
         return jnp.where(near, -jnp.sign(fields.teacher), 0.0)
 
     def moments(self, rho: Array, u: Settings) -> RuleMoments:
         """Of samples within the margin, by parts."""
         theta = u["threshold"]
-        across = jnp.sqrt(jnp.maximum(1 - rho**2, 0.0) + FLOOR)
+        across = safe_root(1 - rho**2)
         inside = HALF * erf(theta / (across * np.sqrt(2)))
         edge = HALF * jnp.exp(-(theta**2) / 2) * erf(rho * theta / (across * np.sqrt(2)))
         return RuleMoments(edge - rho * inside, rho * edge - inside, erf(theta / np.sqrt(2)))
@@ -162,12 +153,6 @@ def _unit(check: Arguments, T: float, eta: float) -> dict[str, Any]:
     }
 
 
-def _moved(dQ: Array, dM: Array, extras: dict[str, Array]) -> OrderParameters:
-    """The drift of one unit with one teacher."""
-    empty = jnp.zeros((1, 0))
-    return OrderParameters(dQ.reshape(1, 1), dM.reshape(1, 1), empty, empty, extras)
-
-
 # --- rules of a residual --------------------------------------------------------------------------
 
 
@@ -176,12 +161,10 @@ class ResidualLearner(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """Half the squared error."""
-        del x, latent
         return _residual(fields, u)[0, 0] ** 2 / 2
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array:
         """Half the squared distance from labels without noise."""
-        del u
         return (x.Q[0, 0] - 2 * x.M[0, 0] + self.overlaps.T[0, 0]) / 2
 
     def _width(self, x: OrderParameters, u: Settings) -> Array:
@@ -195,7 +178,8 @@ class ResidualLearner(LearningModel):
         """From the share of the gradient that is kept, and the mean square of a step."""
         eta, Q, M = u["learning_rate"], x.Q[0, 0], x.M[0, 0]
         dQ = -2 * eta * kept * (Q - M) + eta**2 / u["batch"] * square
-        return _moved(dQ, -eta * kept * (M - self.overlaps.T[0, 0]), extras)
+        dM = -eta * kept * (M - self.overlaps.T[0, 0])
+        return order_parameters(Q=dQ.reshape(1, 1), M=dM.reshape(1, 1), extras=extras)
 
 
 class Clipped(ResidualLearner):
@@ -210,13 +194,11 @@ class Clipped(ResidualLearner):
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The residual, cut."""
-        del latent
         limit = self._limit(x, u)
         return jnp.clip(_residual(fields, u), -limit, limit)
 
     def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
         """The running mean moves towards the length of this sample's gradient."""
-        del latent
         if not self.running:
             return {}
         return {"length": u["averaging"] * (jnp.abs(_residual(fields, u)[0, 0]) - x["length"])}
@@ -243,12 +225,10 @@ class SignSGD(ResidualLearner):
 
     def variances(self, latent: Latent, u: Settings) -> Array:
         """1 of the inputs, and what is left of the signs' variance."""
-        del latent, u
         return jnp.array([1.0, 1 - 2 / np.pi])
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The sign of the residual, along both parts of the inputs' signs."""
-        del x, latent
         return jnp.sign(_residual(fields, u)) * np.array([[HALF], [1.0]])
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
@@ -316,7 +296,6 @@ class NodePerturbation(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """Half the squared error of a soft committee of erf units."""
-        del x, latent
         return self._loss(fields.student[0], fields, u)
 
     def _loss(self, student: Array, fields: Fields, u: Settings) -> Array:
@@ -325,7 +304,6 @@ class NodePerturbation(LearningModel):
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The change of the loss, along the shaking."""
-        del x, latent
         shaking, size, student = fields.normals, u["perturbation"], fields.student[0]
         change = self._loss(student + size * shaking, fields, u) - self._loss(student, fields, u)
         return (change / size * shaking)[None]
@@ -379,7 +357,6 @@ class FeedbackAlignment(Committee):
         return (residual * u["feedback"] * slope)[None]
 
     def _feedback(self, x: OrderParameters, u: Settings) -> Array:
-        del x
         return jnp.asarray(u["feedback"])[:, None]
 
 
@@ -407,4 +384,4 @@ def feedback_alignment(
     if fixed.ndim != 1:
         check.fail("feedback", feedback, "must be one number for each hidden node")
     plain = committee(len(fixed), M, T=T, sigma_n=sigma_n, eta=eta, heads=1, readout_rate=readout_rate)
-    return FeedbackAlignment.like(plain, {**plain.parameters, "feedback": fixed})
+    return FeedbackAlignment._like(plain, {**plain.parameters, "feedback": fixed})

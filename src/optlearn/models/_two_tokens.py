@@ -55,6 +55,7 @@ class KeyMeans(NamedTuple):
 
 def query_points(queries: Pair, keys: Pair, temperature: Array, nodes: int) -> tuple[Array, Array, Array]:
     """q, q* and weights (P,), with q > 0 only: mirror images count the same."""
+    # Tiny numbers under the roots: derivatives are infinite at zero weights and at perfect alignment.
     root = jnp.sqrt(queries.student + 1e-20)
     slope = queries.cross / root
     beside = jnp.sqrt(jnp.maximum(queries.teacher - slope**2, 0.0) + 1e-20)
