@@ -7,7 +7,7 @@ as 32769 and 40000.
 
 import pytest
 
-from optlearn._theory.jax_fault import wrong_rows
+from optlearn._theory.expectation import wrong_rows
 
 
 @pytest.mark.parametrize("batch", [16385, 20000, 32769])

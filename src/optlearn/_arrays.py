@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+__all__ = [
+    "Array", "Bool", "Constants", "Controls", "Float", "Float32", "Float64", "FreeValues", "Int", "Key",
+    "Settings", "Shaped", "State", "UInt8", "UInt64",
+]  # fmt: skip
+
 if TYPE_CHECKING or "OPTLEARN_SHAPES" in os.environ:
-    from jaxtyping import Bool as Bool
-    from jaxtyping import Float as Float
-    from jaxtyping import Int as Int
-    from jaxtyping import Shaped as Shaped
-    from jaxtyping import UInt8 as UInt8
+    from jaxtyping import Bool, Float, Float32, Float64, Int, Key, Shaped, UInt8, UInt64
 else:
 
     class Shaped:
@@ -25,7 +26,7 @@ else:
         def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
             return item[0]
 
-    Bool = Float = Int = UInt8 = Shaped
+    Bool = Float = Float32 = Float64 = Int = Key = UInt8 = UInt64 = Shaped
 
 # A scalar or array of floats, from NumPy or JAX, traced or not.
 Array = Any

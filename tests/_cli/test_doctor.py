@@ -31,7 +31,9 @@ def only(monkeypatch):
 
 def test_a_faulty_jax_is_named_with_the_cure(monkeypatch, only):
     only(doctor._jax_numbers)
-    monkeypatch.setattr("optlearn._theory.jax_fault.wrong_rows", lambda batch: 3616 if batch == 20000 else 0)
+    monkeypatch.setattr(
+        "optlearn._theory.expectation.wrong_rows", lambda batch: 3616 if batch == 20000 else 0
+    )
     result = run()
     assert result.exit_code == 1
     assert "3616 of 20000 rows" in result.stdout

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from optlearn._schedule import Schedule
-from optlearn._simulate.controls import make_controls
 from optlearn._simulate.normals import as_normal, as_share, input_noise, make_keys, symmetric_uniforms
-from optlearn._simulate.plan import make_plan
+from optlearn._simulate.plan import make_controls, make_plan, make_views
 from optlearn._simulate.run import simulate
 from optlearn._simulate.sample import draw_sample
-from optlearn._simulate.views import make_views
 from optlearn._simulate.weights import advance_weights, initial_weights
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.sample import Fields

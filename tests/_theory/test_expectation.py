@@ -14,10 +14,10 @@ from optlearn._engine.integrate import integrate
 from optlearn._errors import AccuracyWarning, SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._theory.expectation import AutoQuadrature, GaussHermite, QuasiMonteCarlo
-from optlearn._theory.gaussian import partial_cholesky
 from optlearn._theory.model import Break, LearningModel
 from optlearn._theory.order import Overlaps
 from optlearn._theory.quadrature import choose_quadrature, finer, probe_states, quadrature_error
+from optlearn._theory.sampler import partial_cholesky
 from optlearn.models._committee import committee
 from optlearn.models._curriculum import curriculum
 

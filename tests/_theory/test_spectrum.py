@@ -5,7 +5,7 @@ import pytest
 
 import optlearn as ol
 from optlearn._errors import AccuracyWarning, SpecificationError
-from optlearn._theory.reduction import power_law
+from optlearn._theory.spectrum import power_law
 
 
 @pytest.mark.parametrize(

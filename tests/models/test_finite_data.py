@@ -6,7 +6,7 @@ import pytest
 
 import optlearn as ol
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._theory.reduction import marchenko_pastur_nodes, marchenko_pastur_nodes_for
+from optlearn._theory.spectrum import marchenko_pastur_nodes, marchenko_pastur_nodes_for
 from optlearn.models import FiniteData, LargeBatch
 
 NAMES = ("Q", "M", "train_error", "test_error")

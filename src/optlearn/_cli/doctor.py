@@ -102,7 +102,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _jax_numbers() -> Iterator[Finding]:
-    from optlearn._theory.jax_fault import wrong_rows
+    from optlearn._theory.expectation import wrong_rows
 
     have, batches = version_of("jax"), (16385, 20000, 32769)
     wrong = {batch: count for batch in batches if (count := wrong_rows(batch))}

@@ -14,17 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float, Int, Key
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
-from optlearn._simulate.controls import Controls
-from optlearn._simulate.cost import check_cost
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
-from optlearn._simulate.plan import Plan
-from optlearn._simulate.record import check_finite, count_steps, evaluate
+from optlearn._simulate.plan import Controls, Plan
+from optlearn._simulate.record import check_cost, check_finite, count_steps, evaluate
 from optlearn._simulate.run import Prepared, check_run, prepare
 from optlearn._theory.order import OrderParameters
 
@@ -45,7 +43,7 @@ def simulate_many(
     seed: int = 0,
     at_once: int = AT_ONCE,
     progress: Report | None = None,
-) -> tuple[list[np.ndarray], np.ndarray]:
+) -> tuple[list[Float[np.ndarray, "seeds n"]], Float[np.ndarray, "problems seeds"]]:
     """Final states and errors of SGD in input dimension N, for many problems with a schedule each.
 
     Args:
@@ -72,18 +70,18 @@ def simulate_many(
         raise SpecificationError(
             f"schedules of {min(steps)} and of {max(steps)} steps: all need the same horizon"
         )
-    check_cost("simulate", N=N, steps=max(steps), seeds=seeds * len(problems))
+    (total,) = steps
+    check_cost("simulate", N=N, steps=total, seeds=seeds * len(problems))
     groups: dict[Hashable, list[int]] = {}
     for lane, prepared in enumerate(lanes):
         groups.setdefault((prepared.plan, _structure(prepared)), []).append(lane)
-    told = _Share(f"simulating at N = {N}", len(groups) * -(-seeds // at_once), progress)
+    tally = _Tally(f"simulating at N = {N}", len(groups) * -(-seeds // at_once), progress)
     keys = make_keys(seed, seeds)
     states: list[np.ndarray] = [np.empty(0)] * len(lanes)
     for members in groups.values():
         chosen = [lanes[lane] for lane in members]
         parts = [
-            _run(chosen, N, steps.copy().pop(), keys[first : first + at_once], told)
-            for first in range(0, seeds, at_once)
+            _run(chosen, N, total, keys[first : first + at_once], tally) for first in range(0, seeds, at_once)
         ]
         for place, lane in enumerate(members):
             states[lane] = np.concatenate([part[place] for part in parts])
@@ -91,8 +89,8 @@ def simulate_many(
     for lane, (prepared, schedule) in enumerate(zip(lanes, schedules, strict=True)):
         check_finite(states[lane], prepared.model.layout.names, schedule.horizon)
         end = np.array([schedule.horizon])
-        found = evaluate(prepared.model, prepared.settings, schedule, end, states[lane][:, None, :])
-        errors[lane] = found["error"][:, 0]
+        quantities = evaluate(prepared.model, prepared.settings, schedule, end, states[lane][:, None, :])
+        errors[lane] = quantities["error"][:, 0]
     return states, errors
 
 
@@ -100,11 +98,11 @@ def simulate_many(
 def advance_lanes(
     plan: Plan,
     lanes: tuple[Any, Any, Controls],
-    keys: Array,
-    N: Array,
+    keys: Key[Array, " S"],
+    N: Float[Array, ""],
     state: OrderParameters,
-    begin: Array,
-    end: Array,
+    begin: Int[Array, ""],
+    end: Int[Array, ""],
 ) -> OrderParameters:
     """SGD steps ``begin`` to ``end`` of every seed of every lane.
 
@@ -118,10 +116,10 @@ def advance_lanes(
         end: number of the step after the last.
     """
 
-    def one(lane: tuple[Any, Any, Controls], x: OrderParameters) -> OrderParameters:
+    def advance_lane(lane: tuple[Any, Any, Controls], x: OrderParameters) -> OrderParameters:
         return advance_overlaps(plan, *lane, keys, N, x, begin, end)
 
-    return jax.vmap(one)(lanes, state)
+    return jax.vmap(advance_lane)(lanes, state)
 
 
 def stack_lanes(lanes: Sequence[Prepared]) -> tuple[Any, Any, Controls]:
@@ -137,7 +135,7 @@ def stack_starts(lanes: Sequence[Prepared], seeds: int) -> OrderParameters:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
 
 
-def _run(lanes: Sequence[Prepared], N: int, steps: int, keys: Array, told: "_Share") -> list[np.ndarray]:
+def _run(lanes: Sequence[Prepared], N: int, steps: int, keys: Array, tally: "_Tally") -> list[np.ndarray]:
     """(S, n) final states of each lane."""
     stacked, state = stack_lanes(lanes), stack_starts(lanes, len(keys))
     stops = np.unique(np.linspace(0, steps, STOPS + 1).astype(np.int64))
@@ -145,7 +143,7 @@ def _run(lanes: Sequence[Prepared], N: int, steps: int, keys: Array, told: "_Sha
         state = jax.block_until_ready(
             advance_lanes(lanes[0].plan, stacked, keys, np.float64(N), state, begin, end)
         )
-        told.add((end - begin) / steps)
+        tally.add((end - begin) / steps)
     flat = np.asarray(jax.vmap(lanes[0].model.layout.flatten)(state))
     return list(flat)
 
@@ -175,7 +173,7 @@ def _structure(lane: Prepared) -> Hashable:
     return tree, tuple(np.shape(leaf) for leaf in leaves)
 
 
-class _Share:
+class _Tally:
     """How much of all calls of the compiled program is done."""
 
     def __init__(self, text: str, calls: int, tell: Report | None) -> None:

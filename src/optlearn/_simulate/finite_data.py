@@ -11,14 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float, Int
 from optlearn._dynamics.checks import check_problem
 from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._simulate.cost import check_cost
-from optlearn._simulate.record import check_finite, record_steps
+from optlearn._simulate.record import check_cost, check_finite, record_steps, run_info
 from optlearn._trajectory import Trajectory
 from optlearn.models._finite_data import FiniteData
 from optlearn.models._own_data import OwnData
@@ -32,21 +31,21 @@ Data = tuple[Array, Array, Array, Array]
 class Samples(NamedTuple):
     """What one run learns from, and how its weights are judged."""
 
-    X: Array
-    y: Array
-    start: Array
-    judge: Callable[[Array], dict[str, Array]]
+    X: Float[Array, "n N"]
+    y: Float[Array, " n"]
+    start: Float[Array, " N"]
+    judge: Callable[[Float[Array, " N"]], dict[str, Float[Array, ""]]]
 
 
-class Steps(NamedTuple):
+class StepSettings(NamedTuple):
     """Settings of every step (steps,), in the order of time; ``used``: samples drawn before it."""
 
-    rate: Array
-    decay: Array
-    batch: Array
-    input_noise: Array
-    label_noise: Array
-    used: Array
+    rate: Float[Array, " steps"]
+    decay: Float[Array, " steps"]
+    batch: Int[Array, " steps"]
+    input_noise: Float[Array, " steps"]
+    label_noise: Float[Array, " steps"]
+    used: Int[Array, " steps"]
 
 
 @checked
@@ -107,15 +106,10 @@ def simulate_finite_data(
         draw = partial(_drawn_samples, N, count, float(model.T), float(model.noise), Q)
         held = count * N
     stops = record_steps(record, schedule, N)
-    check_cost(
-        "simulate_finite_data",
-        N=N,
-        steps=int(stops[-1]),
-        seeds=seeds,
-        numbers_a_step=N,
-        numbers_held=held + len(Steps._fields) * int(stops[-1]),
-    )
-    steps, largest = _steps(schedule, settings, N, int(stops[-1]), seed)
+    total = int(stops[-1])
+    kept = held + len(StepSettings._fields) * total
+    check_cost("simulate_finite_data", N=N, steps=total, seeds=seeds, numbers_a_step=N, numbers_held=kept)
+    steps, largest = _steps(schedule, settings, N, total, seed)
     passes = int(steps.used[-1] + largest) // count + 1 if len(steps.used) else 1
     shuffled = passes if sampling == "shuffle" else 0
     noisy = bool(np.any(steps.input_noise > 0)), bool(np.any(steps.label_noise > 0))
@@ -124,19 +118,11 @@ def simulate_finite_data(
     values = jax.jit(lambda keys: jax.lax.map(run, keys, batch_size=together))(
         jax.random.split(jax.random.key(seed), seeds)
     )
-    values = {name: np.asarray(course) for name, course in values.items()}
+    values = {name: np.asarray(recorded) for name, recorded in values.items()}
     names = tuple(values)
     check_finite(np.stack([values[name][:, -1] for name in names], axis=-1), names, stops[-1] / N)
     values |= {"gap": values["test_error"] - values["train_error"], "error": values["test_error"]}
-    info = {
-        "mode": "weights",
-        "sampling": sampling,
-        "N": N,
-        "seeds": seeds,
-        "seed": seed,
-        "steps": int(stops[-1]),
-        "seconds": time.perf_counter() - began,
-    }
+    info = run_info(began, mode="weights", sampling=sampling, N=N, seeds=seeds, seed=seed, stops=stops)
     return Trajectory(stops / N, values, names, info)
 
 
@@ -171,26 +157,26 @@ def _random_start(start: Mapping[str, np.ndarray]) -> float:
 
 def _steps(
     schedule: Schedule, settings: Mapping[str, Array], N: int, steps: int, seed: int
-) -> tuple[Steps, int]:
+) -> tuple[StepSettings, int]:
     """Settings of every step, and the largest batch."""
     index = np.searchsorted(schedule.first_steps(N), np.arange(steps), side="right") - 1
 
-    def course(name: str) -> np.ndarray:
+    def by_step(name: str) -> np.ndarray:
         values = schedule[name] if name in schedule.controls else np.full(schedule.intervals, settings[name])
         return np.asarray(values, dtype=float)[index]
 
-    batch = course("batch")
+    batch = by_step("batch")
     if steps and batch.min() < 1:
         raise SpecificationError(f"batch must be at least 1, got {batch.min():g}")
     # A batch that is not a whole number is played by its two neighbours.
     whole = np.floor(batch + np.random.default_rng(seed).random(steps)).astype(np.int64)
     used = np.cumsum(whole) - whole
-    made = Steps(
-        course("learning_rate"),
-        course("weight_decay"),
+    made = StepSettings(
+        by_step("learning_rate"),
+        by_step("weight_decay"),
         whole,
-        course("input_noise"),
-        course("label_noise"),
+        by_step("input_noise"),
+        by_step("label_noise"),
         used,
     )
     return made, int(whole.max()) if steps else 1
@@ -226,7 +212,7 @@ def _vector(key: Array, N: int, squared_norm: float) -> Array:
 
 
 def _train(
-    draw: Callable[[Array], Samples], step: "_Step", steps: Steps, stops: Array, key: Array
+    draw: Callable[[Array], Samples], step: "_Step", steps: StepSettings, stops: Array, key: Array
 ) -> dict[str, Array]:
     """One run: what is recorded at every stop (T,)."""
     samples_key, order_key, noise_key = jax.random.split(key, 3)
@@ -267,10 +253,10 @@ class _Step:
         return jax.vmap(lambda k: jax.random.permutation(k, self.count))(keys)
 
     def __call__(
-        self, samples: Samples, steps: Steps, orders: Array, key: Array, mu: Array, w: Array
+        self, samples: Samples, steps: StepSettings, orders: Array, key: Array, mu: Array, w: Array
     ) -> Array:
         N = w.shape[0]
-        setting = Steps(*(jnp.asarray(course)[mu] for course in steps))
+        setting = StepSettings(*(jnp.asarray(values)[mu] for values in steps))
         draws, inputs, labels = jax.random.split(jax.random.fold_in(key, mu), 3)
         place = jnp.arange(self.largest)
         if self.passes:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float, Float32, Float64, Key, UInt64
 
 _SIGN = np.uint32(0x80000000)
 _ONE = np.float32(1)
@@ -15,13 +15,13 @@ _SIN = [np.float32((-1) ** i / factorial(2 * i + 1)) for i in range(5)]
 _COS = [np.float32((-1) ** i / factorial(2 * i)) for i in range(5)]
 
 
-def make_keys(seed: int, seeds: int) -> Array:
+def make_keys(seed: int, seeds: int) -> Key[Array, " seeds"]:
     """(seeds,) independent keys. The generator is fixed, so a host's JAX settings do not matter."""
     root = jax.random.key(seed, impl="threefry2x32")
     return jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(seeds, dtype=jnp.uint32))
 
 
-def symmetric_uniforms(key: Array, shape: tuple[int, ...]) -> Array:
+def symmetric_uniforms(key: Key[Array, ""], shape: tuple[int, ...]) -> Float64[Array, "..."]:
     """Uniform numbers in (−1, 1): the one kind that is drawn in float64.
 
     ``as_normal`` and ``as_share`` make the others from them. A generator is slow to compile: two or three
@@ -34,17 +34,19 @@ def symmetric_uniforms(key: Array, shape: tuple[int, ...]) -> Array:
     return row.reshape(shape)
 
 
-def as_normal(uniforms: Array) -> Array:
+def as_normal(uniforms: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """Standard normals from numbers in (−1, 1)."""
     return np.sqrt(2.0) * jax.lax.erf_inv(uniforms)
 
 
-def as_share(uniforms: Array) -> Array:
+def as_share(uniforms: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """Uniform numbers in (0, 1) from numbers in (−1, 1)."""
     return (1 + uniforms) / 2
 
 
-def input_noise(pairs: Array, last: Array, rows: int, N: int, dtype: str) -> list[Array]:
+def input_noise(
+    pairs: Key[Array, ""], last: Key[Array, ""], rows: int, N: int, dtype: str
+) -> list[Float[Array, " N"]]:
     """``rows`` vectors (N,) of independent standard normals, from two keys."""
     if dtype == "float64":
         return list(jax.random.normal(pairs, (rows, N), dtype=jnp.float64))
@@ -59,7 +61,7 @@ def input_noise(pairs: Array, last: Array, rows: int, N: int, dtype: str) -> lis
     return vectors
 
 
-def box_muller(words: Array) -> tuple[Array, Array]:
+def box_muller(words: UInt64[Array, "*n"]) -> tuple[Float32[Array, "*n"], Float32[Array, "*n"]]:
     """Two independent float32 normals from each random 64-bit word.
 
     The low half gives the radius: a 31-bit uniform, so values reach 6.6. The high half gives the angle:
@@ -82,7 +84,9 @@ def box_muller(words: Array) -> tuple[Array, Array]:
     )
 
 
-def chi_square(key: Array, degrees: Array, shape: tuple[int, ...]) -> Array:
+def chi_square(
+    key: Key[Array, ""], degrees: Float[Array, "..."], shape: tuple[int, ...]
+) -> Float[Array, "..."]:
     """Exact χ² numbers; ``degrees`` ≥ 1 broadcasts against ``shape``.
 
     Marsaglia and Tsang's method, all numbers at once, until every one is accepted: at the large degrees of

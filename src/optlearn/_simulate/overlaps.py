@@ -15,15 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Float, Int, Key, Settings
 from optlearn._pytrees import Pytree
-from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, chi_square, symmetric_uniforms
-from optlearn._simulate.plan import Plan
+from optlearn._simulate.plan import Controls, Plan
 from optlearn._simulate.sample import draw_sample, row_steps, step_gradient, train_heads
-from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import LearningModel
-from optlearn._theory.order import OrderParameters
+from optlearn._theory.order import OrderParameters, gram_matrix
+from optlearn._theory.sampler import partial_cholesky
 
 # Steps whose random numbers are drawn at once.
 BLOCK = 32
@@ -40,10 +39,10 @@ class Draws(Pytree):
         noise: (…, plan.noises) label noise and further normals.
     """
 
-    xi: Array
-    bartlett: Array
-    uniforms: Array
-    noise: Array
+    xi: Float[Array, "... inputs n"]
+    bartlett: Float[Array, "... inputs inputs"]
+    uniforms: Float[Array, "... uniforms"]
+    noise: Float[Array, "... noises"]
 
 
 def initial_overlaps(start: OrderParameters, seeds: int) -> OrderParameters:
@@ -59,11 +58,11 @@ def advance_overlaps(
     model: LearningModel,
     settings: Settings,
     controls: Controls,
-    keys: Array,
-    N: Array,
+    keys: Key[Array, " S"],
+    N: Float[Array, ""],
     state: OrderParameters,
-    begin: Array,
-    end: Array,
+    begin: Int[Array, ""],
+    end: Int[Array, ""],
 ) -> OrderParameters:
     """SGD steps ``begin`` to ``end`` of every seed."""
 
@@ -78,8 +77,8 @@ def advance_overlaps(
 
         def body(step: Array, now: OrderParameters) -> OrderParameters:
             here = jax.tree.map(lambda numbers: numbers[step - offset], draws)
-            one = partial(chain_step, plan, model, settings, controls, N, step)
-            return jax.vmap(one)(now, here)
+            one_seed = partial(chain_step, plan, model, settings, controls, N, step)
+            return jax.vmap(one_seed)(now, here)
 
         return jax.lax.fori_loop(jnp.maximum(begin, offset), jnp.minimum(end, offset + BLOCK), body, now)
 
@@ -89,51 +88,53 @@ def advance_overlaps(
 def draw_block(plan: Plan, key: Array, N: Array) -> Draws:
     """Random numbers of BLOCK steps of one seed, the steps along the first axis."""
     L, n = plan.views.inputs, plan.vectors
-    sizes = [L * n, L * (L - 1) // 2, plan.noises, plan.uniforms]
-    for_numbers, for_squares = jax.random.split(key)
-    numbers = symmetric_uniforms(for_numbers, (BLOCK, sum(sizes)))
-    ends = [int(end) for end in np.cumsum(sizes)]
-    normals = as_normal(numbers[:, : ends[2]])
+    for_squares, xi, below, noise, uniforms = _numbers(plan, key, L * n, L * (L - 1) // 2)
     squares = chi_square(for_squares, N - n - jnp.arange(float(L))[None, :], (BLOCK, L))
     # Row l of Bartlett's factor: l normals, the root of a χ², zeros.
-    diagonal, below = jnp.sqrt(squares), normals[:, ends[0] : ends[1]]
+    diagonal = jnp.sqrt(squares)
     rows, first = [], 0
     for row in range(L):
         zeros = jnp.zeros((BLOCK, L - row - 1))
         parts = [below[:, first : first + row], diagonal[:, row : row + 1], zeros]
         rows.append(jnp.concatenate(parts, axis=1))
         first += row
-    return Draws(
-        xi=normals[:, : ends[0]].reshape(BLOCK, L, n),
-        bartlett=jnp.stack(rows, axis=1),
-        uniforms=as_share(numbers[:, ends[2] :]),
-        noise=normals[:, ends[1] :],
-    )
+    return Draws(xi.reshape(BLOCK, L, n), jnp.stack(rows, axis=1), uniforms, noise)
 
 
 def draw_blocks(plan: Plan, key: Array, N: Array) -> Draws:
     """The same under a spectrum: every block has a span and a Wishart matrix of its own."""
     del N  # the directions of the blocks say it all
     B, L, n = len(plan.directions), plan.views.inputs, plan.vectors
-    sizes = [B * L * n, B * L * L, plan.noises, plan.uniforms]
-    for_numbers, for_squares = jax.random.split(key)
-    numbers = symmetric_uniforms(for_numbers, (BLOCK, sum(sizes)))
-    ends = [int(end) for end in np.cumsum(sizes)]
-    normals = as_normal(numbers[:, : ends[2]])
+    for_squares, xi, table, noise, uniforms = _numbers(plan, key, B * L * n, B * L * L)
     # Directions outside the span; with fewer of them than inputs, a Wishart matrix is a product of normals.
     outside = np.array([max(0, size - n) for size in plan.directions])
     few = (outside < L)[:, None, None]
     degrees = np.maximum(outside[:, None] - np.arange(L), 1.0)
     squares = chi_square(for_squares, jnp.asarray(degrees)[None], (BLOCK, B, L))
-    table = normals[:, ends[0] : ends[1]].reshape(BLOCK, B, L, L)
+    table = table.reshape(BLOCK, B, L, L)
     lower = jnp.tril(table, -1) + jnp.sqrt(squares)[..., None] * np.eye(L)[None, None]
     product = jnp.where((np.arange(L) < outside[:, None])[None, :, None, :], table, 0.0)
     return Draws(
-        xi=normals[:, : ends[0]].reshape(BLOCK, B, L, n) * _spanned(plan)[None, :, None, :],
+        xi=xi.reshape(BLOCK, B, L, n) * _spanned(plan)[None, :, None, :],
         bartlett=jnp.where(few[None], product, lower),
-        uniforms=as_share(numbers[:, ends[2] :]),
-        noise=normals[:, ends[1] :],
+        uniforms=uniforms,
+        noise=noise,
     )
+
+
+def _numbers(plan: Plan, key: Array, spans: int, wisharts: int) -> tuple[Array, ...]:
+    """A key for χ² numbers; normals (BLOCK, …) of spans, of Wishart matrices and of noise; shares.
+
+    All numbers of a block come from one call of the generator: it is slow to compile.
+    """
+    sizes = [spans, wisharts, plan.noises, plan.uniforms]
+    for_numbers, for_squares = jax.random.split(key)
+    numbers = symmetric_uniforms(for_numbers, (BLOCK, sum(sizes)))
+    ends = [int(end) for end in np.cumsum(sizes)]
+    # The normals in one go as well, and only then apart.
+    normals = as_normal(numbers[:, : ends[2]])
+    xi, wishart, noise = jnp.split(normals, ends[:2], axis=1)
+    return for_squares, xi, wishart, noise, as_share(numbers[:, ends[2] :])
 
 
 def _spanned(plan: Plan) -> np.ndarray:
@@ -161,8 +162,8 @@ class Span(Pytree):
         gram: (inputs, inputs) ``xᵀx/N``.
     """
 
-    fields: Array
-    gram: Array
+    fields: Float[Array, "inputs n"]
+    gram: Float[Array, "inputs inputs"]
 
 
 def _span(
@@ -183,8 +184,8 @@ def chain_step(
     model: LearningModel,
     settings: Settings,
     controls: Controls,
-    N: Array,
-    step: Array,
+    N: Float[Array, ""],
+    step: Int[Array, ""],
     x: OrderParameters,
     draws: Draws,
 ) -> OrderParameters:
@@ -216,7 +217,7 @@ def chain_step(
         turn = student.T @ D
         Q = Q - (turn + turn.T) + N * (D.T @ seen.gram @ D)
         return (
-            (Q + Q.T) / 2,
+            (Q + Q.T) / 2,  # round-off of millions of steps would make it lopsided
             toward_teachers - D.T @ teacher,
             toward_centroids - D.T @ seen.fields[:, K + M :],
         )

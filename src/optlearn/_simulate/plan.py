@@ -1,7 +1,12 @@
-"""What of a step is known before it runs: the structure that one compiled program is made for."""
+"""What of a run is known before it begins: its controls step by step, and the structure of one step.
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+``Controls`` is the schedule as arrays that a compiled loop can look up. ``Views`` says which input vectors a
+step draws and which views of the sample use them. A ``Plan`` adds all sizes and structural zeros: what one
+compiled program is made for.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,15 +14,140 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Settings
-from optlearn._simulate.controls import Controls
-from optlearn._simulate.views import Views
+from optlearn._arrays import Array, Bool, Float, Int, Settings
+from optlearn._pytrees import Pytree
+from optlearn._schedule import Schedule
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.reads import Reads, fields_read
 from optlearn._theory.sample import Fields
+from optlearn._theory.sampler import Reads, fields_read
 
 Flags = tuple[tuple[bool, ...], ...]
+
+
+class Controls(Pytree):
+    """Controls by SGD step.
+
+    Attributes:
+        first: (intervals,) the first step of each interval of the schedule.
+        values: control name → (intervals,).
+        choices: mixed control name → its (n,) possible values.
+        cumulative: mixed control name → (intervals, n − 1) cumulative shares but the last, which is 1.
+    """
+
+    first: Array
+    values: dict[str, Array]
+    choices: dict[str, Array]
+    cumulative: dict[str, Array]
+
+    def at(self, step: Array, uniforms: Float[Array, " mixtures"], settings: Settings) -> dict[str, Array]:
+        """Settings at a step; ``uniforms`` (mixtures,) decide the mixed controls."""
+        interval = jnp.sum(self.first <= step) - 1
+        u = {**settings, **{name: table[interval] for name, table in self.values.items()}}
+        for i, (name, choices) in enumerate(self.choices.items()):
+            u[name] = choices[jnp.sum(uniforms[i] >= self.cumulative[name][interval])]
+        return u
+
+
+def make_controls(schedule: Schedule, N: int) -> Controls:
+    """Arrays of a schedule for input dimension N: step μ has the controls of α = μ/N."""
+    return Controls(
+        schedule.first_steps(N),
+        dict(schedule.values),
+        {name: mixture.values for name, mixture in schedule.mixtures.items()},
+        {name: np.cumsum(mixture.shares, axis=1)[:, :-1] for name, mixture in schedule.mixtures.items()},
+    )
+
+
+def values_taken(schedule: Schedule, settings: Mapping[str, Array], name: str) -> np.ndarray | None:
+    """Every value that a setting takes during a run; None if the model does not have it."""
+    if name in schedule.mixtures:
+        return schedule.mixtures[name].values
+    if name in schedule.values:
+        return np.asarray(schedule.values[name])
+    return np.atleast_1d(settings[name]) if name in settings else None
+
+
+@dataclass(frozen=True)
+class Views:
+    """The inputs of one step: ``count`` views of ``slots`` vectors each, made of ``inputs`` vectors.
+
+    A fresh mini-batch has a sample, hence all vectors, for each view. With augmentation there is one
+    sample: its shared slots are drawn once and come first, the redrawn ones follow view by view.
+    """
+
+    count: int
+    slots: int
+    redrawn: tuple[int, ...] = ()
+
+    @property
+    def samples(self) -> int:
+        """Independent samples in a step: each has its own latent and label noise."""
+        return 1 if self.redrawn else self.count
+
+    @cached_property
+    def slot_of(self) -> Int[np.ndarray, "count slots"]:
+        """(count, slots) number of the input vector that each slot of each view reads."""
+        if not self.redrawn:
+            return np.arange(self.count * self.slots).reshape(self.count, self.slots)
+        shared = [slot for slot in range(self.slots) if slot not in self.redrawn]
+        table = np.empty((self.count, self.slots), dtype=int)
+        table[:, shared] = np.arange(len(shared))
+        fresh = np.arange(self.count * len(self.redrawn)).reshape(self.count, -1)
+        table[:, list(self.redrawn)] = len(shared) + fresh
+        return table
+
+    @property
+    def inputs(self) -> int:
+        """Distinct input vectors in a step."""
+        return int(self.slot_of.max()) + 1
+
+    @cached_property
+    def origin(self) -> tuple[Int[np.ndarray, " inputs"], Int[np.ndarray, " inputs"]]:
+        """(inputs,) sample and slot that each input vector belongs to."""
+        samples = np.empty(self.inputs, dtype=int)
+        slots = np.empty(self.inputs, dtype=int)
+        for view, row in enumerate(self.slot_of):
+            samples[row] = 0 if self.redrawn else view
+            slots[row] = np.arange(self.slots)
+        return samples, slots
+
+    @cached_property
+    def together(self) -> Bool[np.ndarray, "inputs inputs"]:
+        """(inputs, inputs) whether two input vectors meet in a view."""
+        flags = np.zeros((self.inputs, self.inputs), dtype=bool)
+        for rows in self.slot_of:
+            flags[np.ix_(rows, rows)] = True
+        return flags
+
+    def read(self, flags: np.ndarray) -> np.ndarray:
+        """(inputs, …) flags of the input vectors from those of the slots (slots, …)."""
+        return np.asarray(flags)[self.origin[1]]
+
+    def gather(self, per_view: Float[Array, "count slots K"]) -> Float[Array, "inputs K"]:
+        """(inputs, K) sums over the views of what each slot of each view has, (count, slots, K)."""
+        if not self.redrawn:
+            return per_view.reshape(self.inputs, per_view.shape[-1])
+        shared = np.array([slot for slot in range(self.slots) if slot not in self.redrawn])
+        redrawn = per_view[:, np.array(self.redrawn)]
+        return jnp.concatenate([per_view[:, shared].sum(axis=0), redrawn.reshape(-1, per_view.shape[-1])])
+
+
+def make_views(model: LearningModel, batches: Sequence[float] | np.ndarray) -> Views:
+    """Views for every batch size that a run will meet."""
+    return Views(int(np.ceil(np.max(batches))), model.slots, tuple(model.redrawn))
+
+
+def view_weights(count: int, batch: Float[Array, ""], uniform: Float[Array, ""]) -> Float[Array, " count"]:
+    """(count,) weights of the views of one step: 1/B for B of them, 0 for the others.
+
+    Only 1/B enters the theory (the noise of a mean over B views), so a real-valued ``batch`` is played by
+    its two neighbouring whole numbers, drawn such that the mean of 1/B, not of B, is ``1/batch``.
+    """
+    low = jnp.floor(batch)
+    share_of_next = (low + 1) * (batch - low) / batch
+    views = jnp.where(uniform < share_of_next, low + 1, low)
+    return jnp.where(jnp.arange(float(count)) < views, 1 / views, 0.0)
 
 
 @dataclass(frozen=True)
@@ -47,24 +177,24 @@ class Plan:
     latents: int
     mixtures: int
     fractional: bool
-    vectors: int = field(default=0)
+    vectors: int = 0
     directions: tuple[int, ...] = ()
     memory: bool = False
     normals: int = 0
 
     @cached_property
-    def student_read(self) -> np.ndarray:
+    def student_read(self) -> Bool[np.ndarray, "inputs K"]:
         """(inputs, K) student fields that need a value."""
         return self.views.read(np.array(self.student, dtype=bool))
 
     @cached_property
-    def student_moved(self) -> np.ndarray:
+    def student_moved(self) -> Bool[np.ndarray, "inputs K"]:
         """(inputs, K) inputs that may move a student."""
         read = self.student_read
         return np.repeat(read.any(axis=1, keepdims=True), read.shape[1], axis=1) if self.memory else read
 
     @cached_property
-    def teacher_read(self) -> np.ndarray:
+    def teacher_read(self) -> Bool[np.ndarray, "inputs M"]:
         """(inputs, M) teacher fields that need a value."""
         flags = np.array(self.teacher, dtype=bool).reshape(self.views.slots, -1)
         return self.views.read(flags)
@@ -90,6 +220,7 @@ def make_plan(
     N: int,
 ) -> Plan:
     """Look at the model's functions without running them."""
+    # Fields that nothing reads are neither simulated nor given a gradient: most of a step's cost is inputs.
     reads = fields_read(model)
     directions = () if model.spectrum is None else tuple(int(n) for n in model.spectrum.directions(N))
     latents = jax.eval_shape(model.latents, dict(settings))
@@ -123,17 +254,15 @@ def _reads_Q(model: LearningModel, start: OrderParameters, settings: Settings, r
         jnp.zeros(model.normals),
     )
 
-    def with_Q(function: Callable[..., Any]) -> Callable[[Any], Any]:
-        return lambda Q: function(OrderParameters(Q, start.M, start.R, start.v, start.extras))
-
-    def loss(x: OrderParameters) -> Any:
+    def loss(Q: Array) -> Array:
         latent = {name: values[0] for name, values in model.latents(settings).values.items()}
-        return model.loss(fields, x, latent, settings)
+        return model.loss(fields, replace(start, Q=Q), latent, settings)
 
-    def penalty(x: OrderParameters) -> Any:
-        return model.penalty(x, settings)
+    def penalty(Q: Array) -> Array:
+        return model.penalty(replace(start, Q=Q), settings)
 
-    return any(_uses_its_argument(with_Q(f), jnp.asarray(start.Q)) for f in (loss, penalty))
+    # By the traced program, not by values: at these fields a loss that reads Q may be constant.
+    return any(_uses_its_argument(function, jnp.asarray(start.Q)) for function in (loss, penalty))
 
 
 def _uses_its_argument(function: Callable[[Any], Any], argument: Any) -> bool:

@@ -1,20 +1,79 @@
-"""When a run is recorded, and what the recorded order parameters mean."""
+"""Around the loop of a simulation: what it would cost, when it is recorded, and what the records mean."""
 
+import os
+import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Float, Int, Settings
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
 from optlearn._theory.model import LearningModel
+from optlearn._warn import warn
 
+# Measured on one core of a laptop, with students of one or two nodes: steps of the overlaps in a second, and
+# numbers that pass through steps on weights.
+STEPS_A_SECOND = 1e6
+NUMBERS_A_SECOND = 1e8
+HOUR = 3600.0
+LONGEST = 30 * 24 * HOUR
 # States whose error is computed at once; bounds the memory that a wide quadrature needs.
 STATES_AT_ONCE = 8
 
 
-def record_steps(record: int | Sequence[float] | np.ndarray, schedule: Schedule, N: int) -> np.ndarray:
+class CostWarning(UserWarning):
+    """A simulation will take hours. Fewer steps (a smaller N) or fewer seeds make it shorter."""
+
+
+def check_cost(
+    owner: str, *, N: int, steps: int, seeds: int, numbers_a_step: float = 0.0, numbers_held: float = 0.0
+) -> None:
+    """Warn of a run that takes hours; refuse one that takes months, or more memory than there is.
+
+    Args:
+        owner: the function that is called.
+        N: input dimension, which the message is about.
+        steps: of one run.
+        seeds: runs.
+        numbers_a_step: of weights and inputs that a step of one run goes through.
+        numbers_held: that all runs keep in memory, of 8 bytes.
+    """
+    seconds = steps * seeds * (1 / STEPS_A_SECOND + numbers_a_step / NUMBERS_A_SECOND)
+    memory, available = 8.0 * numbers_held, physical_memory()
+    cost = f"{float(steps):.3g} steps of {seeds} seeds take about {in_words(seconds)} on one core"
+    if memory > available:
+        raise SpecificationError(
+            f"{owner}: N must be smaller for {seeds} seeds to fit into memory, got {N}: they need "
+            f"{memory / 2**30:,.0f} GiB of {available / 2**30:,.0f}"
+        )
+    if seconds > LONGEST:
+        raise SpecificationError(f"{owner}: N must be smaller, got {N}: {cost}")
+    if seconds > HOUR:
+        warn(f"{owner}: with N = {N}, {cost}", CostWarning)
+
+
+def physical_memory() -> float:
+    """Bytes of memory of this machine; infinite, if it does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
+
+def in_words(seconds: float) -> str:
+    """A length of time as people say it."""
+    for unit, length in (("years", 365 * 24 * HOUR), ("days", 24 * HOUR), ("hours", HOUR), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def record_steps(
+    record: int | Sequence[float] | np.ndarray, schedule: Schedule, N: int
+) -> Int[np.ndarray, " T"]:
     """(T,) numbers of steps after which a run is recorded, in increasing order."""
     total = count_steps(schedule, N)
     if isinstance(record, int | np.integer) and not isinstance(record, bool):
@@ -36,7 +95,7 @@ def count_steps(schedule: Schedule, N: int) -> int:
     return round(schedule.horizon * N)
 
 
-def check_finite(states: np.ndarray, names: tuple[str, ...], alpha: float) -> None:
+def check_finite(states: Float[np.ndarray, "S n"], names: tuple[str, ...], alpha: float) -> None:
     """Raise if an order parameter of a seed, in ``states`` (S, n), is not finite."""
     wrong = np.argwhere(~np.isfinite(states))
     if len(wrong):
@@ -50,27 +109,39 @@ def check_finite(states: np.ndarray, names: tuple[str, ...], alpha: float) -> No
 
 
 def evaluate(
-    model: LearningModel, settings: Settings, schedule: Schedule, alpha: np.ndarray, states: np.ndarray
-) -> dict[str, np.ndarray]:
+    model: LearningModel,
+    settings: Settings,
+    schedule: Schedule,
+    alpha: Float[np.ndarray, " T"],
+    states: Float[np.ndarray, "S T n"],
+) -> dict[str, Float[np.ndarray, "S T"]]:
     """Generalisation error and observables, each (S, T), of flat states (S, T, n).
 
     As for the theory, a control that is drawn at random enters with its mean.
     """
     seeds, times, size = states.shape
+    # A hair later, so that round-off does not give an edge to the interval that ends there.
     controls = schedule.at(alpha * (1 + 1e-12))
     varying = {name: np.tile(values, seeds) for name, values in controls.items()}
-    found = _quantities(model, dict(settings), varying, states.reshape(seeds * times, size))
-    return {name: np.asarray(course).reshape(seeds, times) for name, course in found.items()}
+    quantities = _quantities(model, dict(settings), varying, states.reshape(seeds * times, size))
+    return {name: np.asarray(values).reshape(seeds, times) for name, values in quantities.items()}
+
+
+def run_info(
+    began: float, *, N: int, seeds: int, seed: int, stops: Int[np.ndarray, " T"], **details: Any
+) -> dict[str, Any]:
+    """What a Trajectory says of its simulation, which began at ``time.perf_counter() == began``."""
+    seconds = time.perf_counter() - began
+    return {**details, "N": N, "seeds": seeds, "seed": seed, "steps": int(stops[-1]), "seconds": seconds}
 
 
 @jax.jit
 def _quantities(
     model: LearningModel, settings: Settings, varying: Mapping[str, Array], states: Array
 ) -> dict[str, Array]:
-    def one(item: tuple[Array, dict[str, Array]]) -> dict[str, Array]:
+    def at_state(item: tuple[Array, dict[str, Array]]) -> dict[str, Array]:
         flat, controls = item
-        x, u = model.layout.unflatten(flat), {**settings, **controls}
-        return model.outputs(x, u)
+        return model.outputs(model.layout.unflatten(flat), {**settings, **controls})
 
     at_once = min(STATES_AT_ONCE, states.shape[0])
-    return jax.lax.map(one, (states, dict(varying)), batch_size=at_once)
+    return jax.lax.map(at_state, (states, dict(varying)), batch_size=at_once)

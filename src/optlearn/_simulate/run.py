@@ -1,8 +1,13 @@
-"""The one entry point: simulate SGD at finite N."""
+"""The one entry point: simulate SGD at finite N.
+
+Least squares run as a committee of one linear node, whose order parameters give the excess (``as_network``);
+students on finite data have a simulator of their own (``finite_data``).
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,19 +21,16 @@ from optlearn._errors import SpecificationError
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._simulate.controls import Controls, course, make_controls
-from optlearn._simulate.cost import check_cost
 from optlearn._simulate.finite_data import simulate_finite_data
-from optlearn._simulate.linear import as_network
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
-from optlearn._simulate.plan import Plan, make_plan
-from optlearn._simulate.record import check_finite, evaluate, record_steps
-from optlearn._simulate.views import make_views
-from optlearn._simulate.weights import advance_weights, initial_weights, weight_overlaps
+from optlearn._simulate.plan import Controls, Plan, make_controls, make_plan, make_views, values_taken
+from optlearn._simulate.record import check_cost, check_finite, evaluate, record_steps, run_info
+from optlearn._simulate.weights import WeightState, advance_weights, initial_weights, weight_overlaps
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._trajectory import Trajectory
+from optlearn.models._committee import Committee
 from optlearn.models._finite_data import FiniteData
 from optlearn.models._linear import Linear
 
@@ -93,94 +95,58 @@ def simulate(
         return simulate_finite_data(
             model, schedule, N=N, seeds=seeds, seed=seed, start=start, parameters=parameters, record=record
         )
+    network = None
     if isinstance(getattr(model, "model", model), Linear):
-        network, start, schedule, parameters, excess = as_network(model, schedule, start, parameters)
-        return excess(
-            simulate(
-                network,
-                schedule,
-                start=start,
-                N=N,
-                seeds=seeds,
-                mode=mode,
-                seed=seed,
-                parameters=parameters,
-                record=record,
-                progress=progress,
-                dtype=dtype,
-                error=error,
-            )
-        )
+        network = as_network(model, schedule, start, parameters)
+        model, start, schedule, parameters, _ = network
     stops = record_steps(record, schedule, N)
     model, start, settings, controls, plan = prepare(model, schedule, start, N, parameters)
     # Students and teachers, and the inputs of a step, are vectors of N numbers.
     numbers = N * (plan.vectors + plan.views.inputs) if mode == "weights" else 0
+    steps = int(stops[-1])
     check_cost(
-        "simulate",
-        N=N,
-        steps=int(stops[-1]),
-        seeds=seeds,
-        numbers_a_step=numbers,
-        numbers_held=seeds * numbers,
+        "simulate", N=N, steps=steps, seeds=seeds, numbers_a_step=numbers, numbers_held=seeds * numbers
     )
     keys = make_keys(seed, seeds)
 
+    loop = (plan, model, settings, controls, keys)
+    learners: WeightState | OrderParameters
     if mode == "weights":
-        learners: Any = initial_weights(model, start, N, seeds, seed, dtype)
-
-        def advance(state: Any, begin: int, end: int) -> Any:
-            return advance_weights(
-                plan, model, settings, controls, keys, state, np.int64(begin), np.int64(end)
-            )
-
-        def read(state: Any) -> OrderParameters:
-            return weight_overlaps(state, model.teachers, plan.directions)
+        learners = initial_weights(model, start, N, seeds, seed, dtype)
+        advance: Callable[..., Any] = partial(advance_weights, *loop)
     else:
         learners = initial_overlaps(start, seeds)
-
-        def advance(state: Any, begin: int, end: int) -> Any:
-            return advance_overlaps(
-                plan,
-                model,
-                settings,
-                controls,
-                keys,
-                np.float64(N),
-                state,
-                np.int64(begin),
-                np.int64(end),
-            )
-
-        def read(state: Any) -> OrderParameters:
-            return state
+        advance = partial(advance_overlaps, *loop, np.float64(N))
 
     names = model.layout.names
-    courses = []
-    with _bar(progress, mode, int(stops[-1]), seeds) as update:
+    recorded = []
+    with _bar(progress, mode, steps, seeds) as update:
         done = 0
         for stop in stops:
-            for pause in _pauses(done, int(stop), int(stops[-1]), progress):
-                learners = jax.block_until_ready(advance(learners, done, pause))
+            for pause in _pauses(done, int(stop), steps, progress):
+                learners = jax.block_until_ready(advance(learners, np.int64(done), np.int64(pause)))
                 done = pause
                 update(done)
-            states = np.asarray(model.layout.flatten(read(learners)))
+            states = np.asarray(model.layout.flatten(_order_parameters(learners, model, plan)))
             check_finite(states, names, done / N)
-            courses.append(states)
-    states = np.stack(courses, axis=1)
+            recorded.append(states)
+    states = np.stack(recorded, axis=1)
     alpha = stops / N
     values = {name: states[:, :, i] for i, name in enumerate(names)}
     if error:
         values |= evaluate(model, settings, schedule, alpha, states)
-    info = {
-        "mode": mode,
-        "N": N,
-        "seeds": seeds,
-        "seed": seed,
-        "steps": int(stops[-1]),
-        "seconds": time.perf_counter() - began,
-        "dtype": dtype,
-    }
-    return Trajectory(alpha, values, names, info)
+    info = run_info(began, mode=mode, dtype=dtype, N=N, seeds=seeds, seed=seed, stops=stops)
+    run = Trajectory(alpha, values, names, info)
+    return run if network is None else network.read(run)
+
+
+def _order_parameters(
+    learners: WeightState | OrderParameters, model: LearningModel, plan: Plan
+) -> OrderParameters:
+    """Those of all seeds; the overlap chain holds nothing else."""
+    if isinstance(learners, OrderParameters):
+        return learners
+    return weight_overlaps(learners, model.teachers, plan.directions)
 
 
 def theory_beside(
@@ -236,9 +202,10 @@ def prepare(
     if isinstance(model, LearningModel):
         model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
-    batches = course(schedule, settings, "batch")
+    batches = values_taken(schedule, settings, "batch")
     batches = np.ones(1) if batches is None else batches
-    _check_batches(batches)
+    if np.any(batches < 1):
+        raise SpecificationError(f"batch={batches.min():g}: a batch has at least one view")
     controls = make_controls(schedule, N)
     fractional = bool(np.any(batches != np.round(batches)))
     views = make_views(model, batches)
@@ -263,17 +230,61 @@ def _unpack(
             )
         check_values(problem, schedule)
         start = problem.start if start is None else start
-        given = {**schedule.parameters, **(parameters or {})}
+        named = {**schedule.parameters, **(parameters or {})}
         whole = abs(schedule.horizon - problem.horizon) <= 1e-9 * problem.horizon
-        if set(problem.free) <= set(given) or not whole:
+        if set(problem.free) <= set(named) or not whole:
             guesses = {name: free.start for name, free in problem.free.items()}
-            parameters = {**problem.parameters, **guesses, **given}
+            parameters = {**problem.parameters, **guesses, **named}
         else:
             compiled, free = with_best_free(problem, schedule, parameters)
             parameters = {**compiled.problem.parameters, **free}
     if start is None:
         raise SpecificationError("start is missing: the order parameters at the beginning, model.state(…)")
     return model, start, parameters
+
+
+class Network(NamedTuple):
+    """What is simulated in the place of a ``Linear``, and how its run is read."""
+
+    model: Committee
+    start: OrderParameters
+    schedule: Schedule
+    parameters: dict[str, Array]
+    read: Callable[[Trajectory], Trajectory]
+
+
+def as_network(
+    model: Linear | Any, schedule: Schedule, start: Any, parameters: Mapping[str, Array] | None
+) -> Network:
+    """The committee of a ``Linear``, or of a problem of one, that starts at zero weights."""
+    named = {**schedule.parameters, **(parameters or {})}
+    if not isinstance(model, Linear):
+        from optlearn._control.evaluate import check_values, with_best_free
+
+        problem = model
+        check_values(problem, schedule)
+        if not set(problem.free) <= set(named):
+            _, free = with_best_free(problem, schedule, parameters)
+            named = {**named, **free}
+        named, start, model = {**problem.parameters, **named}, start or problem.start, problem.model
+    teacher = np.asarray(model.teacher)
+    if start is not None and not np.allclose(start["excess"], teacher, rtol=1e-9, atol=1e-12):
+        raise SpecificationError("start must be model.start(): SGD of least squares begins at zero weights")
+    settings = model.settings(named)
+    settings["sigma_n"] = np.sqrt(settings.pop("noise"))
+    network = model.network
+    bare = Schedule(schedule.grid, schedule.values, schedule.mixtures, {})
+
+    def read(run: Trajectory) -> Trajectory:
+        names = tuple(model.layout.names)
+        values = {
+            name: run[f"Q11_{b + 1}"] - 2 * run[f"M11_{b + 1}"] + teacher[b] for b, name in enumerate(names)
+        }
+        if "error" in run.values:
+            values["error"] = run["error"]
+        return Trajectory(run.alpha, values, names, run.info)
+
+    return Network(network, network.state(), bare, settings, read)
 
 
 def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> str:
@@ -287,11 +298,6 @@ def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> st
     if chosen not in DTYPES[mode]:
         check.fail("dtype", dtype, f"must be {' or '.join(map(repr, DTYPES[mode]))} in mode {mode!r}")
     return chosen
-
-
-def _check_batches(batches: np.ndarray) -> None:
-    if np.any(batches < 1):
-        raise SpecificationError(f"batch={batches.min():g}: a batch has at least one view")
 
 
 def _check_dimension(N: int, plan: Plan) -> None:

@@ -6,10 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Settings
-from optlearn._simulate.controls import Controls
-from optlearn._simulate.plan import Plan
-from optlearn._simulate.views import view_weights
+from optlearn._arrays import Array, Float, Int, Settings
+from optlearn._simulate.plan import Controls, Plan, view_weights
 from optlearn._theory.drift import loss_gradient
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters
@@ -29,11 +27,11 @@ class Sample(NamedTuple):
     """
 
     u: dict[str, Array]
-    weights: Array
+    weights: Float[Array, " B"]
     latent: Latent
-    sigma: Array
-    assignment: Array
-    block_sigma: Array | None
+    sigma: Float[Array, " inputs"]
+    assignment: Float[Array, "inputs C"]
+    block_sigma: Float[Array, "inputs B"] | None
 
 
 class Gradient(NamedTuple):
@@ -47,9 +45,9 @@ class Gradient(NamedTuple):
         statistics: N times the change of the running scalars.
     """
 
-    D: Array
-    P: Array | None
-    v: Array
+    D: Float[Array, "inputs K"]
+    P: Float[Array, "K K"] | None
+    v: Float[Array, "K H"]
     extras: dict[str, Array]
     statistics: dict[str, Array]
 
@@ -59,18 +57,18 @@ def draw_sample(
     plan: Plan,
     controls: Controls,
     settings: Settings,
-    step: Array,
-    uniforms: Array,
+    step: Int[Array, ""],
+    uniforms: Float[Array, " uniforms"],
 ) -> Sample:
     """Turn uniform numbers (plan.uniforms,) into controls, batch size and latents."""
     views = plan.views
-    mixing, rest = uniforms[: plan.mixtures], uniforms[plan.mixtures :]
+    mixing, picks = uniforms[: plan.mixtures], uniforms[plan.mixtures :]
     u = controls.at(step, mixing, settings)
-    half = rest[0] if plan.fractional else jnp.ones(())
+    half = picks[0] if plan.fractional else jnp.ones(())
     weights = view_weights(views.count, jnp.asarray(u.get("batch", 1.0)), half)
     table = model.latents(u)
     if plan.latents > 1:
-        picks = rest[plan.fractional :]
+        picks = picks[plan.fractional :]
         cumulative = jnp.cumsum(table.probabilities)[:-1]
         index = jnp.sum(picks[:, None] >= cumulative[None, :], axis=1)
         latent = {name: values[index] for name, values in table.values.items()}
@@ -81,9 +79,9 @@ def draw_sample(
         }
 
     def of_slots(sample: Array) -> tuple[Array, Array, Array | None]:
-        one = _one(latent, sample)
-        blocks = None if model.spectrum is None else jnp.sqrt(model.block_variances(one, u))
-        return jnp.sqrt(model.variances(one, u)), model.assignment(one), blocks
+        drawn = _of_sample(latent, sample)
+        blocks = None if model.spectrum is None else jnp.sqrt(model.block_variances(drawn, u))
+        return jnp.sqrt(model.variances(drawn, u)), model.assignment(drawn), blocks
 
     sigma, assignment, blocks = jax.vmap(of_slots)(jnp.arange(views.samples))
     by_input = None if blocks is None else blocks[views.origin]
@@ -94,12 +92,12 @@ def step_gradient(
     model: LearningModel,
     plan: Plan,
     sample: Sample,
-    student: Array,
-    teacher: Array,
-    noise: Array,
+    student: Float[Array, "inputs K"],
+    teacher: Float[Array, "inputs M"],
+    noise: Float[Array, " noises"],
     x: OrderParameters,
-    gram: Array | None,
-    N: Array,
+    gram: Float[Array, "inputs inputs"] | None,
+    N: Float[Array, ""],
 ) -> Gradient:
     """Gradient of one step.
 
@@ -132,7 +130,7 @@ def step_gradient(
         return D2, D3, D4, extras, model.statistics(fields, x, latent, u)
 
     per_sample = (0, None, None) if views.redrawn else (0, 0, 0)
-    shared = (_one(sample.latent, 0), drawn[0]) if views.redrawn else (sample.latent, drawn)
+    shared = (_of_sample(sample.latent, 0), drawn[0]) if views.redrawn else (sample.latent, drawn)
     D2, *others = jax.vmap(of_view, per_sample)(jnp.asarray(views.slot_of), *shared)
     D3, D4, by_extras, statistics = jax.tree.map(lambda g: jnp.tensordot(sample.weights, g, axes=1), others)
     pull = jax.grad(model.penalty)(x, u)
@@ -164,8 +162,8 @@ class RowSteps(NamedTuple):
         A: (K, K); None: the identity.
     """
 
-    amounts: Array
-    A: Array | None
+    amounts: Float[Array, "inputs K"]
+    A: Float[Array, "K K"] | None
 
 
 def row_steps(
@@ -180,5 +178,5 @@ def row_steps(
     return RowSteps(gradient.D @ rows.response.T / N, eye + (rows.carry - pulled).T / N)
 
 
-def _one(latent: Latent, sample: Array) -> Latent:
+def _of_sample(latent: Latent, sample: Array) -> Latent:
     return {name: values[sample] for name, values in latent.items()}

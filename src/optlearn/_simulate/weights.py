@@ -9,16 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Float, Int, Key, Settings
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree
-from optlearn._simulate.controls import Controls
 from optlearn._simulate.normals import as_normal, as_share, input_noise, symmetric_uniforms
-from optlearn._simulate.plan import Plan
+from optlearn._simulate.plan import Controls, Plan
 from optlearn._simulate.sample import Sample, draw_sample, row_steps, step_gradient, train_heads
-from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import LearningModel
-from optlearn._theory.order import OrderParameters
+from optlearn._theory.order import OrderParameters, gram_matrix
+from optlearn._theory.sampler import partial_cholesky
 
 # Up to this many inner products a fused multiply-and-sum each is faster than one thin matrix product
 # (XLA on a CPU: 47 against 114 µs for three of length 30,000), and the compiler drops those not needed.
@@ -26,7 +25,8 @@ SEPARATE_PRODUCTS = 16
 # XLA restricts itself to 256-bit vectors; where there are wider ones, drawing inputs gains 10-15 %.
 WIDE_VECTORS = {"xla_cpu_prefer_vector_width": 512}
 
-Vectors = tuple[Array, ...]
+# Vectors of N entries, perhaps with a leading axis of seeds.
+Vectors = tuple[Float[Array, "*S N"], ...]
 
 
 class WeightState(Pytree):
@@ -41,7 +41,7 @@ class WeightState(Pytree):
 
     w: Vectors
     fixed: Vectors
-    v: Array
+    v: Float[Array, "*S K H"]
     extras: dict[str, Array]
 
 
@@ -60,6 +60,7 @@ def initial_weights(
     for index in range(seeds):
         random, first = np.random.default_rng([seed, index]), 0
         for factor, size in zip(factors, sizes, strict=True):
+            # Orthonormal, so that the overlaps are exact and not only up to 1/√N.
             orthonormal, _ = np.linalg.qr(random.standard_normal((size, factor.shape[1])))
             vectors[index, :, first : first + size] = np.sqrt(N) * factor @ orthonormal.T
             first += size
@@ -78,10 +79,10 @@ def advance_weights(
     model: LearningModel,
     settings: Settings,
     controls: Controls,
-    keys: Array,
+    keys: Key[Array, " S"],
     state: WeightState,
-    begin: Array,
-    end: Array,
+    begin: Int[Array, ""],
+    end: Int[Array, ""],
 ) -> WeightState:
     """SGD steps ``begin`` to ``end`` of every seed."""
 
@@ -116,7 +117,7 @@ def weight_overlaps(state: WeightState, teachers: int, directions: tuple[int, ..
     return OrderParameters(rows[..., :K], M, R, state.v, state.extras)
 
 
-def block_factor(gram: np.ndarray, directions: int) -> np.ndarray:
+def block_factor(gram: Float[np.ndarray, "n n"], directions: int) -> Float[np.ndarray, "n r"]:
     """(n, r) F with F Fᵀ = gram, r ≤ directions; fewer directions than vectors must span them."""
     n = len(gram)
     if directions >= n:

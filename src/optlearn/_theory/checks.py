@@ -1,19 +1,30 @@
-"""Checks before any computation: a slip in a specification gets a sentence, not a NaN."""
+"""Checks of learning models: a slip in a specification gets a sentence, not a NaN.
 
-from collections.abc import Hashable, Mapping
+Before any computation: the start, the data, loss and rule of a sample, the spectrum. Along a run: whether any
+set of weight vectors has the order parameters (``first_impossible``), and the edge of what is possible
+(``cone_edge``).
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float, Settings
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import is_own, slips_explained
 from optlearn._engine.tracing.trace import TracedFunction, trace
-from optlearn._errors import SpecificationError
+from optlearn._errors import AccuracyWarning, SpecificationError
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.sample import Fields, Latents
+from optlearn._theory.spectrum import NARROW
+from optlearn._warn import warn
+
+TOLERANCE = 1e-8
+ROUND_OFF = 1e-11  # what an integration to a tolerance of 1e-13 leaves of a zero, relative to Q
 
 _SAMPLES = ("latents", "test_latents")
 _RECORDED: dict[Hashable, TracedFunction] = {}
@@ -59,9 +70,9 @@ def check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
                 f"{name}.{phase}: probabilities {p.tolist()} must be at least 0 and add up to 1 "
                 f"(sum {p.sum():.9g})"
             )
-    variances_of = _recorded(model, "variances", _one(drawn, 0), dict(u))
+    variances_of = _recorded(model, "variances", _combination(drawn, 0), dict(u))
     for i in range(len(drawn.probabilities)):
-        variances = np.asarray(variances_of.expressions(model, _one(drawn, i), dict(u)), float)
+        variances = np.asarray(variances_of.expressions(model, _combination(drawn, i), dict(u)), float)
         if variances.shape != (model.slots,):
             raise SpecificationError(
                 f"{name}.variances has shape {variances.shape}; one for each of the "
@@ -77,7 +88,7 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
     """Raise unless loss and metric of a sample are finite numbers, and its rule is (L, K) of them."""
     name = type(model).__name__
     model, start = model.summed, model.total(start)
-    latent = _one(_recorded(model, "latents", dict(u)).expressions(model, dict(u)), 0)
+    latent = _combination(_recorded(model, "latents", dict(u)).expressions(model, dict(u)), 0)
     shapes = ((model.slots, model.students), (model.slots, model.teachers))
     # An arbitrary sample, away from any special point.
     student, teacher = (0.3 + 0.1 * np.arange(float(np.prod(s))).reshape(s) for s in shapes)
@@ -104,6 +115,114 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
             )
 
 
+def check_spectrum(model: LearningModel) -> None:
+    """Raise unless overlaps and clusters fit the spectrum."""
+    assert model.spectrum is not None
+    name, blocks, variance = type(model).__name__, model.spectrum.blocks, model.spectrum.variance
+    if model.overlaps.by_block and model.overlaps.T.shape[0] != blocks:
+        raise SpecificationError(
+            f"{name}: overlaps of {model.overlaps.T.shape[0]} blocks, but the spectrum has {blocks}"
+        )
+    if variance.ndim == 2 and variance.shape[0] != model.centroids:
+        raise SpecificationError(
+            f"{name}: the spectrum has rows for {variance.shape[0]} clusters; there are {model.centroids}"
+        )
+
+
+def warn_if_narrow(model: LearningModel, u: Settings) -> None:
+    """Say so where one direction has so much of the variance that 1/N terms matter at any N."""
+    assert model.spectrum is not None
+    largest, rate = model.spectrum.largest, float(np.max(u["learning_rate"]))
+    if largest is not None and rate * largest > NARROW:
+        warn(
+            f"the learning rate {rate:.3g} times the share {largest:.2g} of the largest direction in all "
+            f"variance is above {NARROW}: the equations of the order parameters are off, at any N. Least "
+            "squares have an exact recursion (models.linear)",
+            AccuracyWarning,
+        )
+
+
+def first_impossible(model: LearningModel, states: Float[np.ndarray, "T n"]) -> tuple[int, str] | None:
+    """Number of the first of finite flat states (T, n) that no weights can have, and the reason."""
+    x = model.layout.unflatten(states)
+    towards, fixed = np.concatenate([x.M, x.R], axis=-1), model.block_overlaps.gram
+    fixed = np.broadcast_to(fixed, (*x.Q.shape[:-2], *fixed.shape[-2:]))
+    gram = np.block([[x.Q, towards], [_turned(towards), fixed]])
+    # (times, blocks, n, n); without a spectrum all is one block.
+    gram = gram.reshape(len(states), -1, *gram.shape[-2:])
+    scale = np.maximum(1.0, np.abs(gram).max(axis=(2, 3)))
+    lowest = np.linalg.eigvalsh(gram)[..., 0]
+    wrong = np.argwhere(lowest < -TOLERANCE * scale)
+    if not len(wrong):
+        return None
+    time, block = (int(place) for place in wrong[0])
+    name, value, reason = _culprit(model, gram[time, block])
+    where = "" if model.spectrum is None else f" in block {block + 1}"
+    return time, f"{name} = {value:.6g}{where}; {reason}"
+
+
+def cone_edge(model: LearningModel) -> Callable[[Float[np.ndarray, " n"]], Float[np.ndarray, " n"]]:
+    """A function that puts flat states (n,) within round-off of the edge of the cone exactly on it.
+
+    Students that are linearly dependent, as equal ones are, stay so under SGD. In numbers they do so up to
+    round-off, which an instability towards specialisation multiplies by e^(rate · α): it ends outside the
+    cone, or at a solution that SGD does not have. So an eigenvalue of the part of Q that
+    teachers and centroids do not explain, C = Q − B A⁺ Bᵀ with B = (M, R), is zero if it is as small as
+    round-off.
+    """
+    inverse, layout = np.linalg.pinv(model.block_overlaps.gram), model.layout
+    # Places in (0, *flat), 0 being an entry that is not tracked: thousands of steps ask, and making
+    # order parameters of each would take longer than the step.
+    places = layout.unflatten(np.arange(1.0, layout.size + 1))
+    Q_places, towards_places = (
+        part.astype(int) for part in (places.Q, np.concatenate([places.M, places.R], axis=-1))
+    )
+
+    def settle(flat: np.ndarray) -> np.ndarray:
+        entries = np.append(0.0, flat)
+        Q, towards = entries[Q_places], entries[towards_places]
+        explained = towards @ inverse @ _turned(towards)
+        values, vectors = np.linalg.eigh(Q - explained)
+        size = np.maximum(1.0, np.abs(Q).max(axis=(-1, -2)))[..., None]
+        tiny = (np.abs(values) < ROUND_OFF * size) & (values != 0)
+        if not np.any(tiny):
+            return flat
+        settled = explained + (vectors * np.where(tiny, 0.0, values)[..., None, :]) @ _turned(vectors)
+        # Blocks that are off the edge stay as they are, bit for bit.
+        Q = np.where(np.any(tiny, axis=-1)[..., None, None], settled, Q)
+        return np.asarray(layout.flatten(replace(layout.unflatten(flat), Q=Q)))
+
+    return settle
+
+
+def _turned(matrix: np.ndarray) -> np.ndarray:
+    return np.swapaxes(matrix, -1, -2)
+
+
+def _culprit(model: LearningModel, gram: np.ndarray) -> tuple[str, float, str]:
+    """The order parameter that breaks an inequality, its value and the inequality."""
+    K, M = model.students, model.teachers
+    name_of = model.layout.name_of
+    for k in range(K):
+        if gram[k, k] < 0:
+            return name_of("Q", k, k), gram[k, k], "a squared norm cannot be negative"
+    for k in range(K):
+        for j in range(k + 1, gram.shape[0]):
+            bound = gram[k, k] * gram[j, j]
+            if gram[k, j] ** 2 > bound + TOLERANCE:
+                if j < K:
+                    kind, other, i = "Q", "Q", j
+                elif j < K + M:
+                    kind, other, i = "M", "T", j - K
+                else:
+                    kind, other, i = "R", "Omega", j - K - M
+                norms = f"{name_of('Q', k, k)}·{name_of(other, i, i)}"
+                reason = f"its square {gram[k, j] ** 2:.6g} exceeds {norms} = {bound:.6g}"
+                return name_of(kind, k, i), gram[k, j], reason
+    lowest = float(np.linalg.eigvalsh(gram)[0])
+    return "Q", gram[0, 0], f"the Gram matrix has the negative eigenvalue {lowest:.6g}"
+
+
 def _recorded(model: LearningModel, function: str, *arguments: Any) -> TracedFunction:
     """One of a model's functions, of (model, *arguments); of the library's models once for each structure.
 
@@ -111,15 +230,15 @@ def _recorded(model: LearningModel, function: str, *arguments: Any) -> TracedFun
     """
     leaves, structure = jax.tree.flatten((model, *arguments))
     key = (function, structure, tuple(np.shape(leaf) for leaf in leaves))
-    own = is_own(type(model))
-    if own or key not in _RECORDED:
-        traced = trace(lambda model, *rest: getattr(model, function)(*rest), model, *arguments)
-        if own:
+    users = is_own(type(model))
+    if users or key not in _RECORDED:
+        traced = trace(lambda model, *others: getattr(model, function)(*others), model, *arguments)
+        if users:
             return traced
         _RECORDED[key] = traced
     return _RECORDED[key]
 
 
-def _one(latents: Latents, i: int) -> dict[str, np.ndarray]:
+def _combination(latents: Latents, i: int) -> dict[str, np.ndarray]:
     """The latent variables of one combination."""
     return {key: np.asarray(value)[i] for key, value in latents.values.items()}

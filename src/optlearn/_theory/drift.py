@@ -6,13 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Float, Settings
 from optlearn._theory.expectation import AbstractQuadrature, GaussHermite, QuasiMonteCarlo
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.reads import fields_read
 from optlearn._theory.sample import Fields
-from optlearn._theory.sampler import Sampler, coordinates
+from optlearn._theory.sampler import Sampler, coordinates, fields_read
 
 # Nodes a dimension that keep the default tensor grid below about 10⁵ points.
 DEFAULT_NODES = {0: 1, 1: 64, 2: 40, 3: 28, 4: 16, 5: 10}
@@ -36,10 +35,12 @@ def generic_drift(
     mean = jax.tree.map(lambda m: jnp.tensordot(latents.probabilities, m, axes=1), sums)
     eta = u["learning_rate"]
     pull = jax.grad(model.summed.penalty)(model.total(x), u)
+    # Gradients by the two equal entries of Q differ where a loss reads one of them only.
     P = _symmetric(mean["Q"] + pull.Q)
     batch = u.get("batch", 1.0)
     spread = mean["spread"] / batch
     if model.redrawn:
+        # Views of one sample are correlated: their mean keeps a part of the noise at any batch size.
         spread = spread + (1 - 1 / batch) * mean["cross"]
 
     dQ, dM, dR = rows_drift(model, x, u, mean["field_grad"], spread, P)
@@ -49,8 +50,13 @@ def generic_drift(
 
 
 def rows_drift(
-    model: LearningModel, x: OrderParameters, u: Settings, field_grad: Array, spread: Array, P: Array
-) -> tuple[Array, Array, Array]:
+    model: LearningModel,
+    x: OrderParameters,
+    u: Settings,
+    field_grad: Float[Array, "*B n K"],
+    spread: Float[Array, "*B K K"],
+    P: Float[Array, "K K"],
+) -> tuple[Float[Array, "*B K K"], Float[Array, "*B K M"], Float[Array, "*B K C"]]:
     """dQ, dM and dR, block by block under a spectrum.
 
     Args:
@@ -64,17 +70,17 @@ def rows_drift(
     K, M, eta = model.students, model.teachers, u["learning_rate"]
     rows = model.recurrence(model.total(x), u)
 
-    def told(gradient: Array) -> Array:
+    def responded(gradient: Array) -> Array:
         """What the rows take from gradients (K, …)."""
         return eta * gradient if rows is None else rows.response @ gradient
 
     def moved(Q: Array, M_: Array, R: Array, field_grad: Array, spread: Array) -> tuple[Array, Array, Array]:
-        dQ = -told((field_grad[:K] + 2 * Q @ P).T)
-        dM = -told(field_grad[K : K + M].T + 2 * P @ M_)
-        dR = -told(field_grad[K + M :].T + 2 * P @ R)
+        dQ = -responded((field_grad[:K] + 2 * Q @ P).T)
+        dM = -responded(field_grad[K : K + M].T + 2 * P @ M_)
+        dR = -responded(field_grad[K + M :].T + 2 * P @ R)
         if rows is not None:
             dQ, dM, dR = dQ + rows.carry @ Q, dM + rows.carry @ M_, dR + rows.carry @ R
-        return dQ + dQ.T + told(told(spread).T), dM, dR
+        return dQ + dQ.T + responded(responded(spread).T), dM, dR
 
     blocks = moved if model.spectrum is None else jax.vmap(moved)
     return blocks(x.Q, x.M, x.R, field_grad, spread)
@@ -82,7 +88,7 @@ def rows_drift(
 
 def generic_error(
     model: LearningModel, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature
-) -> Array:
+) -> Float[Array, ""]:
     """Mean of the metric over test samples, the extensive part ``N · bulk`` not included."""
     settings = model.test_settings(u)
     latents = model.test_latents(settings)
@@ -90,12 +96,12 @@ def generic_error(
     sampler = Sampler(model, x, settings, reads, tuple(range(model.slots)))
     summed, whole = model.summed, model.total(x)
 
-    def one(latent: Latent) -> Array:
-        points, weights, build = sampler.given(sampler.slots(latent), quadrature)
+    def mean_given(latent: Latent) -> Array:
+        points, weights, build = sampler.quadrature_points(sampler.slots(latent), quadrature)
         values = jax.vmap(lambda xi: summed.metric(build(xi), whole, latent, settings))(points)
         return weights @ values
 
-    return latents.probabilities @ jax.vmap(one)(latents.values)
+    return latents.probabilities @ jax.vmap(mean_given)(latents.values)
 
 
 def _moments(
@@ -104,7 +110,7 @@ def _moments(
     """Expectations given one latent that the drift is made of."""
     sampler = Sampler(model, x, u, fields_read(model), tuple(range(model.slots)))
     slots = sampler.slots(latent)
-    points, weights, build = sampler.given(slots, quadrature)
+    points, weights, build = sampler.quadrature_points(slots, quadrature)
     summed, whole = model.summed, model.total(x)
 
     def gradient(xi: Array) -> tuple[Array, Array, Array, dict[str, Array]]:
@@ -153,8 +159,7 @@ def _cross_view(
     second[redrawn] = dimension + np.arange(doubled)
     cut = sampler.cut(slots)
     points, weights = quadrature.points(
-        where.smooth + (False,) * doubled,
-        lambda j, prefix: cut(j, prefix) if j < dimension else None,
+        where.smooth + (False,) * doubled, lambda j, prefix: cut(j, prefix) if j < dimension else None
     )
     build = sampler.fields_map(slots)
     summed, whole = model.summed, model.total(x)
@@ -170,7 +175,7 @@ def _cross_view(
 
 def loss_gradient(
     model: LearningModel, fields: Fields, x: OrderParameters, latent: Latent, u: Settings
-) -> tuple[Array, Array, Array, dict[str, Array]]:
+) -> tuple[Float[Array, "L K"], Float[Array, "K K"], Float[Array, "K H"], dict[str, Array]]:
     """What one sample does: D₂ (L, K), D₃ (K, K), D₄ (K, H), and the extras'; gradients of its loss.
 
     Under a rule of the model's own D₂ is that rule, and the loss does not act on Q.

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Float, Settings
 from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
@@ -21,9 +21,12 @@ from optlearn._pytrees import field
 from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
 from optlearn._theory.sample import Fields, Latents
-from optlearn._theory.spectrum import Spectrum
+from optlearn._theory.spectrum import Spectrum, variances_by_cluster
 
+# The latent variables of one sample, by name.
 Latent = Mapping[str, Array]
+
+# Imports inside methods below: drift, checks and quadrature are written in terms of this class.
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,8 @@ class Recurrence(NamedTuple):
         carry: (K, K) what each row takes from all rows.
     """
 
-    response: Array
-    carry: Array
+    response: Float[Array, "K K"]
+    carry: Float[Array, "K K"]
 
 
 class ClosedMoments(NamedTuple):
@@ -66,9 +69,9 @@ class ClosedMoments(NamedTuple):
         v: (K, H) E[∂loss/∂v].
     """
 
-    slope: Array
-    spread: Array
-    v: Array
+    slope: Float[Array, "K n"]
+    spread: Float[Array, "K K"]
+    v: Float[Array, "K H"]
 
 
 class LearningModel(System):
@@ -139,23 +142,23 @@ class LearningModel(System):
     def __check_init__(self) -> None:
         _check_sizes(self)
         if self.spectrum is not None:
-            from optlearn._theory.blocks import check_spectrum
+            from optlearn._theory.checks import check_spectrum
 
             check_spectrum(self)
         elif self.overlaps.by_block:
             raise SpecificationError("overlaps with an axis of blocks need a spectrum, got None")
-        known = ["learning_rate", *(f"{extra}_rate" for extra in self.extras)]
-        for name in [*known, "N"] if self.finite_size else known:
+        needed = ["learning_rate", *(f"{extra}_rate" for extra in self.extras)]
+        for name in [*needed, "N"] if self.finite_size else needed:
             if name not in self.parameters:
                 raise SpecificationError(f"parameters must hold {name!r}; got {list(self.parameters)}")
 
     # --- what a model says of itself -------------------------------------------------------------
 
     @abstractmethod
-    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Float[Array, ""]:
         """Loss of one sample, a scalar. SGD follows its gradient."""
 
-    def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+    def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Float[Array, "L K"]:
         """(L, K) the rule g of one sample: weights move by −(η/√N) g x. By default the gradient of the loss.
 
         A rule of your own may jump and need not be a gradient. It may read all fields, but nothing else of
@@ -165,12 +168,10 @@ class LearningModel(System):
 
     def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
         """Name → N times the change of each ``running`` scalar by one sample; of a batch the mean counts."""
-        del fields, x, latent, u
         return {}
 
     def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence | None:
         """How rows move; None: every row by −η times its gradient, and by nothing else."""
-        del x, u
         return None
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
@@ -178,43 +179,40 @@ class LearningModel(System):
         clean = replace(fields, noise=jnp.zeros_like(fields.noise))
         return self.loss(clean, x, latent, u)
 
-    def penalty(self, x: OrderParameters, u: Settings) -> Array:
+    def penalty(self, x: OrderParameters, u: Settings) -> Float[Array, ""]:
         """Regularisation g̃(Q, v), a scalar."""
-        del x, u
         return jnp.zeros(())
 
     def latents(self, u: Settings) -> Latents:
         """Distribution of the discrete variables of a training sample."""
         return Latents.clusters(self.clusters or (0,) * self.slots, u.get("cluster_probabilities"))
 
-    def variances(self, latent: Latent, u: Settings) -> Array:
+    def variances(self, latent: Latent, u: Settings) -> Float[Array, " L"]:
         """(L,) variance of the input entries of each slot."""
-        del latent, u
         return jnp.ones(self.slots)
 
-    def block_variances(self, latent: Latent, u: Settings) -> Array:
+    def block_variances(self, latent: Latent, u: Settings) -> Float[Array, "L B"]:
         """(L, B) factors of ``variances`` in the blocks of a spectrum, for the sample's clusters."""
-        del u
         assert self.spectrum is not None
-        variance = jnp.asarray(self.spectrum.variance)
-        if variance.ndim == 1:
-            return jnp.tile(variance[None, :], (self.slots, 1))
-        return self.assignment(latent) @ variance
+        if self.spectrum.variance.ndim == 1:
+            return variances_by_cluster(self.spectrum, self.slots)
+        return self.assignment(latent) @ jnp.asarray(self.spectrum.variance)
 
-    def input_power(self, latent: Latent, u: Settings) -> Array:
+    def input_power(self, latent: Latent, u: Settings) -> Float[Array, " L"]:
         """(L,) mean of xᵀx/N in each slot, without the centroids' part."""
         variances = self.variances(latent, u)
         if self.spectrum is None:
             return variances
         return variances * (self.block_variances(latent, u) @ jnp.asarray(self.spectrum.share))
 
-    def bulk(self, gram: Array, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+    def bulk(
+        self, gram: Float[Array, "L L"], x: OrderParameters, latent: Latent, u: Settings
+    ) -> Float[Array, ""]:
         """Extensive part of the loss, per input dimension.
 
         It reads ``gram = xᵀx/N`` (L, L) and extras. The whole loss of a sample is
         ``N · bulk + loss``. Only extras learn from it.
         """
-        del gram, x, latent, u
         return jnp.zeros(())
 
     def test_settings(self, u: Settings) -> Settings:
@@ -227,17 +225,14 @@ class LearningModel(System):
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
         """dx/dα in closed form, where there is one."""
-        del x, u
         return None
 
     def closed_moments(self, x: OrderParameters, u: Settings) -> ClosedMoments | None:
         """What a drift under a ``recurrence`` is made of, where there are closed forms."""
-        del x, u
         return None
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
         """Generalisation error in closed form, where there is one; gets the training settings."""
-        del x, u
         return None
 
     # --- what follows -----------------------------------------------------------------------------
@@ -252,28 +247,30 @@ class LearningModel(System):
         self, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature | None = None
     ) -> OrderParameters:
         """dx/dα. In closed form where there is one and no ``quadrature`` is given, else by quadrature."""
-        from optlearn._theory.drift import default_quadrature, generic_drift
+        from optlearn._theory.drift import generic_drift
 
-        quadrature = self.drift_quadrature if quadrature is None else quadrature
-        if quadrature is None:
-            closed = self.closed("closed_drift", x, u)
-            if closed is not None:
-                return closed
-            quadrature = default_quadrature(self)
-        return generic_drift(self, x, u, quadrature)
+        return self._expectation("closed_drift", generic_drift, x, u, quadrature or self.drift_quadrature)
 
     @float64
     def error(self, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature | None = None) -> Array:
         """Generalisation error. In closed form where there is one and no ``quadrature`` is given."""
-        from optlearn._theory.drift import default_quadrature, generic_error
+        from optlearn._theory.drift import generic_error
 
-        quadrature = self.error_quadrature if quadrature is None else quadrature
-        if quadrature is None:
-            closed = self.closed("closed_error", x, u)
-            if closed is not None:
-                return closed
-            quadrature = default_quadrature(self)
-        return generic_error(self, x, u, quadrature)
+        return self._expectation("closed_error", generic_error, x, u, quadrature or self.error_quadrature)
+
+    def _expectation(
+        self,
+        form: str,
+        generic: Callable[..., Any],
+        x: OrderParameters,
+        u: Settings,
+        quadrature: AbstractQuadrature | None,
+    ) -> Any:
+        """``generic`` by quadrature; without one, the closed form if there is one."""
+        from optlearn._theory.drift import default_quadrature
+
+        closed = self.closed(form, x, u) if quadrature is None else None
+        return generic(self, x, u, quadrature or default_quadrature(self)) if closed is None else closed
 
     def closed(self, form: str, x: OrderParameters, u: Settings) -> Any:
         """``closed_drift`` or ``closed_error``, where it knows of the model's spectrum."""
@@ -314,10 +311,11 @@ class LearningModel(System):
 
     @property
     def block_overlaps(self) -> Overlaps:
-        """The overlaps with an axis of blocks, if there is a spectrum; else as they are."""
-        from optlearn._theory.blocks import block_overlaps
-
-        return block_overlaps(self)
+        """The overlaps; under a spectrum with an axis of blocks, of which each has its share."""
+        if self.spectrum is None or self.overlaps.by_block:
+            return self.overlaps
+        share = self.spectrum.share
+        return jax.tree.map(lambda part: share[:, None, None] * part[None], self.overlaps)
 
     @property
     def summed(self) -> Self:
@@ -336,28 +334,35 @@ class LearningModel(System):
         """A state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero.
 
         Under a spectrum ``Q`` is (B, K, K) and ``Q11`` has B numbers. Without their axis of blocks they are
-        totals,
-        of vectors in random directions: every block has its share.
+        totals, of vectors in random directions: every block has its share.
         """
-        from optlearn._theory.blocks import spread_over_blocks
+        return self.layout.state(**{name: self._by_block(name, value) for name, value in values.items()})
 
-        return self.layout.state(**{n: spread_over_blocks(self, n, value) for n, value in values.items()})
+    def _by_block(self, name: str, value: Array) -> Array:
+        """A value for a state, with an axis of blocks where the model has one."""
+        if self.spectrum is None or name in self.layout.extras or name[:1] == "v" or "_" in name:
+            return value
+        dimensions, share = np.ndim(value), self.spectrum.share
+        columns = {"Q": self.students, "M": self.teachers, "R": self.centroids}
+        if name in columns:
+            if dimensions == 0:  # one number fills all entries
+                value = np.full((self.students, columns[name]), float(value))
+            return value if dimensions == 3 else share[:, None, None] * np.asarray(value, dtype=float)
+        return value if dimensions else share * np.asarray(value, dtype=float)
 
-    def initial_state(self, given: Any) -> OrderParameters:
+    def initial_state(self, start: Any) -> OrderParameters:
         """The start of a problem: order parameters, or named entries as ``state`` takes them."""
         from optlearn._theory.checks import check_start
 
-        return check_start(self, self.state(**given) if isinstance(given, Mapping) else given)
+        return check_start(self, self.state(**start) if isinstance(start, Mapping) else start)
 
     def check_specification(self, x: OrderParameters, u: Settings) -> None:
         """Raise if probabilities, variances, losses or rules at ``x`` under ``u`` make no sense."""
-        from optlearn._theory.checks import check_data, check_loss
+        from optlearn._theory.checks import check_data, check_loss, warn_if_narrow
 
         check_data(self, u)
         check_loss(self, x, u)
         if self.spectrum is not None:
-            from optlearn._theory.blocks import warn_if_narrow
-
             warn_if_narrow(self, u)
 
     def parts(self) -> Iterator[Part]:
@@ -365,7 +370,7 @@ class LearningModel(System):
         x, u = self.state(), self.settings()
         whole, model = self.total(x), self.summed
 
-        def known(name: str) -> Callable[..., Any]:
+        def with_known_settings(name: str) -> Callable[..., Any]:
             owner = self if name in by_block else model
             return lambda *arguments: getattr(owner, name)(*arguments[:-1], Known("u", arguments[-1]))
 
@@ -373,40 +378,40 @@ class LearningModel(System):
         blind = self.spectrum is not None and not self.reads_blocks
         by_block = () if blind else (*closed, "observables")
 
-        yield "test_settings", lambda u: dict(known("test_settings")(u)), (u,)
+        yield "test_settings", lambda u: dict(with_known_settings("test_settings")(u)), (u,)
         for name in ("latents", "test_latents"):
-            yield name, known(name), (u,)
+            yield name, with_known_settings(name), (u,)
         for name in ("recurrence", "penalty", "observables", *(() if blind else closed)):
-            yield name, known(name), (x if name in by_block else whole, u)
+            yield name, with_known_settings(name), (x if name in by_block else whole, u)
         shapes = jax.eval_shape(lambda u: self.latents(u).values, u)
         latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), shapes)
-        yield "variances", known("variances"), (latent, u)
-        yield "bulk", known("bulk"), (np.zeros((self.slots, self.slots)), whole, latent, u)
+        yield "variances", with_known_settings("variances"), (latent, u)
+        yield "bulk", with_known_settings("bulk"), (np.zeros((self.slots, self.slots)), whole, latent, u)
         L, K, M = self.slots, self.students, self.teachers
         fields = Fields(np.zeros((L, K)), np.zeros((L, M)), np.zeros(()), np.zeros(self.normals))
-        own = [name for name, has in (("update", self.has_rule), ("statistics", self.running)) if has]
-        for name in ("loss", "metric", *own):
-            yield name, known(name), (fields, whole, latent, u)
+        of_rules = [name for name, has in (("update", self.has_rule), ("statistics", self.running)) if has]
+        for name in ("loss", "metric", *of_rules):
+            yield name, with_known_settings(name), (fields, whole, latent, u)
 
     def check(self, x: OrderParameters) -> str | None:
         """Why no weight vectors have these overlaps; None: some have."""
-        found = self.first_impossible(np.asarray(self.layout.flatten(x))[None])
-        return None if found is None else found[1]
+        impossible = self.first_impossible(np.asarray(self.layout.flatten(x))[None])
+        return None if impossible is None else impossible[1]
 
-    def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
+    def first_impossible(self, states: Float[np.ndarray, "T n"]) -> tuple[int, str] | None:
         """Number of the first of flat states (T, n) that no weights can have, and the reason."""
-        from optlearn._theory.physical import first_impossible
+        from optlearn._theory.checks import first_impossible
 
         return first_impossible(self, states)
 
     def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray]:
-        """A function that keeps linearly dependent students dependent; see ``physical.cone_edge``."""
-        from optlearn._theory.physical import cone_edge
+        """A function that keeps linearly dependent students dependent; see ``checks.cone_edge``."""
+        from optlearn._theory.checks import cone_edge
 
         return cone_edge(self)
 
-    def probes(self, x: OrderParameters) -> np.ndarray:
-        """(2, n) the start, and a state in which students have grown towards teachers and centroids."""
+    def probes(self, x: OrderParameters) -> Float[np.ndarray, "3 n"]:
+        """The start, and two states in which students have grown towards teachers and centroids."""
         from optlearn._theory.quadrature import probe_states
 
         return probe_states(self, x)
@@ -428,14 +433,17 @@ class LearningModel(System):
         return replace(self, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
 
     def resolved(
-        self, states: np.ndarray, u: Settings, quadrature: AbstractQuadrature | AutoQuadrature | None = None
+        self,
+        states: Float[np.ndarray, "S n"],
+        u: Settings,
+        quadrature: AbstractQuadrature | AutoQuadrature | None = None,
     ) -> Resolved:
         """A copy with a quadrature for the expectations without closed forms; see ``quadrature.resolve``."""
         from optlearn._theory.quadrature import resolve
 
         return resolve(self, states, u, quadrature)
 
-    def assignment(self, latent: Latent) -> Array:
+    def assignment(self, latent: Latent) -> Float[Array, "L C"]:
         """(L, C) weights of the centroids in the mean of each slot: one-hot rows, or zero rows."""
         centroids = self.centroids
         rows, offset = [], 0
@@ -487,8 +495,8 @@ def _check_names(model: LearningModel) -> None:
     scalars = (*model.extras, *model.running)
     for place, extra in enumerate(scalars):
         if extra in entries or extra in scalars[:place]:
-            given = f"extras={model.extras!r}, running={model.running!r}"
-            raise SpecificationError(f"{name}({given}): {extra!r} is taken")
+            fields = f"extras={model.extras!r}, running={model.running!r}"
+            raise SpecificationError(f"{name}({fields}): {extra!r} is taken")
     for untracked in sorted(model.untracked):
         if untracked not in entries:
             raise SpecificationError(f"{name}: untracked {untracked!r} is none of {', '.join(entries)}")

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import as_numbers
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Bool, Float
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree
 from optlearn._signatures import checked
@@ -73,9 +73,9 @@ class Overlaps(Pytree):
     directions, and every block has its share of them.
     """
 
-    T: Array
-    S: Array
-    Omega: Array
+    T: Float[Array, "*B M M"]
+    S: Float[Array, "*B M C"]
+    Omega: Float[Array, "*B C C"]
 
     @checked
     def __init__(self, T: Array = (), S: Array | None = None, Omega: Array = ()) -> None:
@@ -89,14 +89,19 @@ class Overlaps(Pytree):
                 f"it must be {shape}"
             )
         if _concrete(self.T, self.S, self.Omega):
-            gram = np.block([[self.T, self.S], [np.swapaxes(self.S, -1, -2), self.Omega]])
-            for block in gram if self.by_block else gram[None]:
+            for block in self.gram if self.by_block else self.gram[None]:
                 check_gram(block, "overlaps T, S, Omega")
 
     @property
     def by_block(self) -> bool:
         """Whether there is an axis of blocks."""
         return self.T.ndim == 3
+
+    @property
+    def gram(self) -> Float[np.ndarray, "*B n n"]:
+        """(…, M + C, M + C) Gram matrix of teachers and centroids."""
+        T, S, Omega = (np.asarray(part) for part in (self.T, self.S, self.Omega))
+        return np.block([[T, S], [np.swapaxes(S, -1, -2), Omega]])
 
 
 @dataclass(frozen=True)
@@ -129,12 +134,12 @@ class OverlapLayout:
     @cached_property
     def _flat_entries(self) -> list[tuple[str, bool]]:
         """Name of every entry but the extras, in flat order, and whether it is a squared norm."""
-        found = []
+        named = []
         for kind in self._shapes:
             entries = [entry for entry in self.entries if entry[0] == kind]
             for ending in self._endings(kind):
-                found += [(self.name_of(*e) + ending, kind == "Q" and e[1] == e[2]) for e in entries]
-        return found
+                named += [(self.name_of(*e) + ending, kind == "Q" and e[1] == e[2]) for e in entries]
+        return named
 
     def _endings(self, kind: str) -> tuple[str, ...]:
         """What is added to the names of a matrix's entries, block by block."""
@@ -148,11 +153,11 @@ class OverlapLayout:
         return len(self.names)
 
     @cached_property
-    def nonnegative(self) -> np.ndarray:
+    def nonnegative(self) -> Bool[np.ndarray, " size"]:
         """(size,) flags of squared norms; off-diagonal overlaps may be negative."""
         return np.array([norm for _, norm in self._flat_entries] + [False] * len(self.extras))
 
-    def flatten(self, x: OrderParameters) -> Array:
+    def flatten(self, x: OrderParameters) -> Float[Array, "... size"]:
         """(…, size) flat state."""
         numpy = all(isinstance(leaf, np.ndarray | np.generic) for leaf in jax.tree.leaves(x))
         parts = [
@@ -180,32 +185,21 @@ class OverlapLayout:
                 piece = piece.reshape(*flat.shape[:-1], self.blocks, len(rows))
             yield kind, piece
 
-    def unflatten(self, flat: Array) -> OrderParameters:
+    def unflatten(self, flat: Float[Array, "... size"]) -> OrderParameters:
         """The order parameters of a flat state (…, size)."""
-        if isinstance(flat, np.ndarray):
-            return self._unflatten_numpy(flat)
-        batch, start = flat.shape[:-1], self.size - len(self.extras)
+        # In plain NumPy where ``flat`` is, so that checks and plots of finished runs compile nothing.
+        numpy, start = isinstance(flat, np.ndarray), self.size - len(self.extras)
         matrices = {}
         for kind, piece in self._pieces(flat):
+            shape = flat.shape[:-1] + self._shapes[kind]
+            matrix: Array = np.zeros(shape) if numpy else jnp.zeros(shape, flat.dtype)
             rows, columns = self._indices[kind]
-            matrix = jnp.zeros(batch + self._shapes[kind], flat.dtype)
-            if len(rows):
-                matrix = matrix.at[..., rows, columns].set(piece)
-                if kind == "Q":
-                    matrix = matrix.at[..., columns, rows].set(piece)
-            matrices[kind] = matrix
-        extras = {name: flat[..., start + i] for i, name in enumerate(self.extras)}
-        return OrderParameters(**matrices, extras=extras)
-
-    def _unflatten_numpy(self, flat: np.ndarray) -> OrderParameters:
-        # Plain NumPy, so that checks and plots of finished runs compile nothing.
-        matrices, start = {}, self.size - len(self.extras)
-        for kind, piece in self._pieces(flat):
-            rows, columns = self._indices[kind]
-            matrix = np.zeros(flat.shape[:-1] + self._shapes[kind])
-            matrix[..., rows, columns] = piece
-            if kind == "Q":
-                matrix[..., columns, rows] = piece
+            mirrored = [(columns, rows)] if kind == "Q" else []
+            for place in [(rows, columns), *mirrored] if len(rows) else []:
+                if numpy:
+                    matrix[..., *place] = piece
+                else:
+                    matrix = matrix.at[..., *place].set(piece)
             matrices[kind] = matrix
         extras = {name: flat[..., start + i] for i, name in enumerate(self.extras)}
         return OrderParameters(**matrices, extras=extras)
@@ -249,16 +243,11 @@ class OverlapLayout:
     @cached_property
     def _indices(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Row and column numbers of the tracked entries of each matrix."""
-        found: dict[str, list[tuple[int, int]]] = {kind: [] for kind in self._shapes}
+        places: dict[str, list[tuple[int, int]]] = {kind: [] for kind in self._shapes}
         for kind, row, column in self.entries:
-            found[kind].append((row, column))
-        return {
-            kind: (
-                np.array([row for row, _ in pairs], dtype=int),
-                np.array([column for _, column in pairs], dtype=int),
-            )
-            for kind, pairs in found.items()
-        }
+            places[kind].append((row, column))
+        tables = {kind: np.array(pairs, dtype=int).reshape(-1, 2) for kind, pairs in places.items()}
+        return {kind: (table[:, 0], table[:, 1]) for kind, table in tables.items()}
 
     def all_entries(self) -> Iterator[tuple[str, int, int]]:
         """(matrix, row, column) of every entry, tracked or not; of Q the upper triangle."""
@@ -276,7 +265,44 @@ class OverlapLayout:
         return f"{kind}{row + 1}{comma}{column + 1}"
 
 
-def check_gram(gram: np.ndarray, what: str, tolerance: float = 1e-9) -> None:
+def order_parameters(
+    Q: Float[Array, "*B K K"],
+    M: Float[Array, "*B K M"] | None = None,
+    R: Float[Array, "*B K C"] | None = None,
+    v: Float[Array, "K H"] | None = None,
+    extras: dict[str, Array] | None = None,
+) -> OrderParameters:
+    """Order parameters, or their drift; matrices that are left out have no columns."""
+    empty = jnp.zeros((*Q.shape[:-1], 0))
+    return OrderParameters(
+        Q=Q,
+        M=empty if M is None else M,
+        R=empty if R is None else R,
+        v=jnp.zeros((Q.shape[-1], 0)) if v is None else v,
+        extras=extras or {},
+    )
+
+
+def gram_matrix(x: OrderParameters, overlaps: Overlaps) -> Float[Array, "... n n"]:
+    """(…, n, n) Gram matrices of students, teachers and centroids, n = K + M + C."""
+    T, S, Omega = (jnp.asarray(part) for part in (overlaps.T, overlaps.S, overlaps.Omega))
+    M, R = (jnp.swapaxes(jnp.asarray(part), -1, -2) for part in (x.M, x.R))
+    return jnp.concatenate(
+        [
+            jnp.concatenate([x.Q, x.M, x.R], axis=-1),
+            jnp.concatenate([M, T, S], axis=-1),
+            jnp.concatenate([R, jnp.swapaxes(S, -1, -2), Omega], axis=-1),
+        ],
+        axis=-2,
+    )
+
+
+def field_covariance(gram: Float[Array, "B n n"], variance: Float[Array, " B"]) -> Float[Array, "n n"]:
+    """(n, n) covariance of the fields, Σ_b c_b G_b, from the Gram matrices of the blocks (B, n, n)."""
+    return jnp.einsum("b,bij->ij", variance, gram)
+
+
+def check_gram(gram: Float[np.ndarray, "n n"], what: str, tolerance: float = 1e-9) -> None:
     """Raise unless ``gram`` is finite and positive semidefinite, up to ``tolerance``."""
     if gram.size == 0:
         return

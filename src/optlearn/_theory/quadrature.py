@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Float, Settings
 from optlearn._dynamics.system import Resolved
 from optlearn._errors import AccuracyWarning, SpecificationError, explained
 from optlearn._theory.drift import generic_drift, generic_error
@@ -21,8 +21,7 @@ from optlearn._theory.expectation import (
 )
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.reads import fields_read
-from optlearn._theory.sampler import Coordinates, coordinates
+from optlearn._theory.sampler import Coordinates, coordinates, fields_read
 from optlearn._warn import warn
 
 # Each rung doubles the last: a rung costs a compilation, so few and far between.
@@ -34,12 +33,13 @@ SMALLEST_SCALE = 0.1
 
 What = Literal["drift", "error"]
 
-_CACHE: dict[Any, Any] = {}
+_VALUES: dict[Hashable, Any] = {}
+_CLOSED: dict[Hashable, bool] = {}
 
 
 def choose_quadrature(
     model: LearningModel,
-    states: np.ndarray,
+    states: Float[np.ndarray, "S n"],
     u: Settings,
     wanted: AutoQuadrature,
     what: What = "drift",
@@ -82,21 +82,26 @@ def choose_quadrature(
 class ResolvedModel(Resolved):
     """A learning model with quadratures for its expectations, whose errors can be measured anywhere."""
 
-    def errors(self, states: np.ndarray, u: Settings) -> dict[str, float]:
+    def errors(self, states: Float[np.ndarray, "S n"], u: Settings) -> dict[str, float]:
         """Errors of the quadratures, measured at flat states (S, n) as well."""
-        model, found = self.system, {}
+        model, errors = self.system, {}
         assert isinstance(model, LearningModel)
-        if model.drift_quadrature is not None:
-            error = quadrature_error(model, states, u, model.drift_quadrature)
-            found["quadrature_error"] = max(self.info["quadrature_error"], error)
-        if model.error_quadrature is not None:
-            error = quadrature_error(model, states, u, model.error_quadrature, "error")
-            found["error_quadrature_error"] = max(self.info["error_quadrature_error"], error)
-        return found
+        expectations: tuple[tuple[str, AbstractQuadrature | None, What], ...] = (
+            ("quadrature_error", model.drift_quadrature, "drift"),
+            ("error_quadrature_error", model.error_quadrature, "error"),
+        )
+        for name, quadrature, what in expectations:
+            if quadrature is not None:
+                error = quadrature_error(model, states, u, quadrature, what)
+                errors[name] = max(self.info[name], error)
+        return errors
 
 
 def resolve(
-    model: LearningModel, states: np.ndarray, u: Settings, wanted: AbstractQuadrature | AutoQuadrature | None
+    model: LearningModel,
+    states: Float[np.ndarray, "S n"],
+    u: Settings,
+    wanted: AbstractQuadrature | AutoQuadrature | None,
 ) -> Resolved:
     """The model with quadratures for what it has no closed forms of, and their accuracy.
 
@@ -112,12 +117,7 @@ def resolve(
             f"quadrature must be GaussHermite, QuasiMonteCarlo or AutoQuadrature, got {wanted!r}"
         )
     if isinstance(wanted, AbstractQuadrature):
-        return ResolvedModel(
-            _with_quadratures(model, wanted, wanted),
-            None,
-            AutoQuadrature.accuracy / 10,
-            {"quadrature": repr(wanted)},
-        )
+        model, wanted = replace(model, drift_quadrature=wanted, error_quadrature=wanted), None
     if wanted is None and (model.drift_quadrature or model.error_quadrature) is not None:
         return ResolvedModel(
             model, None, AutoQuadrature.accuracy / 10, {"quadrature": repr(model.drift_quadrature)}
@@ -139,20 +139,8 @@ def resolve(
         )
         info["error_quadrature"] = repr(error_quadrature)
     rtol = Resolved.rtol if closed_drift else wanted.accuracy / 10
-    return ResolvedModel(
-        _with_quadratures(model, drift_quadrature, error_quadrature), wanted.accuracy, rtol, info
-    )
-
-
-def _with_quadratures(
-    model: LearningModel,
-    drift_quadrature: AbstractQuadrature | None,
-    error_quadrature: AbstractQuadrature | None,
-) -> LearningModel:
-    return replace(model, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
-
-
-_CLOSED: dict[Hashable, bool] = {}
+    model = replace(model, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
+    return ResolvedModel(model, wanted.accuracy, rtol, info)
 
 
 def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) -> bool:
@@ -166,7 +154,7 @@ def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) ->
 
 def quadrature_error(
     model: LearningModel,
-    states: np.ndarray,
+    states: Float[np.ndarray, "S n"],
     u: Settings,
     quadrature: AbstractQuadrature,
     what: What = "drift",
@@ -197,7 +185,7 @@ def _another(quadrature: AbstractQuadrature) -> AbstractQuadrature:
 
 
 def _candidates(
-    model: LearningModel, u: Settings, states: np.ndarray, wanted: AutoQuadrature, what: What
+    model: LearningModel, u: Settings, states: Float[np.ndarray, "S n"], wanted: AutoQuadrature, what: What
 ) -> list[AbstractQuadrature]:
     """Quadratures to try, cheapest first."""
     reads = fields_read(model, "loss" if what == "drift" else "metric")
@@ -229,12 +217,16 @@ def _size(quadrature: AbstractQuadrature, where: Coordinates) -> float:
 
 
 def _values(
-    model: LearningModel, u: Settings, states: np.ndarray, quadrature: AbstractQuadrature, what: What
+    model: LearningModel,
+    u: Settings,
+    states: Float[np.ndarray, "S n"],
+    quadrature: AbstractQuadrature,
+    what: What,
 ) -> np.ndarray:
     """(S, n) drifts or (S, 1) errors at flat states (S, n)."""
     leaves, structure = jax.tree.flatten((model, dict(u)))
     key = (structure, tuple(np.shape(leaf) for leaf in leaves), quadrature, what)
-    if key not in _CACHE:
+    if key not in _VALUES:
 
         def values(model: LearningModel, u: Mapping[str, Array], flat: Array) -> Array:
             x = model.layout.unflatten(flat)
@@ -242,28 +234,25 @@ def _values(
                 return generic_error(model, x, u, quadrature)[None]
             return model.layout.flatten(generic_drift(model, x, u, quadrature))
 
-        _CACHE[key] = jax.jit(values)
+        _VALUES[key] = jax.jit(values)
     # One state at a time: the program does not depend on how many there are.
     model, u = jax.tree.map(jnp.asarray, (model, dict(u)))
-    return np.stack([np.asarray(_CACHE[key](model, u, jnp.asarray(state))) for state in states])
+    return np.stack([np.asarray(_VALUES[key](model, u, jnp.asarray(state))) for state in states])
 
 
 def _difference(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.abs(first - second).max() / max(SMALLEST_SCALE, np.abs(second).max()))
 
 
-def probe_states(model: LearningModel, start: OrderParameters) -> np.ndarray:
-    """(3, n) the start, and states in which students have grown towards teachers and centroids."""
+def probe_states(model: LearningModel, start: OrderParameters) -> Float[np.ndarray, "3 n"]:
+    """The start, and two states in which students have grown towards teachers and centroids."""
     states = (start, _grown(model, start, 0.5), _grown(model, start, 1.0))
     return np.stack([np.asarray(model.layout.flatten(x)) for x in states])
 
 
 def _grown(model: LearningModel, start: OrderParameters, length: float) -> OrderParameters:
     """Students that lean by ``length`` on one teacher or centroid each, and a little on all."""
-    K, M = model.students, model.teachers
-    overlaps = model.block_overlaps
-    T, S, Omega = (np.asarray(p) for p in (overlaps.T, overlaps.S, overlaps.Omega))
-    constants = np.block([[T, S], [np.swapaxes(S, -1, -2), Omega]])
+    K, M, constants = model.students, model.teachers, model.block_overlaps.gram
     share = np.ones(()) if model.spectrum is None else np.asarray(model.spectrum.share)
     count = constants.shape[-1]
     lean = length * (np.eye(K, count) + 0.2) if count else np.zeros((K, 0))

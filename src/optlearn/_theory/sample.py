@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float
 from optlearn._pytrees import Pytree, field
 
 
@@ -20,10 +20,10 @@ class Fields(Pytree):
         normals: further standard normals of the sample, as many as the model asks for.
     """
 
-    student: Array
-    teacher: Array
-    noise: Array
-    normals: Array = field(default_factory=lambda: np.zeros(0))
+    student: Float[Array, "L K"]
+    teacher: Float[Array, "L M"]
+    noise: Float[Array, ""]
+    normals: Float[Array, " normals"] = field(default_factory=lambda: np.zeros(0))
 
 
 class Latents(Pytree):
@@ -35,7 +35,7 @@ class Latents(Pytree):
     """
 
     values: dict[str, Array]
-    probabilities: Array
+    probabilities: Float[Array, " n"]
 
     @classmethod
     def single(cls, **values: Array) -> "Latents":

@@ -1,13 +1,15 @@
 """From standard normals to local fields, and back from fields to what a gradient does to weights.
 
+Only the fields that a loss reads are integrated over: ``fields_read`` finds them in its traced program, and
+``Coordinates`` gives each of them a standard normal.
+
 Given the latents, slot l has fields with mean m_l (its centroid's row of the Gram matrix G) and
 covariance σ_l² G, independent of the other slots. With F the Cholesky columns of the fields that
 the loss reads, fields = m_l + σ_l F ξ_l, so
 
     E[field D₂ᵀ] = m_l E[D₂]ᵀ + σ_l F E[ξ_l D₂ᵀ]
 
-holds for every field, read or not, centroids' fields ρ included: only read fields are integrated
-over.
+holds for every field, read or not, centroids' fields ρ included.
 
 Under a spectrum a field is a sum over blocks b, and so is its covariance, σ_l² Σ_b c_b G_b. With F that of
 the read fields r, F Fᵀ = Σ_b c_b G_b[r, r], the part of a field in block b has
@@ -17,22 +19,118 @@ the read fields r, F Fᵀ = Σ_b c_b G_b[r, r], the part of a field in block b h
 A singular matrix does no harm: its null vectors are those of every c_b G_b.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.lax.linalg import triangular_solve
 
-from optlearn._arrays import Array, Settings
-from optlearn._theory.blocks import block_grams, seen
+from optlearn._arrays import Array, Bool, Float, Settings
+from optlearn._engine.tracing.dependencies import dependencies
 from optlearn._theory.expectation import AbstractQuadrature
-from optlearn._theory.gaussian import gram_matrix, partial_cholesky
 from optlearn._theory.model import Latent, LearningModel
-from optlearn._theory.order import OrderParameters
-from optlearn._theory.reads import Reads
+from optlearn._theory.order import OrderParameters, field_covariance, gram_matrix
 from optlearn._theory.sample import Fields
+
+# Added under every square root. The derivative of a Cholesky factor is infinite at a singular Gram
+# matrix (zero weights, perfect alignment); with this, expectations and their gradients are finite
+# and off by about this much (round-off adds about 1e-9 to gradients).
+JITTER = 1e-13
+
+_READS: dict[Hashable, "Reads"] = {}
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Flags for the fields: student (L, K), teacher (L, M), noise; how many further normals count.
+
+    Those are all or none: a rule that shakes its units shakes all.
+    """
+
+    student: Bool[np.ndarray, "L K"]
+    teacher: Bool[np.ndarray, "L M"]
+    noise: bool
+    normals: int = 0
+
+
+def fields_read(model: LearningModel, function: Literal["loss", "metric"] = "loss") -> Reads:
+    """The fields that enter the model's loss (and its own rule) or metric, found in its traced program.
+
+    The answer is structural and never too small: a field counts even where its derivative vanishes,
+    as in the sign of a teacher.
+    """
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), float), model)
+    leaves, structure = jax.tree.flatten(shapes)
+    key = (structure, tuple(leaf.shape for leaf in leaves), function)
+    if key not in _READS:
+        with jax.enable_x64(True):
+            _READS[key] = _find(shapes, function)
+    return _READS[key]
+
+
+def _find(shapes: LearningModel, function: str) -> Reads:
+    L, K, M = shapes.slots, shapes.students, shapes.teachers
+
+    def table(model: LearningModel, u: dict[str, Any]) -> Any:
+        if function == "metric":
+            return model.test_latents(model.test_settings(u)).values
+        return model.latents(u).values
+
+    latents = jax.eval_shape(table, shapes, shapes.parameters)
+    latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), latents)
+    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, float), shapes.state())
+    fields = Fields(
+        *(jax.ShapeDtypeStruct(shape, float) for shape in ((L, K), (L, M), (), (shapes.normals,)))
+    )
+
+    def read(f: Fields, model: LearningModel, x: Any, c: Any, u: Any) -> Any:
+        model, x = model.summed, model.total(x)
+        if function == "metric":
+            return model.metric(f, x, c, u)
+        read = sum(model.statistics(f, x, c, u).values(), start=jnp.zeros(()))
+        if model.has_rule:
+            read = read + jnp.sum(model.update(f, x, c, u))
+        if not model.has_rule or model.heads or model.extras:
+            read = read + model.loss(f, x, c, u)
+        return read
+
+    flags = dependencies(read, fields, shapes, state, latent, shapes.parameters)
+    normals = shapes.normals if np.any(flags.normals) else 0
+    return Reads(flags.student, flags.teacher, bool(flags.noise), normals)
+
+
+def partial_cholesky(
+    gram: Float[Array, "n n"], pivots: tuple[int, ...], jitter: float = JITTER
+) -> Float[Array, "n r"]:
+    """(n, r) factor F such that the Gaussian vector is F ξ plus a part independent of its pivots.
+
+    The first pivot entry depends on ξ₀ alone, the second on ξ₀ and ξ₁, and so on. With all n
+    entries as pivots, F Fᵀ is the Gram matrix. ``jitter=0`` gives exact zeros for zero vectors,
+    without gradients.
+    """
+    factor = jnp.zeros((gram.shape[0], 0), gram.dtype)
+    for pivot in pivots:
+        column = gram[:, pivot] - factor @ factor[pivot]
+        # Round-off may leave a square just below zero; it must not take its derivative away (and at
+        # zero itself jnp.maximum would halve it).
+        square = jnp.where(column[pivot] > -jitter / 2, column[pivot], 0.0) + jitter
+        if jitter == 0.0:
+            # A pivot at round-off level belongs to the span of those before it.
+            present = square > 1e-14 * jnp.maximum(gram[pivot, pivot], 1e-300)
+            inverse = jnp.where(present, 1 / jnp.sqrt(jnp.where(present, square, 1.0)), 0.0)
+        else:
+            inverse = 1 / jnp.sqrt(square)
+        column = column * inverse
+        # The pivot's own entry keeps the jitter; later columns must not reach back to earlier
+        # pivots.
+        column = column.at[pivot].set(square * inverse)
+        done = np.array(pivots[: factor.shape[1]], dtype=int)
+        column = column.at[done].set(0.0)
+        factor = jnp.concatenate([factor, column[:, None]], axis=1)
+    return factor
 
 
 @dataclass(frozen=True)
@@ -85,28 +183,23 @@ class Slots(NamedTuple):
         assignment: (L, C) weights of the centroids in the means.
     """
 
-    means: Array
-    sigmas: Array
-    factors: list[Array]
-    variances: Array | None
-    assignment: Array
+    means: Float[Array, "L n"]
+    sigmas: Float[Array, " L"]
+    factors: list[Float[Array, "n r"]]
+    variances: Float[Array, "L B"] | None
+    assignment: Float[Array, "L C"]
 
 
 class Sampler:
     """Turns standard normals into fields for a given latent."""
 
     def __init__(
-        self,
-        model: LearningModel,
-        x: OrderParameters,
-        u: Settings,
-        reads: Reads,
-        slots: tuple[int, ...],
+        self, model: LearningModel, x: OrderParameters, u: Settings, reads: Reads, slots: tuple[int, ...]
     ) -> None:
         self.model, self.u = model, u
         self.where = coordinates(model, reads, slots)
         if model.spectrum is not None:
-            self.blocks = block_grams(model, x)
+            self.blocks = gram_matrix(x, model.block_overlaps)
             self.gram = self.blocks.sum(axis=0)
             return
         self.gram = gram_matrix(x, model.overlaps)
@@ -122,14 +215,14 @@ class Sampler:
             return Slots(means, sigmas, self._factors, None, assignment)
         variances = self.model.block_variances(latent, self.u)
         factors = [
-            partial_cholesky(seen(self.blocks, variances[slot]), pivots)
+            partial_cholesky(field_covariance(self.blocks, variances[slot]), pivots)
             for slot, pivots in enumerate(self.where.pivots)
         ]
         return Slots(means, sigmas, factors, variances, assignment)
 
-    def given(
+    def quadrature_points(
         self, slots: Slots, quadrature: AbstractQuadrature
-    ) -> tuple[Array, Array, Callable[[Array], Fields]]:
+    ) -> tuple[Float[Array, "P d"], Float[Array, " P"], Callable[[Array], Fields]]:
         """Points, weights, and the map from a point to the fields."""
         points, weights = quadrature.points(self.where.smooth, self.cut(slots))
         half, odd = divmod(points.shape[0], 2)
@@ -163,30 +256,43 @@ class Sampler:
 
         return fields
 
-    def field_gradient(self, slots: Slots, points: Array, weights: Array, D2: Array) -> Array:
+    def field_gradient(
+        self,
+        slots: Slots,
+        points: Float[Array, "P d"],
+        weights: Float[Array, " P"],
+        D2: Float[Array, "P L K"],
+    ) -> Float[Array, "*B n K"]:
         """(n, K) E[field D₂ᵀ] of all fields, summed over slots; (B, n, K) under a spectrum."""
         if slots.variances is None:
-            found = jnp.einsum("p,plk,ln->nk", weights, D2, slots.means)
+            total = jnp.einsum("p,plk,ln->nk", weights, D2, slots.means)
         else:
             # The blocks' parts of the means; those of fields that are not read count too.
             to_centroids = self.blocks[:, :, self.gram.shape[0] - self.model.centroids :]
-            found = jnp.einsum("p,plk,lc,bnc->bnk", weights, D2, slots.assignment, to_centroids)
+            total = jnp.einsum("p,plk,lc,bnc->bnk", weights, D2, slots.assignment, to_centroids)
         for slot, pivots in enumerate(self.where.pivots):
             start = self.where.starts[slot]
             noise = points[:, start : start + len(pivots)]
             cross = jnp.einsum("p,pr,pk->rk", weights, noise, D2[:, slot])
             if slots.variances is None:
-                found = found + slots.sigmas[slot] * slots.factors[slot] @ cross
+                total = total + slots.sigmas[slot] * slots.factors[slot] @ cross
             elif pivots:
                 entries = np.array(pivots)
                 pull = triangular_solve(
                     slots.factors[slot][entries], cross, left_side=True, lower=True, transpose_a=True
                 )
                 shares = slots.sigmas[slot] * slots.variances[slot]
-                found = found + jnp.einsum("b,bnr,rk->bnk", shares, self.blocks[:, :, entries], pull)
-        return found
+                total = total + jnp.einsum("b,bnr,rk->bnk", shares, self.blocks[:, :, entries], pull)
+        return total
 
-    def spread(self, slots: Slots, weights: Array, first: Array, second: Array, counted: np.ndarray) -> Array:
+    def spread(
+        self,
+        slots: Slots,
+        weights: Float[Array, " P"],
+        first: Float[Array, "P L K"],
+        second: Float[Array, "P L K"],
+        counted: Float[np.ndarray, " L"],
+    ) -> Float[Array, "*B K K"]:
         """(K, K) E[Σ_l σ_l² D₂ D₂'ᵀ] over the slots counted; (B, K, K), with shares, under a spectrum."""
         if slots.variances is None:
             return jnp.einsum("p,plk,l,plj->kj", weights, first, counted * slots.sigmas**2, second)

@@ -31,9 +31,9 @@ from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
-from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, order_parameters
 from optlearn._theory.sample import Fields, Latents
-from optlearn.models._measures import cosine
+from optlearn.models._averages import cosine
 from optlearn.models._two_tokens import Fineness, Pair, key_means, mean_loss, query_points
 
 Masked = Literal["nothing", "tokens", "heads"]
@@ -71,16 +71,15 @@ class Attention(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ σ² Σ_{ll'} (A − A*)²_{ll'}."""
-        del x
         hidden = latent["hidden"]
         short = hidden if self.masked == "tokens" else jnp.zeros(())
         student = self._heads(fields.student, u["temperature"], short)
         teacher = self._heads(fields.teacher, jnp.ones(()), short)
         share = np.full(self.branches, 1 / self.branches)
-        own = jnp.asarray(share)
+        student_share = jnp.asarray(share)
         if self.masked == "heads":
-            own = own + hidden * (np.eye(self.branches)[0] - share)
-        difference = jnp.tensordot(own, student, axes=1) - jnp.tensordot(share, teacher, axes=1)
+            student_share = student_share + hidden * (np.eye(self.branches)[0] - share)
+        difference = jnp.tensordot(student_share, student, axes=1) - jnp.tensordot(share, teacher, axes=1)
         return u["sigma"] ** 2 * jnp.sum(difference**2) / 2
 
     def latents(self, u: Settings) -> Latents:
@@ -92,7 +91,6 @@ class Attention(LearningModel):
 
     def test_latents(self, u: Settings) -> Latents:
         """Nothing is hidden in a test sample."""
-        del u
         return Latents.single(hidden=np.zeros(()))
 
     def test_settings(self, u: Settings) -> Settings:
@@ -101,7 +99,6 @@ class Attention(LearningModel):
 
     def variances(self, latent: Latent, u: Settings) -> Array:
         """σ² in all slots."""
-        del latent
         return u["sigma"] ** 2 * jnp.ones(self.slots)
 
     @property
@@ -116,22 +113,16 @@ class Attention(LearningModel):
         eta, variance, root = u["learning_rate"], u["sigma"] ** 2, np.sqrt(2) * u["temperature"]
         queries, keys = self._pairs(x, variance)
         q, q_star, weights = query_points(queries, keys, u["temperature"], self.fineness.nodes)
-        given = key_means(root * q, np.sqrt(2) * q_star, keys, self.fineness.components)
-        pull_q, pull_k = root * variance * given.pull, root * variance * given.their_pull
+        means = key_means(root * q, np.sqrt(2) * q_star, keys, self.fineness.components)
+        pull_q, pull_k = root * variance * means.pull, root * variance * means.their_pull
         square = (root * variance) ** 2
         # Both output tokens pull on one query, each on its own key.
-        spread_q = 2 * weights @ (square * given.key_square + pull_q**2)
-        spread_k = 2 * weights @ (square * q**2 * given.square)
+        spread_q = 2 * weights @ (square * means.key_square + pull_q**2)
+        spread_k = 2 * weights @ (square * q**2 * means.square)
         along = -4 * eta * weights @ (q * pull_q)
         dQ = [along + eta**2 * variance * spread for spread in (spread_q, spread_k)]
         dM = [-2 * eta * weights @ (q_star * pull_q), -2 * eta * weights @ (q * pull_k)]
-        return OrderParameters(
-            Q=jnp.diag(jnp.stack(dQ)),
-            M=jnp.diag(jnp.stack(dM)),
-            R=jnp.zeros((2, 0)),
-            v=jnp.zeros((2, 0)),
-            extras={},
-        )
+        return order_parameters(Q=jnp.diag(jnp.stack(dQ)), M=jnp.diag(jnp.stack(dM)))
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
         """The error for two tokens and one head, from the same integral."""
@@ -148,6 +139,7 @@ class Attention(LearningModel):
         if not self.reduced:
             return super().refined()
         components, nodes = self.fineness
+        # Half again as many points, and an even number: mirror images are left out.
         return dataclasses.replace(self, fineness=Fineness(components + 3, 2 * (3 * nodes // 4)))
 
     def _pairs(self, x: OrderParameters, variance: Array) -> tuple[Pair, Pair]:
@@ -162,13 +154,12 @@ class Attention(LearningModel):
         ``sharpness`` is √(Q_qq Q_kk) over the teacher's: 1 where the student's scores, at β = 1, are as large
         as the teacher's.
         """
-        del u
         T, key = self.overlaps.T, 0 if self.tied else 1
         norms = x.Q[0, 0] * x.Q[key, key] / (T[0, 0] * T[key, key])
-        found = {"query_cosine": cosine(x.M[0, 0], T[0, 0], x.Q[0, 0])}
+        cosines = {"query_cosine": cosine(x.M[0, 0], T[0, 0], x.Q[0, 0])}
         if not self.tied:
-            found["key_cosine"] = cosine(x.M[1, 1], T[1, 1], x.Q[1, 1])
-        return {**found, "sharpness": jnp.sqrt(jnp.maximum(norms, 0.0))}
+            cosines["key_cosine"] = cosine(x.M[1, 1], T[1, 1], x.Q[1, 1])
+        return {**cosines, "sharpness": jnp.sqrt(jnp.maximum(norms, 0.0))}
 
     def _heads(self, fields: Array, temperature: Array, short: Array) -> Array:
         """(heads, L, L) attention of each head from fields (L, K) of the slots."""

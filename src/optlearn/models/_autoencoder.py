@@ -3,11 +3,15 @@
 x₁ is drawn from a Gaussian mixture (centroids μ_c, standard deviations σ_c), x₂ from N(0, I). The
 output is b x̃ + Σ_k w_k g(λ̃_k)/√N with λ̃ = √(1−Δ) λ₁ + √Δ λ₂. The square loss has a part of order
 N, which only the skip b sees, and a part of order 1, which the weights see.
+
+Under a spectrum only the clean input x₁ has variances v_{cb} = σ_c² c_{cb} in block b; the noise x₂ is white.
+For the linear autoencoder all gradients are linear in the fields, D₁ = √(1−Δ)(Fλ̃ − λ₁) − λ̃ and
+D₂ = √Δ(Fλ̃ − λ₁) with F = Q + 2b, so second moments are all that its closed forms need.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,12 +21,10 @@ from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Latent, LearningModel
-from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
 from optlearn._theory.sample import Fields
-from optlearn._theory.spectrum import Spectrum
-from optlearn.models._activations import ACTIVATIONS, Activation
-from optlearn.models._autoencoder_blocks import block_drift, block_error
-from optlearn.models._measures import cosine
+from optlearn._theory.spectrum import Spectrum, variances_by_cluster
+from optlearn.models._averages import ACTIVATIONS, Activation, cosine, diagonal
 
 # Overlaps of the centroids and of the initial weights of the paper's Fig. 3 (rows of R are
 # students), to be used as ``model.state(**FIG3_START, b=…)``.
@@ -69,14 +71,12 @@ class Autoencoder(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The part of ½‖x₁ − output‖² of order 1."""
-        del latent
         clean, noisy = fields.student[0], _noisy_fields(fields, u)
         hidden = self.activation.function(noisy)
         return hidden @ x.Q @ hidden / 2 - (clean - x.extras["b"] * noisy) @ hidden
 
     def bulk(self, gram: Array, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½‖x₁ − b x̃‖²/N."""
-        del latent
         keep, add = jnp.sqrt(1 - u["noise"]), jnp.sqrt(u["noise"])
         b = x.extras["b"]
         residual = jnp.stack([1 - b * keep, -b * add])
@@ -103,8 +103,7 @@ class Autoencoder(LearningModel):
     def cluster_variances(self) -> Array:
         """(C, B) variances of the spectrum's blocks in each cluster."""
         assert self.spectrum is not None
-        variance = jnp.asarray(self.spectrum.variance)
-        return jnp.tile(variance[None, :], (self.centroids, 1)) if variance.ndim == 1 else variance
+        return variances_by_cluster(self.spectrum, self.centroids)
 
     def test_settings(self, u: Settings) -> Settings:
         """The noise at test time is ``test_noise``."""
@@ -115,8 +114,8 @@ class Autoencoder(LearningModel):
         if self.activation.name != "linear":
             return None
         if self.spectrum is not None:
-            return block_drift(self, x, u)
-        eta, parts = u["learning_rate"], _Moments(self.overlaps.Omega, x, u)
+            return _block_drift(self, x, u)
+        eta, parts = u["learning_rate"], _ClusterMoments(x, u)
         keep, noise, identity = parts.keep, u["noise"], np.eye(self.students)
         fed_back = x.extras["b"] * identity + x.Q
         view = eta / u["batch"] if self.redrawn else eta
@@ -129,15 +128,10 @@ class Autoencoder(LearningModel):
             common = keep * (2 * (1 - parts.b * keep) * identity - keep * x.Q)
             dQ = dQ + (eta - view) * common @ parts.clean_clean(parts.var) @ common
         clean = parts.mean_var * x.R + (x.R * parts.p[None, :]) @ self.overlaps.Omega
-        noisy = (1 - noise) * clean + noise * x.R
-        dR = 2 * keep * clean - 2 * parts.b * noisy - parts.noisy_noisy(1.0) @ x.R - x.Q @ noisy
-        return OrderParameters(
-            Q=eta * dQ,
-            M=jnp.zeros((self.students, 0)),
-            R=eta * dR,
-            v=jnp.zeros((self.students, 0)),
-            extras={"b": self._skip_drift(parts, u)},
-        )
+        noisy, noisy_noisy = (1 - noise) * clean + noise * x.R, parts.noisy_noisy(1.0)
+        dR = 2 * keep * clean - 2 * parts.b * noisy - noisy_noisy @ x.R - x.Q @ noisy
+        skip = self._skip_drift(parts.b, parts.mean_var, parts.p, noisy_noisy, u)
+        return order_parameters(Q=eta * dQ, R=eta * dR, extras={"b": skip})
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
         """The mean squared error of the linear autoencoder at noise ``test_noise``."""
@@ -145,33 +139,40 @@ class Autoencoder(LearningModel):
             return None
         u = self.test_settings(u)
         if self.spectrum is not None:
-            return block_error(self, x, u)
-        parts = _Moments(self.overlaps.Omega, x, u)
-        miss = (1 - parts.b * parts.keep) ** 2
-        variance = parts.mean_var + (parts.mean_Omega / u["N"] if self.finite_size else 0.0)
+            return _block_error(self, x, u)
+        parts = _ClusterMoments(x, u)
         noisy = parts.noisy_noisy(1.0)
         hidden = jnp.sum(x.Q * noisy) + 2 * parts.b * _trace(noisy)
         hidden = hidden - 2 * parts.keep * _trace(parts.clean_clean(1.0))
-        return u["N"] * (variance * miss + parts.b**2 * u["noise"]) + hidden
+        return self._skip_error(parts.b, parts.mean_var, parts.p, u) + hidden
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``theta11``, …: cosine similarities of student k with centroid k, 0 at zero weights."""
-        del u
         x, Omega = self.total(x), self.summed.overlaps.Omega
         return {
             f"theta{k + 1}{k + 1}": cosine(x.R[k, k], Omega[k, k], x.Q[k, k])
             for k in range(min(self.students, Omega.shape[0]))
         }
 
-    def _skip_drift(self, parts: "_Moments", u: Settings) -> Array:
-        scale = (1 - u["noise"]) * parts.b - parts.keep
-        force = parts.mean_var * scale + parts.b * u["noise"]
+    def _skip_drift(self, b: Array, power: Array, p: Array, noisy: Array, u: Settings) -> Array:
+        """db/dα, from the clean inputs' mean variance, the clusters' probabilities and E[λ̃λ̃ᵀ]."""
+        scale = (1 - u["noise"]) * b - jnp.sqrt(1 - u["noise"])
+        force = power * scale + b * u["noise"]
         if self.finite_size:
-            force = force + (parts.mean_Omega * scale + _trace(parts.noisy_noisy(1.0))) / u["N"]
+            force = force + (self._mean_Omega(p) * scale + _trace(noisy)) / u["N"]
         return -u["b_rate"] * force
 
+    def _skip_error(self, b: Array, power: Array, p: Array, u: Settings) -> Array:
+        """E‖x₁ − b x̃‖², what the skip alone leaves."""
+        power = power + (self._mean_Omega(p) / u["N"] if self.finite_size else 0.0)
+        return u["N"] * (power * (1 - b * jnp.sqrt(1 - u["noise"])) ** 2 + b**2 * u["noise"])
 
-class _Moments:
+    def _mean_Omega(self, p: Array) -> Array:
+        """Mean squared norm of the centroids."""
+        return p @ diagonal(self.summed.overlaps.Omega)
+
+
+class _ClusterMoments:
     """Second moments of the linear autoencoder's fields, averaged over clusters with given weights.
 
     Given cluster c, E[λ₁λ₁ᵀ] = σ_c² Q + R_c R_cᵀ and E[λ̃λ̃ᵀ] = τ_c Q + (1−Δ) R_c R_cᵀ with
@@ -179,13 +180,12 @@ class _Moments:
     moments of cluster c before they are averaged.
     """
 
-    def __init__(self, Omega: Array, x: OrderParameters, u: Settings) -> None:
+    def __init__(self, x: OrderParameters, u: Settings) -> None:
         self.x, self.b, self.noise = x, x.extras["b"], u["noise"]
         self.p, self.var = jnp.asarray(u["cluster_probabilities"]), jnp.asarray(u["sigma"] ** 2)
         self.keep = jnp.sqrt(1 - self.noise)
         self.tau = (1 - self.noise) * self.var + self.noise
         self.mean_var = self.p @ self.var
-        self.mean_Omega = self.p @ jnp.sum(Omega * np.eye(Omega.shape[0]), axis=0)
 
     def clean_clean(self, weight: Array) -> Array:
         """E[λ₁λ₁ᵀ]."""
@@ -207,6 +207,103 @@ class _Moments:
         clean = self.clean_clean(weight)
         mixed = self.keep * fed_back @ clean
         return clean - mixed - mixed.T + fed_back @ self.noisy_noisy(weight) @ fed_back
+
+
+class _BlockMoments(NamedTuple):
+    """Second moments of the fields.
+
+    Attributes:
+        p: (C,) probabilities of the clusters.
+        variance: (C, B) v of the clean inputs.
+        Q: (K, K) whole overlaps of the students.
+        clean: (C, K, K) E[λ₁λ₁ᵀ] given the cluster.
+        noisy: (C, K, K) E[λ̃λ̃ᵀ].
+    """
+
+    p: Array
+    variance: Array
+    Q: Array
+    clean: Array
+    noisy: Array
+
+    def mean(self, table: Array) -> Array:
+        """Average over clusters."""
+        return jnp.tensordot(self.p, table, axes=1)
+
+
+def _block_moments(model: Autoencoder, x: OrderParameters, u: Settings) -> _BlockMoments:
+    """Second moments at the noise of ``u``."""
+    variance = jnp.asarray(u["sigma"] ** 2)[:, None] * model.cluster_variances()
+    whole = model.total(x)
+    clean = jnp.einsum("cb,bkj->ckj", variance, x.Q) + jnp.einsum("kc,jc->ckj", whole.R, whole.R)
+    noisy = (1 - u["noise"]) * clean + u["noise"] * whole.Q[None]
+    return _BlockMoments(jnp.asarray(u["cluster_probabilities"]), variance, whole.Q, clean, noisy)
+
+
+def _block_drift(model: Autoencoder, x: OrderParameters, u: Settings) -> OrderParameters:
+    """dx/dα of Q, R and the skip."""
+    assert model.spectrum is not None
+    parts, eta, noise, K = _block_moments(model, x, u), u["learning_rate"], u["noise"], model.students
+    keep, b, identity = jnp.sqrt(1 - noise), x.extras["b"], np.eye(K)
+    R = model.total(x).R
+    # E[field λ₁ᵀ] of students and centroids in each block: what means add, and what spreads add.
+    mean_variance = parts.p @ parts.variance
+    students = jnp.concatenate([x.Q, jnp.swapaxes(x.R, -1, -2)], axis=1)
+    centroids = jnp.concatenate([x.R, jnp.asarray(model.block_overlaps.Omega)], axis=1)
+    clean = jnp.einsum("bnc,c,kc->bnk", centroids, parts.p, R) + mean_variance[:, None, None] * students
+    noisy = (1 - noise) * clean + noise * students
+    fed_back = parts.Q + 2 * b * identity
+    A = jnp.einsum("bnk,kj->bnj", noisy, fed_back) - 2 * keep * clean
+    # 2P: the loss reads Q through λ̃ᵀQλ̃/2.
+    pull = parts.mean(parts.noisy)
+    turn = A[:, :K] + jnp.einsum("bkj,ji->bki", x.Q, pull)
+    spread = _block_spread(model, parts, fed_back, u) * jnp.asarray(model.spectrum.share)[:, None, None]
+    return order_parameters(
+        Q=-eta * (turn + jnp.swapaxes(turn, -1, -2)) + eta**2 * spread,
+        R=-eta * (jnp.swapaxes(A[:, K:], -1, -2) + jnp.einsum("kj,bjc->bkc", pull, x.R)),
+        extras={"b": model._skip_drift(b, _clean_power(model, parts), parts.p, pull, u)},
+    )
+
+
+def _block_error(model: Autoencoder, x: OrderParameters, u: Settings) -> Array:
+    """E‖x₁ − output‖² at the noise of ``u``."""
+    parts, b, keep = _block_moments(model, x, u), x.extras["b"], jnp.sqrt(1 - u["noise"])
+    clean, noisy = parts.mean(parts.clean), parts.mean(parts.noisy)
+    hidden = jnp.sum(parts.Q * noisy) + _trace(2 * b * noisy - 2 * keep * clean)
+    return model._skip_error(b, _clean_power(model, parts), parts.p, u) + hidden
+
+
+def _block_spread(model: Autoencoder, parts: _BlockMoments, fed_back: Array, u: Settings) -> Array:
+    """(B, K, K) Σ_l σ_l² c_b E[D_l D_lᵀ]."""
+    noise, identity = u["noise"], np.eye(model.students)
+    keep = jnp.sqrt(1 - noise)
+    turned = keep * fed_back - identity
+
+    def quadratic(left: Array, table: Array) -> Array:
+        return jnp.einsum("ik,ckj,lj->cil", left, table, left)
+
+    def symmetric(left: Array) -> Array:
+        product = jnp.einsum("ik,ckj->cij", left, parts.clean)
+        return product + jnp.swapaxes(product, -1, -2)
+
+    by_clean = quadratic(turned, parts.noisy) - (1 - noise) * (symmetric(turned) - parts.clean)
+    by_noise = noise * (quadratic(fed_back, parts.noisy) - keep * symmetric(fed_back) + parts.clean)
+
+    def weighed(table: Array) -> Array:
+        return jnp.einsum("c,cb,ckj->bkj", parts.p, parts.variance, table)
+
+    spread = weighed(by_clean) + parts.mean(by_noise)[None]
+    if not model.redrawn:
+        return spread
+    # Two views share x₁ only.
+    cross = (1 - noise) * weighed(quadratic(turned - identity, parts.clean))
+    return spread / u["batch"] + (1 - 1 / u["batch"]) * cross
+
+
+def _clean_power(model: Autoencoder, parts: _BlockMoments) -> Array:
+    """Mean variance of the entries of a clean input."""
+    assert model.spectrum is not None
+    return parts.p @ parts.variance @ jnp.asarray(model.spectrum.share)
 
 
 @checked

@@ -3,8 +3,18 @@
 The student's output is Σ_k r_k v_k g(λ_k), the label Σ_m v*_m g*(λ*_m) + σ_n z. Readouts are ones,
 or trained (one head for each task). In training r_k ∈ {0, 1} are dropout masks with P(r_k = 1) = p;
 at test time all nodes are on and the output is multiplied by p_f.
+
+Continual learning. One network learns several tasks, each with a readout head of its own.
+Task m is the teacher node w*_m: its label is g(λ*_m) + σ_n z. All tasks share the students' hidden
+weights; head m, the column m of v, is trained on samples of task m only. Learning one task moves the
+shared weights and so spoils the other heads: this is forgetting. Which task a sample is drawn from is
+the parameter ``task``, which may be controlled.
 """
 
+import dataclasses
+from typing import Self
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -12,13 +22,11 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.blocks import seen
 from optlearn._theory.model import Break, ClosedMoments, Latent, LearningModel
-from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, Overlaps, field_covariance, order_parameters
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
-from optlearn.models._activations import ACTIVATIONS, Activation, entries
-from optlearn.models._measures import cosine
+from optlearn.models._averages import ACTIVATIONS, Activation, cosine, entries
 
 
 class Committee(LearningModel):
@@ -53,7 +61,7 @@ class Committee(LearningModel):
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ (target − p_f Σ_k v_k g(λ_k))²: all nodes on, no label noise."""
         output = (self._readout(x) @ self._task(latent)) @ self.activation.function(fields.student[0])
-        return (self._target(fields, latent) - _rescaling(u) * output) ** 2 / 2
+        return (self._target(fields, latent) - u.get("rescaling", 1.0) * output) ** 2 / 2
 
     def penalty(self, x: OrderParameters, u: Settings) -> Array:
         """λ/2 Σ_k Q_kk; the readout is not penalised."""
@@ -83,13 +91,11 @@ class Committee(LearningModel):
             towards = jnp.einsum("b,kn,bnm->bkm", self.spectrum.variance, _add_diagonal(pulled, bent), blocks)
             power = jnp.asarray(self.spectrum.variance * self.spectrum.share)
             spread = power[:, None, None] * spread[None]
-        own = towards[..., :K] - decay * x.Q
-        return OrderParameters(
-            Q=eta * (own + jnp.swapaxes(own, -1, -2)) + eta**2 / u["batch"] * spread,
+        turn = towards[..., :K] - decay * x.Q
+        return order_parameters(
+            Q=eta * (turn + jnp.swapaxes(turn, -1, -2)) + eta**2 / u["batch"] * spread,
             M=eta * (towards[..., K:] - decay * x.M),
-            R=jnp.zeros_like(x.R),
-            v=-u["readout_rate"] * v if self.heads else v,
-            extras={},
+            v=-u["readout_rate"] * v if self.heads else None,
         )
 
     def closed_moments(self, x: OrderParameters, u: Settings) -> ClosedMoments | None:
@@ -103,7 +109,7 @@ class Committee(LearningModel):
         """−E[∂D₂/∂field] as a (K, K + M) table and what is added to its diagonal; E[D₂ D₂ᵀ]; E[D₄]."""
         K, gram = self.students, self._gram(x)
         if self.spectrum is not None:
-            gram = seen(gram, self.spectrum.variance)
+            gram = field_covariance(gram, self.spectrum.variance)
         feedback, signed = self._feedback(x, u), self._signed(x)
         weighted = feedback * self._shares(u.get("task_share"))[None, :]
         together, four_together = self._coincidence(u)
@@ -126,8 +132,8 @@ class Committee(LearningModel):
             return None
         gram = self._gram(x)
         if self.spectrum is not None:
-            gram = seen(gram, self.spectrum.variance)
-        signed = self._signed(x, _rescaling(u))
+            gram = field_covariance(gram, self.spectrum.variance)
+        signed = self._signed(x, u.get("rescaling", 1.0))
         first, second = _unordered(len(gram))
         products = entries(signed, first) * entries(signed, second) * _multiplicity(len(gram))[:, None]
         weights = products @ self._shares(u.get("test_share"))
@@ -140,13 +146,19 @@ class Committee(LearningModel):
         are the limits at the start of training: 0, and p.
         """
         T, x = self.summed.overlaps.T, self.total(x)
-        found = {"cosine": cosine(x.M[0, 0], T[0, 0], x.Q[0, 0])}
+        cosines = {"cosine": cosine(x.M[0, 0], T[0, 0], x.Q[0, 0])}
         if self.students >= 2 and T.shape[0] == 1:
             start = u["activation"] if self.dropout else 1.0
-            found["correlation"] = cosine(
+            cosines["correlation"] = cosine(
                 x.Q[0, 1] - x.M[0, 0] * x.M[1, 0] / T[0, 0], x.Q[0, 0], x.Q[1, 1], at_zero=start
             )
-        return found
+        return cosines
+
+    @classmethod
+    def _like(cls, other: "Committee", parameters: dict[str, Array]) -> Self:
+        """A model of this class that is ``other`` in all but its parameters."""
+        parts = {part.name: getattr(other, part.name) for part in dataclasses.fields(other)}
+        return cls(**parts | {"parameters": parameters})
 
     # --- readouts and tasks -----------------------------------------------------------------------
 
@@ -156,7 +168,6 @@ class Committee(LearningModel):
 
     def _feedback(self, x: OrderParameters, u: Settings) -> Array:
         """(K, max(H, 1)) F, the weights through which errors come back to the students: the readout."""
-        del u
         return self._readout(x)
 
     def _signed(self, x: OrderParameters, rescaling: Array = 1.0) -> Array:
@@ -296,6 +307,89 @@ def committee(
     )
 
 
+class Continual(Committee):
+    """A committee with one teacher and one trained head a task. Built by ``continual``.
+
+    Parameters (settings): ``task``, from 0 to M − 1, the task of the training samples; a value between
+    two whole numbers draws from both tasks, 0.3 with 30 % of the samples from task 1. The others are
+    those of ``Committee`` with heads, but for ``task_share``, which follows from ``task``; and the
+    heads learn at the rate η where there is no ``readout_rate``.
+    """
+
+    def latents(self, u: Settings) -> Latents:
+        """The task of a training sample."""
+        return super().latents(self._as_committee(u))
+
+    def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
+        """That of the committee, trained on the present task."""
+        return super().closed_drift(x, self._as_committee(u))
+
+    def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """``error1``, ``error2``, …: the generalisation error of each task; and the committee's own."""
+        each = np.eye(self.heads)
+        errors: Array = jax.vmap(lambda share: self.closed_error(x, {**u, "test_share": share}))(each)
+        named = {f"error{task + 1}": errors[task] for task in range(self.heads)}
+        return {**named, **super().observables(x, u)}
+
+    def _as_committee(self, u: Settings) -> Settings:
+        """The settings as ``Committee`` reads them, with the probabilities (H,) of the tasks."""
+        distance = jnp.abs(u["task"] - np.arange(self.heads, dtype=float))
+        share = jnp.maximum(1 - distance, 0.0)
+        return {"readout_rate": u["learning_rate"], **u, "task_share": share}
+
+
+@checked
+def continual(
+    tasks: int = 2,
+    similarity: float = 0.5,
+    K: int | None = None,
+    activation: str = "erf",
+    sigma_n: float = 0.0,
+    eta: float = 1.0,
+    readout_rate: float | None = None,
+    batch: float = 1.0,
+    weight_decay: float = 0.0,
+    test_share: Array | None = None,
+) -> Continual:
+    """A student with one head for each of several tasks.
+
+    Args:
+        tasks: M, tasks; each is a teacher of one node.
+        similarity: overlap T_mm' of any two teachers, which have norm 1; from 0 (nothing in common) to 1
+            (the same task).
+        K: hidden nodes of the student; None for one a task.
+        activation: of all nodes, "erf" (erf(λ/√2)), "relu" or "linear".
+        sigma_n: standard deviation of the label noise.
+        eta: learning rate η.
+        readout_rate: η_v of the heads; None for η, also where that is controlled.
+        batch: fresh samples in each step.
+        weight_decay: λ of the penalty λ/2 Σ_k Q_kk.
+        test_share: (M,) weights of the tasks in the error; None for equal ones.
+
+    Returns:
+        A model with order parameters Q, M and v; training starts with task 0.
+    """
+    check = Arguments("continual")
+    tasks = check.count("tasks", tasks, lowest=2)
+    similarity = check.number("similarity", similarity, 0.0, 1.0)
+    made = committee(
+        K=tasks if K is None else check.count("K", K),
+        M=tasks,
+        T=similarity + (1 - similarity) * np.eye(tasks),
+        activation=activation,
+        sigma_n=sigma_n,
+        eta=eta,
+        batch=batch,
+        weight_decay=weight_decay,
+        heads=tasks,
+        readout_rate=readout_rate,
+        test_share=test_share,
+    )
+    replaced = {"task_share"} if readout_rate is not None else {"task_share", "readout_rate"}
+    parameters = {name: value for name, value in made.parameters.items() if name not in replaced}
+    return Continual._like(made, {**parameters, "task": 0.0})
+
+
 def _dropout_parameters(
     check: Arguments, dropout: bool, activation_probability: float, rescaling: float | None
 ) -> dict[str, Array]:
@@ -325,8 +419,8 @@ def _head_parameters(
             "task_share": check.probabilities("task_share", task_share, heads),
             "test_share": check.probabilities("test_share", test_share, heads),
         }
-    given = {"readout_rate": readout_rate, "task_share": task_share, "test_share": test_share}
-    for name, value in given.items():
+    unused = {"readout_rate": readout_rate, "task_share": task_share, "test_share": test_share}
+    for name, value in unused.items():
         if value is not None:
             check.fail(name, value, "has an effect only with heads of at least 1")
     return {}
@@ -348,10 +442,6 @@ def _teacher_readout(check: Arguments, value: Array | None, M: int, heads: int) 
 
 def _breaks(kind: str, activation: Activation, nodes: int) -> tuple[Break, ...]:
     return tuple(Break(kind, 0, node, at) for node in range(nodes) for at in activation.breaks)
-
-
-def _rescaling(u: Settings) -> Array:
-    return u.get("rescaling", 1.0)
 
 
 def _square(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:

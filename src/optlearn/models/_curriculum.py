@@ -16,14 +16,10 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel
-from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
-from optlearn.models._measures import cosine
-
-# Under the square root of the angle between student and teacher, whose derivative is infinite at
-# perfect alignment and at zero weights. It moves the error by at most 3e-11.
-FLOOR = 1e-20
+from optlearn.models._averages import cosine, safe_root
 
 
 class Curriculum(LearningModel):
@@ -38,13 +34,11 @@ class Curriculum(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """Half the squared distance of the student's output from the label ±1."""
-        del x, latent, u
         label = jnp.sign(fields.teacher[0, 0])
         return (label - jax.scipy.special.erf(_preactivation(fields) / 2)) ** 2 / 2
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """1 where the student's sign is wrong, else 0."""
-        del x, latent, u
         return (1 - jnp.sign(fields.teacher[0, 0]) * jnp.sign(_preactivation(fields))) / 2
 
     def penalty(self, x: OrderParameters, u: Settings) -> Array:
@@ -62,7 +56,6 @@ class Curriculum(LearningModel):
 
     def variances(self, latent: Latent, u: Settings) -> Array:
         """1 for the relevant slot, Δ for the other."""
-        del u
         return jnp.stack([jnp.ones(()), latent["difficulty"]])
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
@@ -71,12 +64,12 @@ class Curriculum(LearningModel):
         Q11, Q22, M11, T = self._seen(x)
         norm = Q11 + Delta * Q22
         label = jnp.sqrt(T * (norm + 2) - M11**2)
-        own = 1 / jnp.sqrt(norm + 1)
+        narrowing = 1 / jnp.sqrt(norm + 1)
         pull = 2 * eta / (np.pi * (norm + 2))
-        shrink = 2 * pull * (M11 / label + own)
+        shrink = 2 * pull * (M11 / label + narrowing)
         gap = jnp.sqrt((3 * norm + 2) * (T * (norm + 1) - M11**2))
         spread = np.pi / 2 + jnp.arcsin(norm / (3 * norm + 2)) - 2 * jnp.arcsin(M11 / gap)
-        spread = 2 / np.pi**2 * eta**2 * own * spread
+        spread = 2 / np.pi**2 * eta**2 * narrowing * spread
         decay = u["weight_decay"] * eta
         if self.spectrum is not None:
             # What acts on a field is the same in all blocks; each has its own part c_b of the covariances.
@@ -89,20 +82,19 @@ class Curriculum(LearningModel):
             return self._moved(dQ11, dQ22, variance * towards * T_b - (shrinks + decay) / 2 * M)
         dQ11 = 4 / np.pi * eta * M11 / label - (shrink + decay) * Q11 + spread
         dQ22 = Delta * spread - (Delta * shrink + decay) * Q22
-        dM11 = pull * (label - M11 * own) - decay / 2 * M11
+        dM11 = pull * (label - M11 * narrowing) - decay / 2 * M11
         return self._moved(dQ11, dQ22, dM11)
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array:
         """Probability of a wrong sign, averaged over the two test difficulties."""
         Q11, Q22, M11, T = self._seen(x)
         share, norms = u["test_share"], Q11 + u["test_difficulties"] * Q22
-        across = jnp.sqrt(jnp.maximum(norms * T - M11**2, 0.0) + FLOOR)
+        across = safe_root(norms * T - M11**2)
         wrong = 0.5 - jnp.arctan2(jnp.broadcast_to(M11, across.shape), across) / np.pi
         return share * wrong[0] + (1 - share) * wrong[1]
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``cosine``: M₁₁/√(T Q₁₁), 0 at zero weights."""
-        del u
         x = self.total(x)
         return {"cosine": cosine(x.M[0, 0], self.summed.overlaps.T[0, 0], x.Q[0, 0])}
 
@@ -118,12 +110,9 @@ class Curriculum(LearningModel):
 
     def _moved(self, dQ11: Array, dQ22: Array, dM11: Array) -> OrderParameters:
         zero, blocks = jnp.zeros_like(dM11), jnp.shape(dM11)
-        return OrderParameters(
+        return order_parameters(
             Q=jnp.stack([dQ11, zero, zero, dQ22], axis=-1).reshape(*blocks, 2, 2),
             M=jnp.stack([dM11, zero], axis=-1).reshape(*blocks, 2, 1),
-            R=jnp.zeros((*blocks, 2, 0)),
-            v=jnp.zeros((2, 0)),
-            extras={},
         )
 
 

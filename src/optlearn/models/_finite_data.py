@@ -10,9 +10,11 @@ alike:
 with learning rate η, weight decay λ, batch B, fresh noise of variance Δ on inputs and ς² on labels. One
 number, the training error, couples them. Samples are drawn with replacement. The eigenvalues are the Gauss
 nodes of the law of Marchenko and Pastur (``FiniteData``) or those of given data (``FiniteData.from_data``).
+With batches that are a share of the input dimension training is a map, not a flow (``LargeBatch``).
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Float, Settings
 from optlearn._dynamics.system import System
+from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.reduction import marchenko_pastur_nodes, marchenko_pastur_tail
+from optlearn._theory.spectrum import marchenko_pastur_nodes, marchenko_pastur_tail
 
 if TYPE_CHECKING:
     from optlearn.models._own_data import OwnData
@@ -45,7 +48,7 @@ class Modes(System):
         eigenvalues: (J,) s of the samples' covariance XᵀX/n, whose mean is about 1.
     """
 
-    eigenvalues: np.ndarray
+    eigenvalues: Float[Array, " J"]
 
     limits = MappingProxyType({"learning_rate": (0.0, np.inf), "batch": (1.0, np.inf)})
 
@@ -76,25 +79,23 @@ class Modes(System):
         }
 
     @abstractmethod
-    def train_error(self, x: Array) -> Array:
+    def train_error(self, x: Array) -> Float[Array, ""]:
         """Mean squared error on the samples."""
 
     @abstractmethod
-    def test_error(self, x: Array) -> Array:
+    def test_error(self, x: Array) -> Float[Array, ""]:
         """Mean squared error on fresh samples."""
 
     @abstractmethod
-    def norm(self, x: Array) -> Array:
+    def norm(self, x: Array) -> Float[Array, ""]:
         """Q, squared norm of the weights over N."""
 
     def error(self, x: Array, u: Settings) -> Array:
         """The test error."""
-        del u
         return self.test_error(x)
 
     def observables(self, x: Array, u: Settings) -> dict[str, Array]:
         """``train_error``, ``test_error``, their ``gap``, and the squared norm ``Q``."""
-        del u
         train, test = self.train_error(x), self.test_error(x)
         return {"train_error": train, "test_error": test, "gap": test - train, "Q": self.norm(x)}
 
@@ -113,12 +114,12 @@ class FiniteData(Modes):
             eigenvalues and their shares.
     """
 
-    shares: np.ndarray
+    shares: Float[Array, " J"]
     # Takes values at the nodes to their last coefficients in polynomials.
-    tail: np.ndarray
-    kappa: np.ndarray
-    noise: np.ndarray
-    T: np.ndarray
+    tail: Float[Array, "coefficients J"]
+    kappa: Float[Array, ""]
+    noise: Float[Array, ""]
+    T: Float[Array, ""]
 
     @checked
     def __init__(
@@ -144,25 +145,25 @@ class FiniteData(Modes):
         return own_data(X, y, X_test, y_test, **options)
 
     @property
-    def label_power(self) -> Array:
+    def label_power(self) -> Float[Array, " J"]:
         """(J,) D, mean square of the projected labels q."""
         return self.eigenvalues * (self.eigenvalues * self.T + self.noise / self.kappa)
 
-    def train_error(self, x: Array) -> Array:
+    def train_error(self, x: Array) -> Float[Array, ""]:
         """Mean squared error on the samples."""
         s, h = self.eigenvalues, x["response"]
         learned = self.label_power * (s * h - 2) * h + s * x["variance"]
         return jnp.sum(self.shares * learned) + self.T + self.noise
 
-    def test_error(self, x: Array) -> Array:
+    def test_error(self, x: Array) -> Float[Array, ""]:
         """Mean squared distance from labels without noise, Q − 2M + T."""
         return self.norm(x) - 2 * self.alignment(x) + self.T
 
-    def norm(self, x: Array) -> Array:
+    def norm(self, x: Array) -> Float[Array, ""]:
         """Q, squared norm of the weights over N."""
         return jnp.sum(self.shares * (self.label_power * x["response"] ** 2 + x["variance"]))
 
-    def alignment(self, x: Array) -> Array:
+    def alignment(self, x: Array) -> Float[Array, ""]:
         """M, overlap of the weights with the teacher."""
         return self.T * jnp.sum(self.shares * self.eigenvalues * x["response"])
 
@@ -188,6 +189,67 @@ class FiniteData(Modes):
         return None
 
     run_advice = ""
+
+
+@checked
+class LargeBatch(System):
+    """``FiniteData`` with batches of βN samples: steps of finite size, w ← w − ε ∇(batch error)/2.
+
+    Time counts steps, so horizons and the ends of intervals are whole numbers. ``learning_rate`` is the step
+    size ε, stable below 2/s_max for the full batch; ``batch`` is β = B/N.
+
+    Args:
+        data: the samples.
+        distinct: whether the samples of a batch are all different; with β = κ that is gradient descent on all
+            of them, without noise. Else they are drawn with replacement.
+    """
+
+    data: FiniteData
+    distinct: bool = field(static=True, default=False)
+
+    @property
+    def names(self) -> dict[str, int]:
+        """``response`` and ``variance``, one entry a mode."""
+        return self.data.names
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """Step size ε, weight decay λ and batch β = B/N."""
+        return {"learning_rate": 0.3, "weight_decay": 0.0, "batch": 0.5}
+
+    @property
+    def longest(self) -> float:
+        """One step."""
+        return 1.0
+
+    def start(self, Q: float = 0.0) -> dict[str, np.ndarray]:
+        """Weights of squared norm NQ at random, or zero: the state before the first step."""
+        return self.data.start(Q)
+
+    def advance(self, x: Array, u: Settings, length: Array) -> Array:
+        """The state after one step, or where it is if ``length`` is shorter than that."""
+        epsilon, beta, s = u["learning_rate"], u["batch"], self.data.eigenvalues
+        keep = 1 - epsilon * (s + u["weight_decay"])
+        spared = 1 - beta / self.data.kappa if self.distinct else 1.0
+        fed = epsilon**2 / beta * spared * self.data.train_error(x)
+        moved = {"response": keep * x["response"] + epsilon, "variance": keep**2 * x["variance"] + fed * s}
+        # A map has nothing between its steps; ends of intervals carry round-off.
+        arrived = length > 1 - 1e-9
+        return {name: jnp.where(arrived, moved[name], x[name]) for name in moved}
+
+    def error(self, x: Array, u: Settings) -> Array:
+        """The test error."""
+        return self.data.error(x, u)
+
+    def observables(self, x: Array, u: Settings) -> dict[str, Array]:
+        """Those of the data."""
+        return self.data.observables(x, u)
+
+    def check_specification(self, x: Array, u: Settings) -> None:
+        """Raise for batches that cannot be drawn."""
+        most = float(self.data.kappa) if self.distinct else np.inf
+        Arguments("LargeBatch").number("batch", float(u["batch"]), 0.0, most, open_below=True)
+        super().check_specification(x, u)
 
 
 def _given_nodes(check: Arguments, nodes: tuple[Array, Array]) -> tuple[np.ndarray, np.ndarray]:

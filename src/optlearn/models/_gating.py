@@ -17,12 +17,20 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.gaussian import partial_cholesky
 from optlearn._theory.model import Latent, LearningModel
-from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, order_parameters
 from optlearn._theory.sample import Fields
-from optlearn.models._measures import below, both_below, cosine, density
-from optlearn.models._stretched import Step, sharpest, stretched_line
+from optlearn._theory.sampler import partial_cholesky
+from optlearn.models._averages import (
+    Step,
+    below,
+    both_below,
+    cosine,
+    density,
+    diagonal,
+    sharpest,
+    stretched_line,
+)
 
 # What the parameter ``gate`` may be.
 GATES = ("gain", "threshold", "switch")
@@ -54,7 +62,6 @@ class Gating(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """½ (label − output)² with label noise."""
-        del x, latent
         (gates, values), (their_gates, their_values) = map(_halves, (fields.student[0], fields.teacher[0]))
         target = _soft_step(their_gates, u["teacher_gain"], u["teacher_threshold"])[0] @ their_values
         output = self._gate(gates, u)[0] @ values
@@ -72,39 +79,36 @@ class Gating(LearningModel):
         """
         if not self.nodes:
             return None
-        given = self._given_gates(x, u)
-        w, g, slope = given.weights[:, None], given.own, given.slope
-        (Q, M, T), eta = given.values, u["learning_rate"]
+        gates = self._given_gates(x, u)
+        w, g, slope = gates.weights[:, None], gates.openness, gates.slope
+        (Q, M, T), eta = gates.values, u["learning_rate"]
         # E[e a] and E[e b] at each point.
-        pull, their_pull = given.theirs @ M.T - g @ Q, given.theirs @ T - g @ M
+        pull, their_pull = gates.their_openness @ M.T - g @ Q, gates.their_openness @ T - g @ M
         steps = (w * slope * pull).T
         # A teacher's gate is its projection on the own gates plus a remainder (Stein's lemma).
-        bound = given.remainder @ (M * ((w * slope).T @ given.their_slope)).T
-        gates_Q, gates_M = steps @ given.fields, steps @ given.their_fields + bound.T
+        bound = gates.remainder @ (M * ((w * slope).T @ gates.their_slope)).T
+        gates_Q, gates_M = steps @ gates.fields, steps @ gates.their_fields + bound.T
         values_Q, values_M = (w * g).T @ pull, (w * g).T @ their_pull
-        square = (given.weights * (self._square(given) + u["sigma_n"] ** 2))[:, None]
-        scatter = jnp.einsum("im,pmn,jn->pij", M, given.their_scatter, M)
+        square = (gates.weights * (self._square(gates) + u["sigma_n"] ** 2))[:, None]
+        scatter = jnp.einsum("im,pmn,jn->pij", M, gates.their_scatter, M)
         pulls = pull[:, :, None] * pull[:, None, :] + scatter
         spread = (square * slope).T @ slope * Q
-        spread = spread + 2 * jnp.einsum("p,pi,pj,pij->ij", given.weights, slope, slope, pulls)
+        spread = spread + 2 * jnp.einsum("p,pi,pj,pij->ij", gates.weights, slope, slope, pulls)
         noise = eta**2 / u["batch"]
-        return OrderParameters(
+        return order_parameters(
             Q=_blocks(
                 eta * (gates_Q + gates_Q.T) + noise * spread,
                 eta * (values_Q + values_Q.T) + noise * (square * g).T @ g,
             ),
             M=_blocks(eta * gates_M, eta * values_M),
-            R=jnp.zeros((self.students, 0)),
-            v=jnp.zeros((self.students, 0)),
-            extras={},
         )
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
         """½ E[(target − output)²] with the gate of test time."""
         if not self.nodes:
             return None
-        given = self._given_gates(x, self.test_settings(u))
-        return given.weights @ self._square(given) / 2
+        gates = self._given_gates(x, self.test_settings(u))
+        return gates.weights @ self._square(gates) / 2
 
     def refined(self) -> Self | None:
         """Twice the nodes, none of them the same but the outermost."""
@@ -114,7 +118,6 @@ class Gating(LearningModel):
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``cosine_gate``, ``cosine_value``: of the first gate and value with those of the teacher."""
-        del u
         T = self.overlaps.T
         nodes = {"gate": (0, 0), "value": (self.students // 2, len(T) // 2)}
         return {f"cosine_{name}": cosine(x.M[k, m], T[m, m], x.Q[k, k]) for name, (k, m) in nodes.items()}
@@ -131,30 +134,35 @@ class Gating(LearningModel):
         return setting["gain"], setting["threshold"], setting["switch"]
 
     def _given_gates(self, x: OrderParameters, u: Settings) -> "_GivenGates":
-        own, theirs = self.students // 2, len(self.overlaps.T) // 2
+        half, their_half = self.students // 2, len(self.overlaps.T) // 2
         T = jnp.asarray(self.overlaps.T)
-        gram = jnp.block([[x.Q[:own, :own], x.M[:own, :theirs]], [x.M[:own, :theirs].T, T[:theirs, :theirs]]])
-        factor = partial_cholesky(gram, tuple(range(own)))
+        gram = jnp.block(
+            [
+                [x.Q[:half, :half], x.M[:half, :their_half]],
+                [x.M[:half, :their_half].T, T[:their_half, :their_half]],
+            ]
+        )
+        factor = partial_cholesky(gram, tuple(range(half)))
         points, weights = self._points(gram, factor, u)
         fields = points @ factor.T
-        g, slope = self._gate(fields[:, :own], u)
-        remainder = gram[own:, own:] - factor[own:] @ factor[own:].T
+        g, slope = self._gate(fields[:, :half], u)
+        remainder = gram[half:, half:] - factor[half:] @ factor[half:].T
         gain = u["teacher_gain"]
-        narrowed = gain / jnp.sqrt(1 + gain**2 * _diagonal(remainder))
-        h = narrowed[None, :] * (fields[:, own:] - u["teacher_threshold"])
+        narrowed = gain / jnp.sqrt(1 + gain**2 * diagonal(remainder))
+        h = narrowed[None, :] * (fields[:, half:] - u["teacher_threshold"])
         mean = below(h)
         both = self._both_open(h, jnp.arcsin(narrowed[:, None] * narrowed[None, :] * remainder))
         return _GivenGates(
             weights=weights,
-            fields=fields[:, :own],
-            own=g,
+            fields=fields[:, :half],
+            openness=g,
             slope=slope,
-            their_fields=fields[:, own:],
-            theirs=mean,
+            their_fields=fields[:, half:],
+            their_openness=mean,
             their_slope=narrowed[None, :] * density(h),
             their_scatter=both - mean[:, :, None] * mean[:, None, :],
             remainder=remainder,
-            values=(x.Q[own:, own:], x.M[own:, theirs:], T[theirs:, theirs:]),
+            values=(x.Q[half:, half:], x.M[half:, their_half:], T[their_half:, their_half:]),
         )
 
     def _points(self, gram: Array, factor: Array, u: Settings) -> tuple[Array, Array]:
@@ -163,16 +171,16 @@ class Gating(LearningModel):
         The j-th of them sees its own gate as sharp as that is, and every later gate, of student or teacher,
         as sharp as the mean over the normals still to come leaves it.
         """
-        own, count = self.students // 2, gram.shape[0]
+        half, count = self.students // 2, gram.shape[0]
         gain, threshold, _ = self._shape(u)
-        gains = jnp.concatenate([gain * jnp.ones(own), u["teacher_gain"] * jnp.ones(count - own)])
+        gains = jnp.concatenate([gain * jnp.ones(half), u["teacher_gain"] * jnp.ones(count - half)])
         thresholds = jnp.concatenate(
-            [threshold * jnp.ones(own), u["teacher_threshold"] * jnp.ones(count - own)]
+            [threshold * jnp.ones(half), u["teacher_threshold"] * jnp.ones(count - half)]
         )
         points, weights = jnp.zeros((1, 0)), jnp.ones(1)
-        for j in range(own):
-            known = factor[:, : j + 1]
-            narrowed = gains / jnp.sqrt(1 + gains**2 * (_diagonal(gram) - jnp.sum(known**2, axis=1)))
+        for j in range(half):
+            seen_so_far = factor[:, : j + 1]
+            narrowed = gains / jnp.sqrt(1 + gains**2 * (diagonal(gram) - jnp.sum(seen_so_far**2, axis=1)))
             steps = Step(
                 (narrowed * factor[:, j])[None, :] * jnp.ones((points.shape[0], 1)),
                 narrowed[None, :] * (thresholds[None, :] - points @ factor[:, :j].T),
@@ -198,11 +206,11 @@ class Gating(LearningModel):
             [jnp.stack([rows[max(i, j)][min(i, j)] for j in range(count)], 1) for i in range(count)], 1
         )
 
-    def _square(self, given: "_GivenGates") -> Array:
+    def _square(self, gates: "_GivenGates") -> Array:
         """(P,) E[e²] at each point, without label noise."""
-        (Q, M, T), g, theirs = given.values, given.own, given.theirs
+        (Q, M, T), g, theirs = gates.values, gates.openness, gates.their_openness
         mean = jnp.sum(g * (g @ Q), axis=1) - 2 * jnp.sum(g * (theirs @ M.T), axis=1)
-        return mean + jnp.sum(theirs * (theirs @ T), axis=1) + jnp.sum(given.their_scatter * T[None], (1, 2))
+        return mean + jnp.sum(theirs * (theirs @ T), axis=1) + jnp.sum(gates.their_scatter * T[None], (1, 2))
 
 
 class _GivenGates(NamedTuple):
@@ -210,10 +218,10 @@ class _GivenGates(NamedTuple):
 
     weights: Array  # (P,)
     fields: Array  # (P, K/2) of the own gates
-    own: Array  # (P, K/2) g
+    openness: Array  # (P, K/2) g
     slope: Array  # (P, K/2) g'
     their_fields: Array  # (P, M/2) mean fields of the teacher's gates
-    theirs: Array  # (P, M/2) mean of g*
+    their_openness: Array  # (P, M/2) mean of g*
     their_slope: Array  # (P, M/2) mean of g*'
     their_scatter: Array  # (P, M/2, M/2) covariance of g*
     remainder: Array  # (M/2, M/2) covariance of the teacher's gates' fields
@@ -319,7 +327,3 @@ def _soft_step(fields: Array, gain: Array, threshold: Array) -> tuple[Array, Arr
 def _blocks(gates: Array, values: Array) -> Array:
     """Gates and values have no overlap."""
     return jax.scipy.linalg.block_diag(gates, values)
-
-
-def _diagonal(matrix: Array) -> Array:
-    return jnp.sum(matrix * np.eye(matrix.shape[0]), axis=1)

@@ -17,14 +17,11 @@ from optlearn._errors import SpecificationError
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.model import Break, Latent, LearningModel
-from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
 from optlearn._theory.sample import Fields, Latents
-from optlearn._theory.spectrum import Spectrum
-from optlearn.models._measures import below, both_below, cosine, density
+from optlearn._theory.spectrum import Spectrum, variances_by_cluster
+from optlearn.models._averages import FLOOR, below, both_below, cosine, density, diagonal, safe_root
 
-# Under the square roots of norms and angles, whose derivatives are infinite at zero weights and at
-# perfect alignment. It moves an error by at most 3e-11.
-FLOOR = 1e-20
 # Nodes of the bivariate normal law: errors are accurate to 1e-11 up to a cosine of 0.99 between
 # student and teacher.
 ANGLES = 24
@@ -53,13 +50,11 @@ class Imbalance(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The group's weight times half the squared distance of the output from the label ±1."""
-        del x
         group = self.assignment(latent)[0]
         return group @ _weights(u) * (self._label(fields, group) - fields.student[0, 0]) ** 2 / 2
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """1 where the sign of the output is wrong, else 0."""
-        del x, u
         label = self._label(fields, self.assignment(latent)[0])
         return (1 - label * jnp.sign(fields.student[0, 0])) / 2
 
@@ -89,12 +84,10 @@ class Imbalance(LearningModel):
         grown = jnp.sum(centred * R + pull * (slope * M - Q))
         square = 1 - 2 * (mean * R + variance * slope * M) + R**2 + variance * Q
         spread = jnp.sum(force * weights * variance * square) * eta / u["batch"]
-        return OrderParameters(
+        return order_parameters(
             Q=(2 * grown + spread).reshape(1, 1),
             M=(S @ centred + T @ (pull * slope) - jnp.sum(pull) * M)[None],
             R=(Omega @ centred + S.T @ (pull * slope) - jnp.sum(pull) * R)[None],
-            v=jnp.zeros((1, 0)),
-            extras={},
         )
 
     def _block_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
@@ -116,19 +109,16 @@ class Imbalance(LearningModel):
         spread = variance @ (force * weights * square) * eta / u["batch"] * self.spectrum.share
         toward_teachers = S @ centred + jnp.einsum("bij,bj->bi", T, lean) - shrink[:, None] * M
         toward_centroids = Omega @ centred + jnp.einsum("bji,bj->bi", S, lean) - shrink[:, None] * R
-        return OrderParameters(
+        return order_parameters(
             Q=(2 * grown + spread)[:, None, None],
             M=toward_teachers[:, None, :],
             R=toward_centroids[:, None, :],
-            v=jnp.zeros((1, 0)),
-            extras={},
         )
 
     def _group_variances(self) -> Array:
         """(B, 2) variances of the blocks in each group."""
         assert self.spectrum is not None
-        variance = jnp.asarray(self.spectrum.variance)
-        return jnp.tile(variance[:, None], (1, 2)) if variance.ndim == 1 else variance.T
+        return variances_by_cluster(self.spectrum, 2).T
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array:
         """The two errors, summed up as the criterion says."""
@@ -142,8 +132,8 @@ class Imbalance(LearningModel):
         errors, T = self._errors(x, u), self.summed.overlaps.T
         x = self.total(x)
         groups = ("majority", "minority")
-        found = {f"error_{name}": errors[c] for c, name in enumerate(groups)}
-        return found | {
+        by_group = {f"error_{name}": errors[c] for c, name in enumerate(groups)}
+        return by_group | {
             f"cosine_{name}": cosine(x.M[0, c], T[c, c], x.Q[0, 0]) for c, name in enumerate(groups)
         }
 
@@ -164,7 +154,7 @@ class Imbalance(LearningModel):
         if self.spectrum is not None:
             variance = self._group_variances()
             Q, M, R = jnp.sum(variance * Q[:, None], 0), jnp.sum(variance * M, 0), jnp.sum(R, 0)
-        across = jnp.sqrt(jnp.maximum(Q * T - M**2, 0.0) + FLOOR)
+        across = safe_root(Q * T - M**2)
         h, k = S / (spread * jnp.sqrt(T)), R / (spread * jnp.sqrt(Q + FLOOR))
         both = both_below(h, k, jnp.arctan2(M, across), ANGLES)
         return below(h) + below(k) - 2 * both
@@ -172,9 +162,9 @@ class Imbalance(LearningModel):
     def _teachers(self) -> tuple[Array, Array]:
         """(2,) squared norm of each group's teacher, as fields see it, and its overlap with the centroid."""
         if self.spectrum is None:
-            return _diagonal(self.overlaps.T), _diagonal(self.overlaps.S)
-        T = jnp.stack([_diagonal(part) for part in self.block_overlaps.T])
-        return jnp.sum(self._group_variances() * T, axis=0), _diagonal(self.summed.overlaps.S)
+            return diagonal(self.overlaps.T), diagonal(self.overlaps.S)
+        T = jnp.stack([diagonal(part) for part in self.block_overlaps.T])
+        return jnp.sum(self._group_variances() * T, axis=0), diagonal(self.summed.overlaps.S)
 
 
 @checked
@@ -273,7 +263,3 @@ def _pair(minority: Array) -> Array:
 def _weights(u: Settings) -> Array:
     """(2,) factors of the groups' losses."""
     return _pair(u["reweighting"]) / _pair(u["share"])
-
-
-def _diagonal(matrix: Array) -> Array:
-    return jnp.sum(jnp.asarray(matrix) * np.eye(2), axis=1)

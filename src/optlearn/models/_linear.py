@@ -15,13 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Float, Settings
 from optlearn._dynamics.system import System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.blocks import NARROW
-from optlearn._theory.spectrum import Spectrum
+from optlearn._theory.spectrum import NARROW, Spectrum
 from optlearn.models._committee import Committee, committee
 
 # Steps of the recursion that repeated squaring takes at once: 2 to this power.
@@ -49,10 +48,10 @@ class Linear(System):
     """
 
     spectrum: Spectrum
-    teacher: np.ndarray
-    noise_shape: np.ndarray
-    N: np.ndarray
-    clock: np.ndarray
+    teacher: Float[Array, " B"]
+    noise_shape: Float[Array, " B"]
+    N: Float[Array, ""]
+    clock: Float[Array, ""]
     parameters: dict[str, Array] = field(converter=as_floats)
     recursion: bool = field(static=True)
     halvings: int = field(static=True)
@@ -91,32 +90,32 @@ class Linear(System):
             grown, _ = jax.lax.scan(lambda e, term: (scaled + scaled @ e / term, None), scaled, terms)
             grown, _ = jax.lax.scan(lambda e, _: (2 * e + e @ e, None), grown, None, length=self.halvings)
             return {"excess": (state + grown @ state)[:-1]}
-        one, steps = self._step(u), length * self.clock
+        change, steps = self._step(u), length * self.clock
+        # Lengths come from sums of intervals: round-off must not lose a step.
         whole = jnp.floor(steps + 1e-6)
-        rest = jnp.maximum(steps - whole, 0.0)
-        state = self._after(one, state, whole)
-        return {"excess": (state + rest * (one @ state))[:-1]}
+        remainder = jnp.maximum(steps - whole, 0.0)
+        state = self._after(change, state, whole)
+        return {"excess": (state + remainder * (change @ state))[:-1]}
 
-    def _after(self, one: Array, state: Array, steps: Array) -> Array:
-        """The state after a whole number of steps ``1 + one``."""
+    def _after(self, change: Array, state: Array, steps: Array) -> Array:
+        """The state after a whole number of steps ``1 + change``."""
         if self.spectrum.blocks > MOST_SQUARED:
             count = steps.astype(jnp.int64)
-            return jax.lax.fori_loop(0, count, lambda _, now: now + one @ now, state)
+            return jax.lax.fori_loop(0, count, lambda _, now: now + change @ now, state)
 
         def doubled(carry: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], None]:
-            change, now, left = carry
+            power, now, left = carry
             half = jnp.floor(left / 2)
-            now = now + (left - 2 * half) * (change @ now)
+            now = now + (left - 2 * half) * (power @ now)
             # Powers that no step needs might overflow.
-            change = jnp.where(half > 0, 1.0, 0.0) * change
-            return (2 * change + change @ change, now, half), None
+            power = jnp.where(half > 0, 1.0, 0.0) * power
+            return (2 * power + power @ power, now, half), None
 
-        (_, state, _), _ = jax.lax.scan(doubled, (one, state, steps), None, length=DOUBLINGS + 1)
+        (_, state, _), _ = jax.lax.scan(doubled, (change, state, steps), None, length=DOUBLINGS + 1)
         return state
 
     def error(self, x: Array, u: Settings) -> Array:
         """R/2, half the excess risk."""
-        del u
         return jnp.asarray(self.spectrum.variance) @ x["excess"] / 2
 
     def check(self, x: Array) -> str | None:
@@ -154,6 +153,7 @@ class Linear(System):
         moved = 2 * batch - gamma * c * (batch + 1)
         if np.any(moved <= 0):
             return np.inf
+        # The risk feeds noise back to itself; with a gain of 1 or more it never settles.
         S = float(np.sum(eta * share * c / moved))
         return noise * S / (1 - S) if S < 1 else np.inf
 

@@ -1,8 +1,13 @@
-"""Least squares on given data: spectrum, teacher and noise as measured, and one pass as predicted.
+"""Least squares whose spectrum, teacher and noise follow from second moments: ``linear`` for other inputs.
 
-In the eigenbasis of XᵀX/n the best linear predictor w* is the teacher and its residual z the label noise.
-That noise may depend on the input, so its power E[x_i² z²] is measured direction by direction. What is
-assumed beyond these second moments is that fourth moments of the inputs are those of a Gaussian.
+Measured on given data. In the eigenbasis of XᵀX/n the best linear predictor w* is the teacher and its
+residual z the label noise. That noise may depend on the input, so its power E[x_i² z²] is measured direction
+by direction. What is assumed beyond these second moments is that fourth moments of the inputs are those of a
+Gaussian.
+
+Known for random features. A linear head learns y = Σ_m g(u_m·z) + σ_n ξ from x_i = g(w_i·z), z Gaussian. The
+second moments of features and labels are closed forms, E[g(a)g(b)] of two Gaussian fields; the best head,
+the spectrum and the noise that no head can remove follow.
 """
 
 from dataclasses import dataclass
@@ -11,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Float
+from optlearn._precision import float64
 from optlearn._signatures import checked
-from optlearn._theory.reduction import NEGLIGIBLE, reduce_spectrum
+from optlearn._theory.spectrum import NEGLIGIBLE, reduce_spectrum
+from optlearn.models._averages import ACTIVATIONS
 from optlearn.models._linear import Linear, linear
 
 # Rows of a table that are projected at once.
@@ -35,12 +42,12 @@ class Measured:
         samples: n.
     """
 
-    variances: np.ndarray
-    basis: np.ndarray
-    weights: np.ndarray
+    variances: Float[np.ndarray, " d"]
+    basis: Float[np.ndarray, "N d"]
+    weights: Float[np.ndarray, " N"]
     noise: float
-    noise_shape: np.ndarray
-    input_mean: np.ndarray
+    noise_shape: Float[np.ndarray, " d"]
+    input_mean: Float[np.ndarray, " N"]
     label_mean: float
     samples: int
 
@@ -60,7 +67,7 @@ class Measured:
         return float(self.variances[0] / self.input_power)
 
     @property
-    def teacher(self) -> np.ndarray:
+    def teacher(self) -> Float[np.ndarray, " d"]:
         """(d,) T_i in the units of the theory: Σ_i c_i T_i is the risk of zero weights."""
         return self.variances * (self.basis.T @ self.weights) ** 2 / self._scaled
 
@@ -89,7 +96,7 @@ class Measured:
             noise_shape=shape,
         )
 
-    def excess_curve(self, rates: Array, batches: Array = 1.0) -> np.ndarray:
+    def excess_curve(self, rates: Array, batches: Array = 1.0) -> Float[np.ndarray, " times"]:
         """(steps + 1,) predicted mean excess risk E(f − f*)² before every step, and after the last.
 
         The exact recursion in all directions.
@@ -143,7 +150,66 @@ def measured(X: Array, y: Array, centre: bool = True) -> Measured:
     return Measured(values, basis, weights, noise, shape, input_mean, label_mean, n)
 
 
-def check_samples(owner: str, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+@checked
+@float64
+def random_features(
+    features: int = 400,
+    inputs: int = 200,
+    teachers: int = 1,
+    activation: str = "relu",
+    sigma_n: float = 0.1,
+    blocks: int | None = 16,
+    training: float = 10.0,
+    eta: float = 0.5,
+    batch: float = 1.0,
+    recursion: bool | None = None,
+    seed: int = 0,
+) -> Linear:
+    """Least squares on random features of Gaussian inputs, features scaled to a mean square of 1.
+
+    Args:
+        features: N, how many.
+        inputs: dimension of z.
+        teachers: nodes of the teacher, of unit norm.
+        activation: of features and teacher, "erf", "relu" or "linear".
+        sigma_n: standard deviation of the label noise.
+        blocks: that stand for all directions; None: all of them.
+        training: ∫η dα that the blocks are made for.
+        eta: learning rate η.
+        batch: fresh samples in each step.
+        recursion: the exact mean in discrete time; None: where η λ₁/tr is above 0.1.
+        seed: of the random directions.
+    """
+    check = Arguments("random_features")
+    N, D, M = (
+        check.count(name, value)
+        for name, value in (("features", features), ("inputs", inputs), ("teachers", teachers))
+    )
+    function = ACTIVATIONS[check.one_of("activation", activation, ACTIVATIONS)]
+    noise = check.number("sigma_n", sigma_n, 0.0) ** 2
+    vectors = np.random.default_rng(check.count("seed", seed, 0)).normal(size=(N + M, D))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    gram = vectors @ vectors.T
+    moments = np.asarray(function.I2(gram, np.arange(N + M)[:, None], np.arange(N + M)[None, :]))
+    cross = moments[:N, N:].sum(axis=1)
+    values, basis = np.linalg.eigh(moments[:N, :N])
+    kept = values > NEGLIGIBLE * values[-1]
+    values, projected = values[kept], basis[:, kept].T @ cross
+    left = float(moments[N:, N:].sum() - np.sum(projected**2 / values))
+    c = values * len(values) / values.sum()
+    reduced = reduce_spectrum(c, projected**2 / values / c, blocks, training)
+    return linear(
+        reduced.spectrum,
+        reduced.teacher,
+        noise=max(left, 0.0) + noise,
+        N=len(values),
+        eta=eta,
+        batch=batch,
+        recursion=recursion,
+    )
+
+
+def check_samples(owner: str, X: Any, y: Any) -> tuple[Float[np.ndarray, "n N"], Float[np.ndarray, " n"]]:
     """Inputs and labels as finite arrays of matching shapes."""
     check = Arguments(owner)
     try:

@@ -1,26 +1,162 @@
-"""SGD that remembers: momentum, and averages of the weights, as further rows that no loss reads.
+"""SGD that remembers: momentum, averages of the weights, and AdaGrad, each around a model of plain SGD.
 
 A row of memory moves linearly. A velocity p adds up gradients and fades, p ← (1 − γ/N) p + g x/√N, and the
 weights follow it, w ← w − (η/√N) g x − (ζ/N) p. An average follows the weights, w̄ ← w̄ + (a/N)(w − w̄). So the
 overlaps of all rows obey closed equations: the Gram matrix G of weights, velocities and averages has
 Ġ = LG + GLᵀ + (what gradients do). Memory has to last for some N steps to be seen there: a constant β < 1
 forgets within a few, and is plain SGD with the rate η/(1 − β).
+
+AdaGrad-norm has one scale for all weights: steps shrink with the gradients that have been seen.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from typing_extensions import override
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
+from optlearn._errors import SpecificationError
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.model import Break, Latent, LearningModel, Recurrence
-from optlearn._theory.order import OrderParameters
-from optlearn._theory.sample import Fields
-from optlearn.models._around import Around, new_parameters, surroundings
+from optlearn._theory.drift import rows_drift
+from optlearn._theory.model import Break, ClosedMoments, Latent, LearningModel, Recurrence
+from optlearn._theory.order import OrderParameters, gram_matrix
+from optlearn._theory.sample import Fields, Latents
+
+SQUARES = "squares"
+
+
+class Around(LearningModel):
+    """Learns what ``base`` learns, with further rows or scalars; their motion is up to subclasses.
+
+    The first rows of all overlaps are those of ``base``, whose data, loss and metric are kept.
+    """
+
+    base: LearningModel = field(kw_only=True)
+
+    def inner(self, x: OrderParameters, first: int = 0) -> OrderParameters:
+        """The state as ``base`` knows it, with its rows from ``first`` on."""
+        K = self.base.students
+        rows = slice(first, first + K)
+        return OrderParameters(
+            Q=x.Q[..., rows, rows],
+            M=x.M[..., rows, :],
+            R=x.R[..., rows, :],
+            v=x.v[..., :K, :],
+            extras={name: x.extras[name] for name in self.base.layout.extras},
+        )
+
+    def inner_fields(self, fields: Fields, first: int = 0) -> Fields:
+        """The fields of ``base``, with its rows from ``first`` on."""
+        return replace(fields, student=fields.student[:, first : first + self.base.students])
+
+    @override
+    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        return self.base.loss(self.inner_fields(fields), self.inner(x), latent, u)
+
+    def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """The rule of ``base``; nothing for further rows."""
+        rule = self.base.update(self.inner_fields(fields), self.inner(x), latent, u)
+        return jnp.pad(rule, ((0, 0), (0, self.students - self.base.students)))
+
+    @override
+    def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
+        return self.base.statistics(self.inner_fields(fields), self.inner(x), latent, u)
+
+    @override
+    def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        return self.base.metric(self.inner_fields(fields), self.inner(x), latent, u)
+
+    @override
+    def penalty(self, x: OrderParameters, u: Settings) -> Array:
+        return self.base.penalty(self.inner(x), u)
+
+    @override
+    def latents(self, u: Settings) -> Latents:
+        return self.base.latents(u)
+
+    @override
+    def variances(self, latent: Latent, u: Settings) -> Array:
+        return self.base.variances(latent, u)
+
+    @override
+    def bulk(self, gram: Array, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        return self.base.bulk(gram, self.inner(x), latent, u)
+
+    @override
+    def test_settings(self, u: Settings) -> Settings:
+        return self.base.test_settings(u)
+
+    @override
+    def test_latents(self, u: Settings) -> Latents:
+        return self.base.test_latents(u)
+
+    @override
+    def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
+        return self.base.closed_error(self.inner(x), u)
+
+    @override
+    def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        return self.base.observables(self.inner(x), u)
+
+    def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
+        """From the closed moments of ``base``: further fields are normal along with its own."""
+        plain = not (self.centroids or self.base.layout.extras)
+        moments = self.base.closed_moments(self.inner(x), u) if plain else None
+        if moments is None:
+            return None
+        K, rows = self.base.students, self.students
+        seen = np.concatenate([np.arange(K), rows + np.arange(self.teachers)])
+        towards = gram_matrix(x, self.block_overlaps)[..., seen] @ moments.slope.T
+        spread = moments.spread / u.get("batch", 1.0)
+        if self.spectrum is not None:
+            variance, share = (p[:, None, None] for p in (self.spectrum.variance, self.spectrum.share))
+            towards, spread = variance * towards, variance * share * spread[None]
+        # Further rows have no gradient of their own; they move by the recurrence alone.
+        towards, spread = _padded(towards, 0, rows - K), _padded(spread, rows - K, rows - K)
+        pull = jax.grad(self.summed.penalty)(self.total(x), u)
+        dQ, dM, dR = rows_drift(self, x, u, towards, spread, (pull.Q + pull.Q.T) / 2)
+        dv = -u.get("readout_rate", u["learning_rate"]) * (_padded(moments.v, rows - K, 0) + pull.v)
+        return OrderParameters(dQ, dM, dR, dv, self.closed_statistics(moments, x, u))
+
+    def closed_statistics(self, moments: ClosedMoments, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """Drift of the running scalars that are added."""
+        return {}
+
+    @property
+    @override
+    def has_rule(self) -> bool:
+        return self.base.has_rule
+
+    @property
+    def reads_blocks(self) -> bool:  # type: ignore[override]
+        """Whether closed forms and observables of ``base`` do."""
+        return self.base.reads_blocks
+
+    @property
+    def summed(self) -> Self:
+        """With overlaps summed over blocks, those of ``base`` too."""
+        if self.spectrum is None or not self.overlaps.by_block:
+            return self
+        return replace(super().summed, base=self.base.summed)
+
+    def start(self, **values: Array) -> OrderParameters:
+        """A state from entries of ``base``, as ``state`` takes them; what is added begins at rest."""
+        return self.around(self.base.state(**values))
+
+    def around(self, x: OrderParameters) -> OrderParameters:
+        """A state of ``base`` with what is added at rest."""
+        raise NotImplementedError
+
+    def initial_state(self, start: Any) -> OrderParameters:
+        """The start of a problem: a state, or entries of ``base`` as ``start`` takes them."""
+        return super().initial_state(self.start(**start) if isinstance(start, Mapping) else start)
 
 
 class Memory(Around):
@@ -48,7 +184,6 @@ class Memory(Around):
 
     def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence:
         """Velocities take gradients; weights follow velocities, and averages follow weights."""
-        del x
         weights, velocities, last = 0, 1, self.students // self.base.students - 1
         response = u["learning_rate"] * self._between(weights, weights)
         carry = jnp.zeros((self.students, self.students))
@@ -84,9 +219,9 @@ class Memory(Around):
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """Those of ``base``; with averages also ``weights_error``, where the error has a closed form."""
-        found = super().observables(x, u)
-        of_weights = self.base.closed_error(self.inner(x), u) if self.average else None
-        return found if of_weights is None else found | {"weights_error": of_weights}
+        of_base = super().observables(x, u)
+        weights_error = self.base.closed_error(self.inner(x), u) if self.average else None
+        return of_base if weights_error is None else of_base | {"weights_error": weights_error}
 
     def around(self, x: OrderParameters) -> OrderParameters:
         """Velocities at zero, averages at the weights."""
@@ -161,3 +296,74 @@ def _tested_breaks(model: LearningModel, first: int) -> tuple[Break, ...]:
     if not first:
         return ()
     return tuple(replace(b, node=b.node + first) for b in model.breaks if b.kind == "student")
+
+
+class AdaGradNorm(Around):
+    """A model whose rate is η/√b, with b its start plus 1/N times all squared lengths of gradients so far.
+
+    The running scalar ``squares`` is b; it starts at 1, or at what ``start`` is given.
+    """
+
+    def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence:
+        """Gradients over √b."""
+        rate = u["learning_rate"] / jnp.sqrt(x.extras[SQUARES])
+        return Recurrence(rate * np.eye(self.students), jnp.zeros((self.students, self.students)))
+
+    def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
+        """The squared length of the sample's gradient, of which a batch has a share."""
+        rule = self.base.update(fields, self.inner(x), latent, u)
+        square = jnp.sum(self.input_power(latent, u)[:, None] * rule**2)
+        return super().statistics(fields, x, latent, u) | {SQUARES: square / u.get("batch", 1.0)}
+
+    def closed_statistics(self, moments: ClosedMoments, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """The mean squared length."""
+        power = 1.0 if self.spectrum is None else jnp.sum(self.spectrum.variance * self.spectrum.share)
+        return {SQUARES: power * jnp.trace(moments.spread) / u.get("batch", 1.0)}
+
+    def start(self, squares: float = 1.0, **values: Array) -> OrderParameters:
+        """A state from entries of ``base``, and b, which must be above 0."""
+        b = Arguments("start").number(SQUARES, squares, 0.0, open_below=True)
+        x = super().start(**values)
+        return replace(x, extras={**x.extras, SQUARES: np.asarray(b)})
+
+    def around(self, x: OrderParameters) -> OrderParameters:
+        """With b = 1."""
+        return OrderParameters(x.Q, x.M, x.R, x.v, {**x.extras, SQUARES: np.ones(())})
+
+
+@checked
+def adagrad_norm(model: LearningModel) -> AdaGradNorm:
+    """The same model, trained by AdaGrad-norm: the rate is η/√b, db/dα the mean squared length of gradients.
+
+    Args:
+        model: what learns, by plain SGD otherwise; without redrawn slots.
+
+    Returns:
+        A model with the further order parameter ``squares``, b; ``start(Q11=…, squares=1)`` is a state.
+    """
+    check = Arguments("adagrad_norm")
+    if type(model).recurrence is not LearningModel.recurrence or model.redrawn:
+        check.fail("model", type(model).__name__, "must move by plain SGD, on fresh samples")
+    return AdaGradNorm(**surroundings(model, running=(*model.running, SQUARES)))
+
+
+def _padded(table: Array, rows: int, columns: int) -> Array:
+    """A table (…, a, b) with rows and columns of zeros added at its end."""
+    return jnp.pad(table, [(0, 0)] * (table.ndim - 2) + [(0, rows), (0, columns)])
+
+
+def surroundings(base: LearningModel, **changes: Any) -> dict[str, Any]:
+    """Arguments of a model around ``base``: what it says of its data, with changes."""
+    shared = (
+        "students overlaps parameters slots clusters heads extras running untracked normals redrawn breaks "
+        "even finite_size spectrum"
+    )
+    return {name: getattr(base, name) for name in shared.split()} | {"base": base} | changes
+
+
+def new_parameters(base: LearningModel, further: dict[str, Array]) -> dict[str, Array]:
+    """Parameters of ``base`` and further ones, none of which it may have."""
+    for name in further:
+        if name in base.parameters:
+            raise SpecificationError(f"model must not have a parameter {name!r} of its own already")
+    return {**base.parameters, **further}

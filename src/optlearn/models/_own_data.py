@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments, as_numbers
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Float, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn.models._finite_data import Modes
@@ -32,10 +32,10 @@ TERMS = 16
 class Quadratic(NamedTuple):
     """A mean square as a function of the state: constant + hᵀAh − 2a·h + b·ν."""
 
-    constant: Array
-    A: Array
-    a: Array
-    b: Array
+    constant: Float[Array, ""]
+    A: Float[Array, "J J"]
+    a: Float[Array, " J"]
+    b: Float[Array, " J"]
 
     def of_response(self, h: Array) -> Array:
         """The part without variances, for responses (…, J)."""
@@ -103,8 +103,8 @@ class OwnData(Modes):
         reach = jnp.einsum("ilk,kij,j->ilj", coefficients, exponential_moments(2 * y, POINTS), fed)
         weights = self.train.b + extra * self.squared_norm.b
         mean = self.train.of_response(h) + extra * self.squared_norm.of_response(h) + u["label_noise"]
-        known = mean[:-1] + kept[:-1] @ weights
-        residual = jnp.linalg.solve(jnp.eye(POINTS) - reach[:-1] @ weights, known)
+        unfed = mean[:-1] + kept[:-1] @ weights
+        residual = jnp.linalg.solve(jnp.eye(POINTS) - reach[:-1] @ weights, unfed)
         return {"response": h[-1], "variance": kept[-1] + residual @ reach[-1]}
 
 
@@ -128,7 +128,9 @@ def exponential_moments(z: Array, count: int) -> Array:
 
 
 @cache
-def collocation(points: int) -> tuple[np.ndarray, np.ndarray]:
+def collocation(
+    points: int,
+) -> tuple[Float[np.ndarray, " ends"], Float[np.ndarray, "ends points points"]]:
     """Gauss points on [0, 1] and the end (m + 1,), and coefficients c (m + 1, m, m) of integrals up to them.
 
     ∫₀ᵗ exp(−z(t − t')) ℓ_l(t') dt' = Σ_k c_{ilk} φ_k(zt) for the point t = t_i, Lagrange's polynomials ℓ_l on
@@ -161,6 +163,7 @@ def own_data(X: Array, y: Array, X_test: Array, y_test: Array, *, nodes: int | N
     scale = np.sqrt(power / N)
     X, X_test = X / scale, X_test / scale
     s, basis = np.linalg.eigh(X.T @ X / n)
+    # Directions without data have no eigenvalue but round-off, and nothing is learned there.
     s = np.where(s < 1e-12 * s[-1], 0.0, s)
     projected = X_test @ basis
     q = np.where(s > 0, basis.T @ (X.T @ y) * np.sqrt(N) / n, 0.0)
@@ -183,7 +186,9 @@ def own_data(X: Array, y: Array, X_test: Array, y_test: Array, *, nodes: int | N
     )
 
 
-def compress(s: np.ndarray, nodes: int | None) -> tuple[np.ndarray, np.ndarray]:
+def compress(
+    s: Float[np.ndarray, " N"], nodes: int | None
+) -> tuple[Float[np.ndarray, " J"], Float[np.ndarray, "N J"]]:
     """(J,) eigenvalues that stand for all (N,), and the interpolation (N, J) from them.
 
     Chebyshev points in log(s + SMALL): responses and variances are smooth there, at any training time.
@@ -207,30 +212,22 @@ def _checked(X: Any, y: Any, X_test: Any, y_test: Any) -> list[np.ndarray]:
     check = Arguments("from_data")
     arrays = []
     for names, pair in ((("X", "y"), (X, y)), (("X_test", "y_test"), (X_test, y_test))):
-        found = [as_numbers(part) for part in pair]
-        for name, part, given in zip(names, found, pair, strict=True):
+        numbers = [as_numbers(part) for part in pair]
+        for name, part, value in zip(names, numbers, pair, strict=True):
             if part is None:
-                check.fail(name, given, "must be numbers")
-        inputs, labels = (np.asarray(part) for part in found)
+                check.fail(name, value, "must be numbers")
+        inputs, labels = (np.asarray(part) for part in numbers)
         lowest = 2 if names[0] == "X" else 1
         if inputs.ndim != 2 or inputs.shape[0] < lowest or inputs.shape[1] < 1:
-            _refuse(
-                check, names[0], inputs, f"must be a table of at least {lowest} samples (rows) by features"
-            )
+            check.fail(names[0], inputs, f"must be a table of at least {lowest} samples (rows) by features")
         if labels.shape != inputs.shape[:1]:
-            _refuse(
-                check, names[1], labels, f"must be {inputs.shape[0]} labels, one for each row of {names[0]}"
-            )
+            check.fail(names[1], labels, f"must be {len(inputs)} labels, one for each row of {names[0]}")
         for name, array in zip(names, (inputs, labels), strict=True):
             if not np.all(np.isfinite(array)):
-                _refuse(check, name, array, "must be finite")
+                check.fail(name, array, "must be finite")
         arrays += [inputs, labels]
     if arrays[0].shape[1] != arrays[2].shape[1]:
-        _refuse(check, "X_test", arrays[2], f"must have the {arrays[0].shape[1]} features of X")
+        check.fail("X_test", arrays[2], f"must have the {arrays[0].shape[1]} features of X")
     if not np.any(np.ptp(arrays[0], axis=0) > 0):
-        _refuse(check, "X", arrays[0], "must have a feature that is not constant")
+        check.fail("X", arrays[0], "must have a feature that is not constant")
     return arrays
-
-
-def _refuse(check: Arguments, name: str, value: np.ndarray, allowed: str) -> None:
-    check.fail(name, value, allowed)

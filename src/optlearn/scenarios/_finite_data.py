@@ -49,7 +49,7 @@ def finite_data(
         control: what is scheduled: "learning_rate", "weight_decay" or "both".
         weight_decay: λ while only the learning rate is scheduled; "free": the best constant.
     """
-    from optlearn._theory.reduction import marchenko_pastur_nodes_for
+    from optlearn._theory.spectrum import marchenko_pastur_nodes_for
 
     check = Arguments("finite_data")
     kappa = check.number("kappa", kappa, 0.0, open_below=True)

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from optlearn._schedule import Schedule
-from optlearn._simulate.controls import make_controls
-from optlearn._simulate.views import Views, view_weights
+from optlearn._simulate.plan import Views, make_controls, view_weights
 
 
 def test_fresh_batch():

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from optlearn._theory.gaussian import JITTER, gram_matrix, partial_cholesky
-from optlearn._theory.order import OverlapLayout, Overlaps
+from optlearn._theory.order import OverlapLayout, Overlaps, gram_matrix
+from optlearn._theory.sampler import JITTER, partial_cholesky
 
 FACTOR_SLOPES = jax.jit(jax.jacfwd(lambda gram: partial_cholesky(gram, (0, 1, 2))))
 

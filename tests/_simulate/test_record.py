@@ -4,7 +4,7 @@ import pytest
 
 import optlearn as ol
 from optlearn._errors import SpecificationError
-from optlearn._simulate.cost import CostWarning, check_cost, in_words
+from optlearn._simulate.record import CostWarning, check_cost, in_words
 
 
 @pytest.mark.parametrize(
