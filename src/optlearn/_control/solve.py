@@ -18,7 +18,9 @@ from optlearn._control.shortest import shortest
 from optlearn._control.solution import Solution
 from optlearn._control.solvers.methods import METHODS, check_options, make_method
 from optlearn._control.solvers.starts import (
+    MORE_STARTS,
     MOST_STEPS,
+    STARTS,
     Candidates,
     choose_starts,
     enough_steps,
@@ -33,10 +35,6 @@ from optlearn._signatures import checked
 
 __all__ = ["METHODS", "continuation", "solve"]
 
-# First guesses, unless a solution of a problem like it is known.
-STARTS = 3
-# Rounds of further starts, while one start alone has reached the best.
-MORE_STARTS = 3
 # Share of the objective by which a run that went on from another may end above it and still be better.
 CLOSE = 1e-8
 # How many times more steps follow, where too coarse ones have hidden that the dynamics run away.

@@ -14,6 +14,11 @@ from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError
 from optlearn._schedule import Mixture, Schedule
 
+# First guesses, unless a solution of a problem like it is known.
+STARTS = 3
+# Rounds of further starts, while one start alone has reached the best.
+MORE_STARTS = 3
+
 Seed = int | tuple[int, ...]
 
 
