@@ -19,6 +19,7 @@ from optlearn._control.rounding.rounded import Rounded, check_grid, round_contro
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.solvers.base import Method, Run, Start
 from optlearn._control.solvers.methods import METHODS, make_method
+from optlearn._control.solvers.rules import MORE_STARTS, STARTS
 from optlearn._control.solvers.starts import (
     MOST_STEPS,
     Candidates,
@@ -38,10 +39,6 @@ from optlearn._warn import warn
 
 __all__ = ["METHODS", "continuation", "solve"]
 
-# First guesses, unless a solution of a problem like it is known.
-STARTS = 3
-# Rounds of further starts, while one start alone has reached the best.
-MORE_STARTS = 3
 # Share of the objective by which a run that went on from another may end above it and still be better.
 CLOSE = 1e-8
 # How many times more steps follow, where too coarse ones have hidden that the dynamics run away.

@@ -4,8 +4,8 @@ import pytest
 import optlearn.models as models
 from optlearn._control.controls import Continuous, Discrete
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
-from optlearn._control.hamiltonian.interval import IntervalHamiltonian
-from optlearn._control.hamiltonian.minimise import PointwiseMinimiser, share_vertices
+from optlearn._control.hamiltonian.interval import IntervalHamiltonian, share_vertices
+from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
 from optlearn._control.hamiltonian.quadrature import quadrature
 from optlearn._control.problem import Problem

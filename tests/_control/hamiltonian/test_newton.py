@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optlearn._control.hamiltonian.newton import lowest_in_box
+from optlearn._control.hamiltonian.newton import eigen, lowest_in_box, stationary
 
 
 def found_in_box(function, centres, start, precision=1e-9):
@@ -66,3 +66,37 @@ def test_a_flat_function_stays_where_it_is(start):
     found, expansions = found_in_box(lambda x, _: 0.0 * x[0] * x[1], np.zeros(2), start)
     np.testing.assert_array_equal(found, [start, start])
     assert len(expansions) == 1
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_rotations_find_eigenvalues_and_vectors(size, xp):
+    matrices = np.random.default_rng(0).normal(size=(20, size, size))
+    matrices = matrices + matrices.transpose(0, 2, 1)
+    matrices[0], matrices[1], matrices[2, 0, 1:], matrices[2, 1:, 0] = 0.0, np.eye(size), 1e-300, 1e-300
+    matrices[3] *= 10.0 ** np.add.outer(np.arange(size), np.arange(size))  # of very different sizes
+    values, vectors = map(
+        np.asarray, jax.jit(lambda a: eigen(a, xp))(matrices) if xp is jnp else eigen(matrices)
+    )
+    scale = np.abs(matrices).max(axis=(1, 2), initial=1e-300)[:, None]
+    np.testing.assert_allclose(np.sort(values) / scale, np.linalg.eigvalsh(matrices) / scale, atol=1e-14)
+    np.testing.assert_allclose(vectors.transpose(0, 2, 1) @ vectors, [np.eye(size)] * 20, atol=1e-14)
+    again = np.einsum("pia,pa,pja->pij", vectors, values, vectors)
+    np.testing.assert_allclose(again / scale[:, None], matrices / scale[:, None], atol=1e-14)
+
+
+def test_brackets_follow_a_valley_under_xla_as_under_numpy():
+    """Minima of (x − c)⁴ + x/10 from the other end of their range, or the bound towards which they fall."""
+    centres = np.linspace(-0.5, 1.5, 9)
+
+    def found(xp):
+        def derivatives(x, rows):
+            away = x - centres[rows]
+            return 4 * away**3 + 0.1, 12 * away**2
+
+        return stationary(derivatives, xp.full(9, 0.95), (0.0, 1.0), reach=0.1, precision=1e-10, xp=xp)
+
+    (x, yields), lanes = found(np), found(jnp)
+    np.testing.assert_allclose(x, np.clip(centres - 0.025 ** (1 / 3), 0.0, 1.0), atol=1e-12)
+    np.testing.assert_allclose(lanes[0], x, atol=1e-15)
+    np.testing.assert_allclose(lanes[1], yields, rtol=1e-12)

@@ -24,11 +24,10 @@ from optlearn._control.problem import Problem
 from optlearn._control.relaxation import Relaxation
 from optlearn._control.rounding.counts import nearest_counts, value_counts
 from optlearn._control.solvers.base import Outcome
+from optlearn._control.solvers.rules import MORE_STARTS, STARTS, TOLERANCE, gap_tolerance
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
-STARTS, MORE_STARTS = 3, 3  # as in ``solve``
-TOLERANCE = 1e-7  # of the Hamiltonian gap
 MAX_PASSES = 240
 MOST_STEPS = 64  # in an interval; finer ones are for the one-by-one solvers
 _ACCURACY = 1e-10  # of a re-integrated objective, relative
@@ -91,13 +90,17 @@ def solve_many(
         seed: of these.
         steps: Runge-Kutta steps in an interval (default: as many as each problem needs).
         max_iterations: passes from one start.
-        tolerance: of the Hamiltonian gap, as of the indirect method.
+        tolerance: of the Hamiltonian gap (default: that of the indirect method; a tenth with several
+            continuous controls).
 
     Raises:
         SpecificationError: they cannot be solved together.
     """
     structure, lanes = stack(problems, intervals)
-    most, tolerance = max_iterations or MAX_PASSES, tolerance or TOLERANCE
+    most = max_iterations or MAX_PASSES
+    # A gap is of first order: along a valley of several controls, where states add little to the curvature of
+    # the Hamiltonian, many times as much may be left.
+    tolerance = tolerance or (TOLERANCE if structure.curved < 2 else TOLERANCE / 10)
     batch = _Batch(structure, lanes, starts or STARTS, seed, most, tolerance)
     count = len(problems)
     shape = (count, structure.intervals, structure.size)
@@ -113,8 +116,9 @@ def solve_many(
             found = batch.descend(own, int(level), None if first else v[own])
             v[own], solved[own], own_steps[own] = found.v, found.solved, level
             passes[own] = np.maximum(passes[own], found.passes)
-            for i, ends in zip(own, found.ends, strict=True):
-                ended[i] = ends if first else [*ended[i][:-1], ends[0]]
+            if first:
+                for i, ends in zip(own, found.ends, strict=True):
+                    ended[i] = ends
             if steps is None and not structure.exact:
                 coarse = batch.too_coarse(own, v[own], int(level)) & (level < MOST_STEPS)
                 again.append(own[coarse])
@@ -238,6 +242,7 @@ class _Batch:
             for j, place in enumerate(places):
                 if min(more.ends[j]) < min(found.ends[place]):
                     found.v[place], found.solved[place] = more.v[j], more.solved[j]
+                found.passes[place] = max(found.passes[place], more.passes[j])
                 found.ends[place] = [*found.ends[place], *more.ends[j]]
         return found
 
@@ -256,7 +261,7 @@ class _Batch:
         objective = np.where(np.isfinite(objective), objective, np.inf)
         best, every = np.argmin(objective, axis=0), np.arange(count)
         lowest = objective[best, every]
-        solved = gap[best, every] <= descent.small(lowest, self.tolerance)
+        solved = gap[best, every] <= gap_tolerance(lowest, self.tolerance)
         return _Found(v[best, every], solved, passes.max(axis=0), objective.T.tolist())
 
     def _randoms(self, own: np.ndarray, count: int, seed: int | tuple[int, ...]) -> list[np.ndarray]:
@@ -356,5 +361,5 @@ def _objective(structure: Structure, steps: int, lanes: Lanes, v: np.ndarray) ->
 @partial(jax.jit, static_argnums=(0, 1))
 def _gaps(structure: Structure, steps: int, lanes: Lanes, v: np.ndarray) -> Any:
     passed = run(structure, lanes, v, steps)
-    gap = descent.gaps(structure, lanes, v, passed.gradient, steps)
+    gap = descent.gaps(structure, lanes, v, passed.gradient, passed, search=True)
     return gap, jnp.max(jnp.abs(passed.states), axis=(0, 1))
