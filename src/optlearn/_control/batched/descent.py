@@ -18,7 +18,7 @@ from optlearn._control.batched.feasible import project
 from optlearn._control.batched.gap import curved_gap, linear_gap
 from optlearn._control.batched.lanes import Lanes, Structure
 from optlearn._control.batched.passes import Passes, run
-from optlearn._control.hamiltonian.loops import dot
+from optlearn._control.hamiltonian.loops import dot, pick_rows
 from optlearn._control.solvers.rules import (
     CURVED,
     FIRST_MOVE,
@@ -96,7 +96,7 @@ def advance(
         tolerance: of the gap, relative.
         most: passes after which a lane ends in any case.
     """
-    state = _where(fresh, begin(v), state)
+    state = pick_rows(fresh, begin(v), state)
     if not structure.curved:
         state = jax.vmap(partial(_damped, structure))(lanes, state)
 
@@ -122,35 +122,15 @@ def _damped(structure: Structure, lane: Lanes, state: State) -> State:
     return state._replace(direction=direction, share=jnp.where(little, 1.0, state.share))
 
 
-def _where(flags: Array, one: State, other: State) -> State:
-    """Rows of one state or the other."""
-
-    def chosen(a: Array, b: Array) -> Array:
-        return jnp.where(flags.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
-
-    return State(*map(chosen, one, other))
-
-
 def gaps(
-    structure: Structure,
-    lanes: Lanes,
-    v: Array,
-    gradient: Array,
-    passed: Passes | None,
-    search: bool = False,
+    structure: Structure, lanes: Lanes, v: Array, gradient: Array, passed: Passes | None, search: bool = False
 ) -> Array:
-    """(B,) Hamiltonian gaps.
+    """(B,) Hamiltonian gaps of controls v (B, I, m) with the objective's gradient (B, I, m).
 
-    Args:
-        structure: shared by all lanes.
-        lanes: B of them.
-        v: (B, I, m) controls.
-        gradient: (B, I, m) of the objective.
-        passed: under these controls, if there are continuous ones.
-        search: look for the best multipliers of continuous controls too.
+    Continuous controls need a pass, and may ``search`` for the best multipliers of their budgets.
     """
     if passed is None or not structure.curved:
-        return jax.vmap(lambda lane, v, slope: linear_gap(structure, lane, v, slope)[0])(lanes, v, gradient)
+        return jax.vmap(lambda *lane: linear_gap(structure, *lane)[0])(lanes, v, gradient)
     along = (jnp.moveaxis(passed.states, -1, 0), jnp.moveaxis(passed.costates, -1, 0))
     return jax.vmap(partial(curved_gap, structure, search=search))(lanes, v, gradient, *along)
 
@@ -160,7 +140,7 @@ def _pass(structure: Structure, steps: int, lanes: Lanes, state: State) -> State
     trial = state.v + state.share[:, None, None] * state.direction
     passed = run(structure, lanes, trial, steps)
     moved = jax.vmap(partial(_judged, structure))(lanes, state, trial, passed.objective, passed.gradient)
-    return _where(state.ended, state, moved)
+    return pick_rows(state.ended, state, moved)
 
 
 def _judged(
@@ -229,8 +209,8 @@ def _direction(
         return jnp.where(jnp.broadcast_to(free, rows.shape), rows, 0.0)
 
     r, N = inside(slope), inside(N)
-    found = _solve(K - _grams(N, N) / sigma, dot(N, r))
-    correction = -(r + _mixed(found, N) / sigma) / sigma
+    weights = _solve(K - _grams(N, N) / sigma, dot(N, r))
+    correction = -(r + _mixed(weights, N) / sigma) / sigma
     newton = project(structure, lane, v + (step + correction).reshape(v.shape)) - v
     simple = step.reshape(v.shape)
     # A model gone wrong may lead uphill, or nowhere.

@@ -6,8 +6,7 @@ continuous controls it is averaged along states and costates. ``hamiltonian.gap`
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,98 +16,53 @@ from optlearn._arrays import Array
 from optlearn._control.batched.lanes import Lanes, Structure
 from optlearn._control.budgets import BudgetRows
 from optlearn._control.hamiltonian.gap import minimise_hamiltonian
-from optlearn._control.hamiltonian.interval import Hamiltonian, MeanHamiltonian, on_intervals
+from optlearn._control.hamiltonian.interval import Domain, Hamiltonian, on_intervals
 from optlearn._control.hamiltonian.loops import dot
 
 
-class _OfLane(Hamiltonian):
-    """What all lanes say of themselves.
-
-    Attributes:
-        structure: shared by all lanes.
-        lane: one of them.
-    """
-
-    xp: ClassVar[ModuleType] = jnp
-    structure: Structure
-    lane: Lanes
-
-    @property
-    def intervals(self) -> int:
-        """I."""
-        return self.structure.intervals
-
-    @property
-    def horizon(self) -> Array:
-        """Training time."""
-        return self.lane.horizon
-
-    @property
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of v."""
-        return np.zeros(self.structure.curved), np.ones(self.structure.curved)
-
-    @property
-    def vertices(self) -> Array:
-        """(V, m − c) shares of one value each, entirely."""
-        return self.structure.vertices
-
-    @property
-    def budgets(self) -> BudgetRows:
-        """On v."""
-        equal = np.array([sense == "equal" for sense in self.structure.budgets], dtype=bool)
-        return BudgetRows(self.lane.rows, self.lane.targets, equal)
-
-
 @dataclass(frozen=True)
-class LinearHamiltonian(_OfLane):
-    """H̄ in shares.
+class LaneHamiltonian(Hamiltonian):
+    """H̄ of one lane; shares have nothing but the added slope.
 
-    Attributes:
-        slope: (I, m) of H̄.
+    It is asked for all intervals in order, once or several times: rows of w are blocks of I.
     """
 
     structure: Structure
     lane: Lanes
-    slope: Array
 
-    def value(self, w: Array, of: np.ndarray) -> Array:
-        """(P,) values at w (P, m), of all intervals in order, once or several times."""
-        del of
-        table = jnp.asarray(w).reshape(-1, *self.slope.shape) * self.slope[None]
-        return jnp.sum(table, axis=-1).reshape(-1)
+    @classmethod
+    def of_shares(cls, structure: Structure, lane: Lanes, v: Array, gradient: Array) -> "LaneHamiltonian":
+        """Of shares v (I, m), from the objective's gradient (I, m)."""
+        slope, none = gradient * structure.intervals / lane.horizon, jnp.zeros((0, 0, 0))
+        return cls(_domain(structure, lane), none, none, np.ones(0), 0.0, slope, v, structure, lane)
 
-    def expand(self, w: Array, of: np.ndarray) -> tuple[Array, Array, Array]:
-        """Values, slopes, and no curvature."""
-        slopes = jnp.tile(self.slope, (len(w) // self.intervals, 1))
-        return self.value(w, of), slopes, jnp.zeros((len(w), 0, 0))
-
-
-@dataclass(frozen=True)
-class LaneHamiltonian(_OfLane, MeanHamiltonian):
-    """H̄ in continuous controls, the mean along states and costates of a pass."""
-
-    structure: Structure
-    lane: Lanes
+    @classmethod
+    def along(
+        cls, structure: Structure, lane: Lanes, v: Array, gradient: Array, states: Array, costates: Array
+    ) -> "LaneHamiltonian":
+        """Of continuous controls v (I, m), from states and costates (I·s + 1, n) and the gradient (I, m)."""
+        points = on_intervals(states, costates, structure.intervals, lane.horizon, structure.exact)
+        plain = cls(_domain(structure, lane), *points, jnp.zeros_like(v), v, structure, lane)
+        return plain.tilted(v, gradient)
 
     def mean(self, w: Array, of: np.ndarray) -> Array:
-        """(P,) means at w (P, m), of all intervals in order, once or several times."""
-        del of
-        return self._over_blocks(self._mean, w)
+        """(P,) means at w (P, m)."""
+        return self._over_blocks(self._mean, w) if self.structure.curved else jnp.zeros(len(of))
 
     def mean_expansion(self, w: Array, of: np.ndarray) -> tuple[Array, Array, Array]:
         """Means, gradients (P, m) and Hessians (P, m, m)."""
         del of
 
-        def expansion(v: Array, x: Array, costate: Array) -> tuple[Array, Array, Array]:
+        def expansion(v: Array, *along: Array) -> tuple[Array, Array, Array]:
             def slope(v: Array) -> tuple[Array, tuple[Array, Array]]:
-                value, gradient = jax.value_and_grad(self._mean)(v, x, costate)
+                value, gradient = jax.value_and_grad(self._mean)(v, *along)
                 return gradient, (value, gradient)
 
             hessian, (value, gradient) = jax.jacfwd(slope, has_aux=True)(v)
             return value, gradient, hessian
 
-        return self._over_blocks(expansion, w)
+        means: tuple[Array, Array, Array] = self._over_blocks(expansion, w)
+        return means
 
     def of_rows(self, table: Array, of: np.ndarray) -> Array:
         """A row of the table (I, m) for each of P controls."""
@@ -132,46 +86,28 @@ class LaneHamiltonian(_OfLane, MeanHamiltonian):
         return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), found)
 
 
+def _domain(structure: Structure, lane: Lanes) -> Domain:
+    equal = np.array([sense == "equal" for sense in structure.budgets], dtype=bool)
+    budgets = BudgetRows(lane.rows, lane.targets, equal)
+    lower, upper = np.zeros(structure.curved), np.ones(structure.curved)
+    return Domain(lower, upper, structure.vertices, budgets, lane.horizon, xp=jnp)
+
+
 def linear_gap(structure: Structure, lane: Lanes, v: Array, gradient: Array) -> tuple[Array, Array]:
-    """The gap of shares v (I, m), and the shares that meet the budget towards which the principle sends them.
+    """The gap of shares v (I, m), and the shares (I, m) within budget to which the principle sends them."""
+    return minimise_hamiltonian(LaneHamiltonian.of_shares(structure, lane, v, gradient), v)[:2]
 
-    Args:
-        structure: shared by all lanes.
-        lane: one of them.
-        v: (I, m) shares that meet the budget.
-        gradient: (I, m) of the objective in v.
+
+def curved_gap(structure: Structure, lane: Lanes, v: Array, *along: Array, search: bool) -> Array:
+    """The gap of continuous controls v (I, m), given gradient, states and costates.
+
+    With a ``search`` for the multipliers of the budgets, it is that of one-by-one solving. Without, it takes
+    those of the present controls, which are near where there is little to win, and looks for valleys half-way
+    through intervals only.
     """
-    slope = gradient * structure.intervals / lane.horizon
-    gap, there, _ = minimise_hamiltonian(LinearHamiltonian(structure, lane, slope), v)
-    return gap, there
-
-
-def curved_gap(
-    structure: Structure,
-    lane: Lanes,
-    v: Array,
-    gradient: Array,
-    states: Array,
-    costates: Array,
-    *,
-    search: bool,
-) -> Array:
-    """The gap of continuous controls.
-
-    Args:
-        structure: shared by all lanes.
-        lane: one of them.
-        v: (I, m) controls that meet the budget.
-        gradient: (I, m) of the objective in v.
-        states: (I·s + 1, n) along training.
-        costates: (I·s + 1, n) along training.
-        search: look for the multipliers of the budgets; or take those of the present controls, which are near
-            them where there is little to win, and look for valleys half-way through intervals only.
-    """
-    along = on_intervals(states, costates, structure.intervals, lane.horizon, structure.exact)
-    plain = LaneHamiltonian(**along, tilt=jnp.zeros_like(v), origin=v, structure=structure, lane=lane)
-    hamiltonian = plain.tilted(v, gradient)
-    start = _multipliers(hamiltonian.budgets, v, gradient * structure.intervals / lane.horizon)
+    hamiltonian = LaneHamiltonian.along(structure, lane, v, *along)
+    slope = along[0] * structure.intervals / lane.horizon
+    start = _multipliers(hamiltonian.domain.budgets, v, slope)
     return minimise_hamiltonian(hamiltonian, v, start, quick=not search, search=search)[0]
 
 

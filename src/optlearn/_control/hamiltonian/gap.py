@@ -57,8 +57,8 @@ def minimise_hamiltonian(
             several controls equally good may have a mixture. Without a search, budgets may be missed.
         nu: (b,) multipliers ν, in units of H.
     """
-    minimiser, xp = PointwiseMinimiser(hamiltonian, w, quick), hamiltonian.xp
-    budgets = hamiltonian.budgets
+    minimiser, xp = PointwiseMinimiser(hamiltonian, w, quick), hamiltonian.domain.xp
+    budgets = hamiltonian.domain.budgets
     rows, targets, _ = budgets
     nu, w_star = np.zeros(len(targets)) if start is None else start, None
     if search and len(targets) == 1:
@@ -71,7 +71,7 @@ def minimise_hamiltonian(
     best, lowest = minimiser(slope)
     won = minimiser.present(slope) - lowest
     slack = dot(nu, targets - dot(rows, w.mean(axis=0)))
-    return hamiltonian.horizon * (won.mean() + slack), best if w_star is None else w_star, nu
+    return hamiltonian.domain.horizon * (won.mean() + slack), best if w_star is None else w_star, nu
 
 
 def hamiltonian_gap(

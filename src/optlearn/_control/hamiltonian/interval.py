@@ -5,15 +5,15 @@ there is H averaged over the interval, H̄(w) = mean of λ·f(x, w) + ℓ(x, w).
 (Simpson, or trapezoid), and its slope at the present control is replaced by the exact gradient of the
 discretised objective: then H̄ is stationary exactly where the objective is, on any grid.
 
-``Hamiltonian`` is what a minimisation asks for. One problem has it from a compiled program, here; lanes of a
-batch have it from JAX (``batched.gap``).
+One problem has its Hamiltonian from a compiled program, here; lanes of a batch have theirs from JAX
+(``batched.gap``).
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from itertools import product
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -27,61 +27,34 @@ if TYPE_CHECKING:  # batches, which share this file, need no CasADi
     from optlearn._control.program.rollout import RolloutResult
 
 
-class Hamiltonian(ABC):
-    """H̄ as a function of the controls on each of I intervals.
+class Domain(NamedTuple):
+    """What H̄ is minimised over, and how.
 
     Attributes:
-        xp: array namespace of what it computes.
-        costly: is it worth asking for few values?
+        lower: (c,) bounds of the first c controls, those that are no shares.
+        upper: (c,) of the same.
+        vertices: (V, m − c) shares of all combinations of discrete values: one value each, entirely.
+        budgets: on the mean over training.
+        horizon: training time.
+        costly: values of H̄ take long; ask for few.
+        xp: array namespace in which H̄ is computed.
     """
 
-    xp: ClassVar[ModuleType] = np
+    lower: Array
+    upper: Array
+    vertices: Array
+    budgets: BudgetRows
+    horizon: Any
     costly: bool = False
-
-    @property
-    @abstractmethod
-    def intervals(self) -> int:
-        """I."""
-
-    @property
-    @abstractmethod
-    def horizon(self) -> Any:
-        """Training time."""
-
-    @property
-    @abstractmethod
-    def bounds(self) -> tuple[Array, Array]:
-        """(c,) lower and upper bounds of the first c controls, those that are no shares."""
-
-    @property
-    @abstractmethod
-    def vertices(self) -> Array:
-        """(V, m − c) shares of all combinations of discrete values: one value each, entirely."""
-
-    @property
-    @abstractmethod
-    def budgets(self) -> BudgetRows:
-        """On the controls."""
-
-    @abstractmethod
-    def value(self, w: Array, of: Any) -> Array:
-        """(P,) values of H̄ at controls w (P, m) on the intervals ``of`` (P,)."""
-
-    @abstractmethod
-    def expand(self, w: Array, of: Any) -> tuple[Array, Array, Array]:
-        """H̄ (P,), its gradient (P, m) and its Hessian (P, c, c) in the c controls that are no shares."""
-
-    def coarser(self, points: int) -> Self:
-        """H̄ as a mean of fewer points of each interval: one half-way, or three by Simpson's rule."""
-        del points
-        return self
+    xp: ModuleType = np
 
 
 @dataclass(frozen=True)
-class MeanHamiltonian(Hamiltonian):
-    """The mean of H over p points of each interval, with a slope added.
+class Hamiltonian(ABC):
+    """H̄ on each of I intervals as a function of the control there: a mean over p points, and a slope added.
 
     Attributes:
+        domain: what it is minimised over.
         states: (I, p, n) at the quadrature points of each interval.
         costates: (I, p, n) there.
         weights: (p,) of the quadrature, adding up to 1.
@@ -90,6 +63,7 @@ class MeanHamiltonian(Hamiltonian):
         origin: (I, m) where the added slope adds nothing.
     """
 
+    domain: Domain
     states: Array
     costates: Array
     weights: Array
@@ -97,26 +71,26 @@ class MeanHamiltonian(Hamiltonian):
     tilt: Array
     origin: Array
 
-    @property
-    def intervals(self) -> int:
-        """I."""
-        return len(self.states)
-
     @abstractmethod
     def mean(self, w: Array, of: Any) -> Array:
-        """(P,) means of H, nothing added."""
+        """(P,) means of H at controls w (P, m) on the intervals ``of`` (P,), nothing added."""
 
     @abstractmethod
     def mean_expansion(self, w: Array, of: Any) -> tuple[Array, Array, Array]:
-        """These, and their gradients (P, m) and Hessians (P, c, c)."""
+        """These, their gradients (P, m), and Hessians (P, c, c) in the c controls that are no shares."""
+
+    @property
+    def intervals(self) -> int:
+        """I."""
+        return len(self.tilt)
 
     def tilted(self, w: Array, gradient: Array) -> Self:
         """With the slope at w (I, m) that the objective's gradient (I, m) tells."""
         _, slope, _ = self.mean_expansion(w, np.arange(self.intervals))
-        return replace(self, tilt=gradient * self.intervals / self.horizon - slope, origin=w)
+        return replace(self, tilt=gradient * self.intervals / self.domain.horizon - slope, origin=w)
 
     def coarser(self, points: int) -> Self:
-        """A mean of fewer points of each interval: one half-way, or three by Simpson's rule."""
+        """H̄ as a mean of fewer points of each interval: one half-way, or three by Simpson's rule."""
         steps = len(self.weights) - 1
         if points > steps or (points == 3 and steps % 4):
             return self
@@ -134,7 +108,7 @@ class MeanHamiltonian(Hamiltonian):
         return value + self._added(w, of), slope + self.of_rows(self.tilt, of), curvature
 
     def _added(self, w: Array, of: Any) -> Array:
-        return self.xp.sum(self.of_rows(self.tilt, of) * (w - self.of_rows(self.origin, of)), axis=1)
+        return self.domain.xp.sum(self.of_rows(self.tilt, of) * (w - self.of_rows(self.origin, of)), axis=1)
 
     def of_rows(self, table: Array, of: Any) -> Array:
         """(P, m) rows of a table (I, m)."""
@@ -143,8 +117,8 @@ class MeanHamiltonian(Hamiltonian):
 
 def on_intervals(
     states: Array, costates: Array, intervals: int, horizon: Any, exact: bool
-) -> dict[str, Array]:
-    """Attributes of a ``MeanHamiltonian`` from states and costates (I·s + 1, n) at the ends of all steps."""
+) -> tuple[Array, Array, np.ndarray, Any]:
+    """States, costates, weights and length of a Hamiltonian, from (I·s + 1, n) at the ends of all steps."""
     steps, length = (len(states) - 1) // intervals, horizon / intervals
     points = np.arange(intervals)[:, None] * steps + np.arange(steps + 1)[None, :]
     weights = quadrature(steps)
@@ -152,11 +126,11 @@ def on_intervals(
         # What a control changes is the end of each step, from its beginning.
         states, costates, points = states[:-1], costates[1:], points[:, :-1]
         weights, length = np.full(steps, 1 / steps), length / steps
-    return {"states": states[points], "costates": costates[points], "weights": weights, "length": length}
+    return states[points], costates[points], weights, length
 
 
 @dataclass(frozen=True)
-class IntervalHamiltonian(MeanHamiltonian):
+class IntervalHamiltonian(Hamiltonian):
     """H̄ of a compiled problem.
 
     Attributes:
@@ -178,7 +152,8 @@ class IntervalHamiltonian(MeanHamiltonian):
     ) -> "IntervalHamiltonian":
         """H at one state (n,) and costate (n,): a single interval that begins there."""
         none = np.zeros((1, compiled.sizes[1]))
-        return cls(state[None, None], costate[None, None], np.ones(1), length, none, none, compiled, theta)
+        at = (state[None, None], costate[None, None], np.ones(1), length, none, none)
+        return cls(_domain(compiled), *at, compiled, theta)
 
     @classmethod
     def along(
@@ -194,34 +169,8 @@ class IntervalHamiltonian(MeanHamiltonian):
         along = on_intervals(
             rolled.states, rolled.costates, len(w), compiled.problem.horizon, compiled.program.exact
         )
-        plain = cls(**along, tilt=np.zeros_like(w), origin=w, compiled=compiled, theta=theta)
+        plain = cls(_domain(compiled), *along, np.zeros_like(w), w, compiled, theta)
         return plain.tilted(w, rolled.gradient)
-
-    @property
-    def costly(self) -> bool:  # type: ignore[override]
-        """Does one rate take long?"""
-        return self.compiled.program.costly
-
-    @property
-    def horizon(self) -> float:
-        """Training time."""
-        return self.compiled.problem.horizon
-
-    @property
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """(c,) lower and upper bounds of the controls that are no shares."""
-        low, high = self.compiled.relaxation.bounds
-        return low[: self.compiled.relaxation.curved], high[: self.compiled.relaxation.curved]
-
-    @property
-    def vertices(self) -> np.ndarray:
-        """(V, m − c) shares of all combinations of discrete values: one value each, entirely."""
-        return share_vertices(self.compiled.relaxation)
-
-    @property
-    def budgets(self) -> BudgetRows:
-        """On the controls."""
-        return self.compiled.relaxation.budget_rows
 
     def mean(self, w: np.ndarray, of: Any) -> np.ndarray:
         """(P,) means of H, nothing added."""
@@ -261,6 +210,19 @@ class IntervalHamiltonian(MeanHamiltonian):
             np.einsum("q,pqs->ps", self.weights, a.reshape(len(a) // points, points, a.shape[1]))
             for a in arrays
         ]
+
+
+def _domain(compiled: "CompiledProblem") -> Domain:
+    relaxation, program = compiled.relaxation, compiled.program
+    lower, upper = (bound[: relaxation.curved] for bound in relaxation.bounds)
+    return Domain(
+        lower,
+        upper,
+        share_vertices(relaxation),
+        relaxation.budget_rows,
+        compiled.problem.horizon,
+        program.costly,
+    )
 
 
 def share_vertices(relaxation: Relaxation) -> np.ndarray:

@@ -28,6 +28,16 @@ def pick(condition: Any, yes: T, no: T) -> T:
     return chosen
 
 
+def pick_rows(flags: Array, yes: T, no: T) -> T:
+    """Rows of one of two trees of JAX arrays, by a flag for each row."""
+
+    def chosen(a: Array, b: Array) -> Array:
+        return jnp.where(flags.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    rows: T = jax.tree.map(chosen, yes, no)
+    return rows
+
+
 def dot(a: Array, b: Array) -> Array:
     """The product a @ b with a vector b.
 
@@ -74,12 +84,8 @@ def repeat_rows(
     def once(carry: tuple[Rows, Array]) -> tuple[tuple[Rows, Array], Array]:
         old, over = carry
         new, ended = body(old, rows)
-
-        def kept(a: Array, b: Array) -> Array:
-            return jnp.where(over.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
-
         ended = over | ended
-        return (jax.tree.map(kept, old, new), ended), ended.all()
+        return (pick_rows(over, old, new), ended), ended.all()
 
     return repeat(xp, once, (state, jnp.zeros(len(state[0]), bool)), most)[0]
 

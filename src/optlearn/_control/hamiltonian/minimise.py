@@ -47,12 +47,16 @@ class PointwiseMinimiser:
     """
 
     def __init__(self, hamiltonian: Hamiltonian, w: Array, quick: bool = False) -> None:
-        self.hamiltonian, self.w, self.xp = hamiltonian, w, hamiltonian.xp
-        self.vertices = hamiltonian.vertices
-        self.lower, self.upper = hamiltonian.bounds
+        self.hamiltonian, self.w, domain = hamiltonian, w, hamiltonian.domain
+        self.lower, self.upper, self.vertices, self.xp = (
+            domain.lower,
+            domain.upper,
+            domain.vertices,
+            domain.xp,
+        )
         self.continuous = len(self.lower)
         count = _GRID_POINTS.get(self.continuous, _GRID_POINTS_MANY)
-        if hamiltonian.costly:
+        if domain.costly:
             count = min(count, _GRID_POINTS_COSTLY)
         # Denser towards both bounds, where functions such as 1/B and √Δ bend most.
         unit = (1 - np.cos(np.linspace(0.0, np.pi, count))) / 2 if count > 1 else np.zeros(1)

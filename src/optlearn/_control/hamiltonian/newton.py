@@ -148,8 +148,7 @@ def lowest_in_box(
         slope = xp.where(good[:, None], slope, at.slope)
         hessian = xp.where(good[:, None, None], hessian, at.hessian)
         share = xp.where(good, 1.0, _SHORTER * at.share)
-        moved = xp.clip(x + share[:, None] * _newton(x, slope, hessian, reach, xp), 0.0, 1.0) - x
-        promise = -xp.sum(slope * moved, axis=1)
+        moved, promise = _within(x, share[:, None] * _newton(x, slope, hessian, reach, xp), slope, xp)
         quiet = at.quiet + (promise <= round_off).astype(int)
         go_on = (xp.max(xp.abs(moved), axis=1) > precision * share) & (quiet <= _QUIET) & (share > _SHORTEST)
         return _Descending(x, value, slope, hessian, x + moved, promise, share, quiet), ~go_on
@@ -166,13 +165,42 @@ def lowest_in_box(
 def _newton(x: Array, slope: Array, hessian: Array, reach: float, xp: ModuleType) -> Array:
     """(P, c) Newton steps downhill in the variables that are not held by a bound."""
     free = ~(((x <= 0) & (slope > 0)) | ((x >= 1) & (slope < 0)))
-    both = free[:, :, None] & free[:, None, :]
-    bends, axes = eigen(xp.where(both, hessian, np.eye(x.shape[1])[None]), xp)
-    along = xp.sum(axes * xp.where(free, slope, 0.0)[:, :, None], axis=1)
-    # Downhill whatever the sign of the curvature; where there is none, as far as allowed.
-    bends = xp.abs(bends)
-    bends = xp.maximum(bends, xp.maximum(_FLAT * xp.max(bends, axis=1, keepdims=True), 1e-300))
-    return xp.sum(axes * xp.clip(-along / bends, -reach, reach)[:, None, :], axis=2)
+    step = xp.zeros_like(x)
+    for _ in range(x.shape[1]):
+        both = free[:, :, None] & free[:, None, :]
+        bends, axes = eigen(xp.where(both, hessian, np.eye(x.shape[1])[None]), xp)
+        along = xp.sum(axes * xp.where(free, slope, 0.0)[:, :, None], axis=1)
+        # Downhill whatever the sign of the curvature; where there is none, as far as allowed.
+        bends = xp.abs(bends)
+        bends = xp.maximum(bends, xp.maximum(_FLAT * xp.max(bends, axis=1, keepdims=True), 1e-300))
+        step = xp.sum(axes * xp.clip(-along / bends, -reach, reach)[:, None, :], axis=2)
+        # A valley may lead out of the box, although its side falls into it: without this variable then, since
+        # the others' part of the step need not lead downhill.
+        out = free & (((x <= 0) & (step < 0)) | ((x >= 1) & (step > 0)))
+        if xp is np and not out.any():
+            break
+        free = free & ~out
+    return step
+
+
+def _within(x: Array, step: Array, slope: Array, xp: ModuleType) -> tuple[Array, Array]:
+    """(P, c) what of steps stays in the box, and by how much (P,) it promises to lower the functions.
+
+    A step that leaves the box is clipped; in a valley at an angle that may lead up its side. Where it wins
+    more, the step is followed as far as the first bound, and no further.
+    """
+    moved = xp.clip(x + step, 0.0, 1.0) - x
+    promise = -xp.sum(slope * moved, axis=1)
+    beyond = (x + step < 0) | (x + step > 1)
+    if xp is np and not beyond.any():
+        return moved, promise
+    room = xp.where(step > 0, 1.0 - x, -x)
+    shares = xp.where(beyond, room / xp.where(beyond, step, 1.0), 1.0)
+    first = xp.min(shares, axis=1, keepdims=True)
+    along = xp.where(beyond & (shares <= first), room, first * step)
+    followed = -xp.sum(slope * along, axis=1)
+    better = followed > promise
+    return xp.where(better[:, None], along, moved), xp.where(better, followed, promise)
 
 
 def eigen(matrices: Array, xp: ModuleType = np) -> tuple[Array, Array]:
