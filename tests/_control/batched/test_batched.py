@@ -13,7 +13,7 @@ import pytest
 import optlearn as ol
 from optlearn._control.batched.solve import _Batch, solve_many
 from optlearn._control.batched.stack import stack
-from optlearn._control.certificate import limits
+from optlearn._control.certificate import Starts, limits
 from optlearn._engine import lanes as engine_lanes
 from optlearn._engine.lanes import Lanes
 
@@ -92,6 +92,37 @@ def test_several_continuous_controls_are_optimised_as_one_by_one(budgets):
         v[:, :, control] = v[:, :, control].mean(axis=1, keepdims=True)
         gap, _ = _Batch(structure, lanes, 1, 0, 1, 1e-7).gaps(v, np.full(2, 2))
         assert np.all(gap > 1e-3)
+
+
+class Ends(NamedTuple):
+    v: Any
+    objective: Any
+    gap: Any
+    passes: Any
+
+
+def test_an_extra_start_that_beats_a_lone_best_one_is_taken(monkeypatch):
+    """And all starts count in how many agree, as one by one."""
+    structure, lanes = stack([relaxation(0.1), relaxation(0.3)])
+    rounds = iter([([0.5, 0.6, 0.7], 2.0), ([0.3, 0.3, 0.4], 1.0)])
+
+    def descents(self, own, v, steps):
+        values, level = next(rounds)
+        # The first problem's starts differ, all those of the second agree.
+        objective = np.where(own == 0, np.repeat(values, len(own) // len(values)), 0.9)
+        return Ends(np.full_like(v, level), objective, np.zeros(len(v)), np.full(len(v), int(10 * level)))
+
+    monkeypatch.setattr(_Batch, "_descents", descents)
+    monkeypatch.setattr(_Batch, "neutral", np.zeros((2, 20, 1)))
+    monkeypatch.setattr(
+        _Batch, "_randoms", lambda self, own, count, seed: [np.zeros((len(own), 20, 1))] * count
+    )
+    found = _Batch(structure, lanes, 3, 0, 10, 1e-7).descend(np.arange(2), 1, None)
+    assert found.ends == [[0.5, 0.6, 0.7, 0.3, 0.3, 0.4], [0.9, 0.9, 0.9]]
+    assert found.v[0, 0, 0] == 1.0
+    assert found.v[1, 0, 0] == 2.0
+    assert found.solved.tolist() == [True, True]
+    assert Starts.of(found.ends[0]).agreeing == 2
 
 
 class Count(NamedTuple):

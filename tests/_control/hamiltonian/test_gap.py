@@ -5,11 +5,11 @@ import optlearn.models as models
 from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.controls import Continuous, Discrete
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
-from optlearn._control.hamiltonian.interval import IntervalHamiltonian
-from optlearn._control.hamiltonian.minimise import PointwiseMinimiser, share_vertices
+from optlearn._control.hamiltonian.interval import IntervalHamiltonian, share_vertices
+from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
-from optlearn._control.hamiltonian.quadrature import quadrature
 from optlearn._control.problem import Problem
+from optlearn._engine.steps import interval_weights
 
 # --- quadrature and the mean Hamiltonian ------------------------------------------------------------
 
@@ -18,8 +18,8 @@ from optlearn._control.problem import Problem
 def test_quadrature_is_exact_for_polynomials(steps, degree):
     points = np.linspace(0, 1, steps + 1)
     for power in range(degree + 1):
-        assert quadrature(steps) @ points**power == pytest.approx(1 / (power + 1), rel=1e-14)
-    assert quadrature(steps) @ points ** (degree + 1) != pytest.approx(1 / (degree + 2), rel=1e-6)
+        assert interval_weights(steps) @ points**power == pytest.approx(1 / (power + 1), rel=1e-14)
+    assert interval_weights(steps) @ points ** (degree + 1) != pytest.approx(1 / (degree + 2), rel=1e-6)
 
 
 def plain_slope_error(case, intervals, steps):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from optlearn._control.compiled import Rollout
-from optlearn._control.hamiltonian.multipliers import multiplier_on_box
+from optlearn._control.hamiltonian.multipliers import project_shares, projection_multiplier
 from optlearn._control.runs import Outcome, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.indirect import Indirect
@@ -201,10 +201,14 @@ def test_joining_undoes_splitting(cases):
     share=st.floats(0, 1),
     start=st.floats(-20, 20),
 )
-def test_multiplier_on_a_box_meets_any_target_within_reach_from_anywhere(y, row, share, start):
+def test_multiplier_meets_any_target_within_reach_from_anywhere(y, row, share, start):
     assume(np.any(row != 0))
-    lowest, highest = np.minimum(row, 0).sum(), np.maximum(row, 0).sum()
-    target = lowest + share * (highest - lowest)
-    nu = multiplier_on_box(y, row, target, start)
-    reached = (np.clip(y - nu * row, 0.0, 1.0) @ row).mean()
-    np.testing.assert_allclose(reached, target, atol=1e-12)
+    for shares, lowest, highest in (
+        (False, np.minimum(row, 0).sum(), np.maximum(row, 0).sum()),
+        (True, min(0, row.min()), max(0, row.max())),
+    ):
+        target = lowest + share * (highest - lowest)
+        nu = projection_multiplier(y, row, target, start, shares=shares)
+        moved = y - nu * row
+        nearest = project_shares(moved) if shares else np.clip(moved, 0.0, 1.0)
+        np.testing.assert_allclose((nearest @ row).mean(), target, atol=1e-12)

@@ -16,14 +16,21 @@ import jax.numpy as jnp
 from optlearn._arrays import Array
 from optlearn._control.batched.feasible import project
 from optlearn._control.batched.gap import curved_gap, linear_gap
-from optlearn._engine.lanes import Lanes, LaneStructure, run
+from optlearn._control.hamiltonian.loops import dot, pick_rows
+from optlearn._control.solvers.rules import (
+    CURVED,
+    FIRST_MOVE,
+    LITTLE,
+    SMALLEST_STEP,
+    compact,
+    gap_tolerance,
+    lowers,
+    shortened,
+)
+from optlearn._engine.lanes import Lanes, LaneStructure, Passes, run
 
 MEMORY = 10  # pairs of steps and gradient changes
 PASSES = 8  # from one look at the gap to the next
-_ARMIJO = 1e-4
-_LITTLE = 0.1  # of the gap
-_SMALLEST_STEP = 1e-10
-_ROUND_OFF = 1e-14  # of an objective
 
 
 class State(NamedTuple):
@@ -88,7 +95,7 @@ def advance(
         tolerance: of the gap, relative.
         most: passes after which a lane ends in any case.
     """
-    state = _where(fresh, begin(v), state)
+    state = pick_rows(fresh, begin(v), state)
     if not structure.curved:
         state = jax.vmap(partial(_damped, structure))(lanes, state)
 
@@ -96,8 +103,10 @@ def advance(
         return _pass(structure, steps, lanes, state)
 
     state = jax.lax.fori_loop(0, PASSES, once, state)
-    gap = gaps(structure, lanes, state.v, state.gradient, steps)
-    done = (gap <= small(state.objective, tolerance)) | ~jnp.isfinite(state.objective)
+    passed = run(structure, lanes, state.v, steps) if structure.curved else None
+    gap = gaps(structure, lanes, state.v, state.gradient, passed)
+    small = gap_tolerance(state.objective, tolerance, jnp)
+    done = (gap <= small) | ~jnp.isfinite(state.objective)
     return state._replace(gap=gap, ended=state.ended | done | (state.passes >= most))
 
 
@@ -107,33 +116,27 @@ def _damped(structure: LaneStructure, lane: Lanes, state: State) -> State:
     Fronts between two values move by a fraction of an interval in a step of the model, by many in such a one.
     """
     gap, target = linear_gap(structure, lane, state.v, state.gradient)
-    little = -jnp.sum(state.gradient * state.direction) < _LITTLE * gap
+    little = -jnp.sum(state.gradient * state.direction) < LITTLE * gap
     direction = jnp.where(little & (state.known > 0), target - state.v, state.direction)
     return state._replace(direction=direction, share=jnp.where(little, 1.0, state.share))
 
 
-def small(objective: Array, tolerance: Array) -> Array:
-    """A gap up to which the minimum principle counts as met: a share of the objective, as in ``indirect``."""
-    size = jnp.abs(objective)
-    return jnp.minimum(tolerance * jnp.maximum(1.0, size), 10 * tolerance * size + _ROUND_OFF)
+def gaps(
+    structure: LaneStructure,
+    lanes: Lanes,
+    v: Array,
+    gradient: Array,
+    passed: Passes | None,
+    search: bool = False,
+) -> Array:
+    """(B,) Hamiltonian gaps of controls v (B, I, m) with the objective's gradient (B, I, m).
 
-
-def _where(flags: Array, one: State, other: State) -> State:
-    """Rows of one state or the other."""
-
-    def chosen(a: Array, b: Array) -> Array:
-        return jnp.where(flags.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
-
-    return State(*map(chosen, one, other))
-
-
-def gaps(structure: LaneStructure, lanes: Lanes, v: Array, gradient: Array, steps: int) -> Array:
-    """(B,) Hamiltonian gaps under controls v (B, I, m) with the objective's gradient (B, I, m)."""
-    if not structure.curved:
-        return jax.vmap(lambda lane, v, slope: linear_gap(structure, lane, v, slope)[0])(lanes, v, gradient)
-    passed = run(structure, lanes, v, steps)
+    Continuous controls need a pass, and may ``search`` for the best multipliers of their budgets.
+    """
+    if passed is None or not structure.curved:
+        return jax.vmap(lambda *lane: linear_gap(structure, *lane)[0])(lanes, v, gradient)
     along = (jnp.moveaxis(passed.states, -1, 0), jnp.moveaxis(passed.costates, -1, 0))
-    return jax.vmap(partial(curved_gap, structure))(lanes, v, gradient, *along)
+    return jax.vmap(partial(curved_gap, structure, search=search))(lanes, v, gradient, *along)
 
 
 def _pass(structure: LaneStructure, steps: int, lanes: Lanes, state: State) -> State:
@@ -141,7 +144,7 @@ def _pass(structure: LaneStructure, steps: int, lanes: Lanes, state: State) -> S
     trial = state.v + state.share[:, None, None] * state.direction
     passed = run(structure, lanes, trial, steps)
     moved = jax.vmap(partial(_judged, structure))(lanes, state, trial, passed.objective, passed.gradient)
-    return _where(state.ended, state, moved)
+    return pick_rows(state.ended, state, moved)
 
 
 def _judged(
@@ -151,14 +154,11 @@ def _judged(
     slope = jnp.sum(state.gradient * state.direction)
     first = jnp.isinf(state.objective)
     rise = objective - state.objective
-    lower = jnp.isfinite(objective) & (first | (rise <= _ARMIJO * state.share * slope))
-    # The minimum of the parabola through what is known, kept away from both ends.
-    bend = rise - state.share * slope
-    ideal = jnp.where(jnp.isfinite(objective) & (bend > 0), -slope * state.share / (2 * bend), 0.0)
-    share = jnp.where(lower, 1.0, state.share * jnp.clip(ideal, 0.1, 0.5))
-    stuck = share < _SMALLEST_STEP
+    lower = jnp.isfinite(objective) & (first | lowers(rise, state.share, slope))
+    share = jnp.where(lower, 1.0, shortened(state.share, rise, slope, jnp))
+    stuck = share < SMALLEST_STEP
     move, change = (trial - state.v).ravel(), (gradient - state.gradient).ravel()
-    curved = _dots(move, change) > 1e-10 * jnp.sqrt(_dots(move, move) * _dots(change, change))
+    curved = dot(move, change) > CURVED * jnp.sqrt(dot(move, move) * dot(change, change))
     learn = lower & curved & ~first
     moves = jnp.where(learn, jnp.roll(state.moves, -1, axis=0).at[-1].set(move), state.moves)
     changes = jnp.where(learn, jnp.roll(state.changes, -1, axis=0).at[-1].set(change), state.changes)
@@ -199,32 +199,28 @@ def _direction(
         tight.append(jnp.where(slack, 0.0, jnp.broadcast_to(row, v.shape).ravel()))
     used = jnp.arange(MEMORY) >= MEMORY - known
     S, Y = jnp.where(used[:, None], moves, 0.0), jnp.where(used[:, None], changes, 0.0)
-    # Without curvature: a step that changes the controls by a tenth of their range.
-    plain = 10 * jnp.maximum(jnp.max(jnp.abs(g)), 1e-300)
-    sigma = jnp.where(known > 0, _dots(Y[-1], Y[-1]) / jnp.where(known > 0, _dots(S[-1], Y[-1]), 1.0), plain)
+    plain = jnp.maximum(jnp.max(jnp.abs(g)), 1e-300) / FIRST_MOVE
+    sigma = jnp.where(known > 0, dot(Y[-1], Y[-1]) / jnp.where(known > 0, dot(S[-1], Y[-1]), 1.0), plain)
     there = project(structure, lane, v - gradient / sigma)
     step = (there - v).ravel()
     free = ((there > 0) & (there < 1)).ravel()
 
-    # B = σ − Nᵀ K⁻¹ N (Byrd, Nocedal and Schnabel 1994), rows of N that are not used being zero.
-    products = _grams(S, Y)
-    L, D = jnp.tril(products, -1), jnp.diag(jnp.diag(products))
-    N = jnp.concatenate([sigma * S, Y])
-    unused = jnp.diag(jnp.where(jnp.tile(used, 2), 0.0, 1.0))
-    K = jnp.block([[sigma * _grams(S, S), L], [L.T, -D]]) + unused
-    slope = g + sigma * step - _mixed(_solve(K, _dots(N, step)), N)
+    N, K = compact(S, Y, sigma, _grams, jnp)
+    # Rows of N that are not used are zero.
+    K = K + jnp.diag(jnp.where(jnp.tile(used, 2), 0.0, 1.0))
+    slope = g + sigma * step - _mixed(_solve(K, dot(N, step)), N)
 
     def inside(rows: Array) -> Array:
         """What of rows (…, I·m) changes free controls and no budget."""
         for a in tight:
             a_free = jnp.where(free, a, 0.0)
-            along = _dots(rows, a_free) / jnp.maximum(_dots(a_free, a_free), 1e-300)
+            along = dot(rows, a_free) / jnp.maximum(dot(a_free, a_free), 1e-300)
             rows = rows - along[..., None] * jnp.broadcast_to(a_free, rows.shape)
         return jnp.where(jnp.broadcast_to(free, rows.shape), rows, 0.0)
 
     r, N = inside(slope), inside(N)
-    found = _solve(K - _grams(N, N) / sigma, _dots(N, r))
-    correction = -(r + _mixed(found, N) / sigma) / sigma
+    weights = _solve(K - _grams(N, N) / sigma, dot(N, r))
+    correction = -(r + _mixed(weights, N) / sigma) / sigma
     newton = project(structure, lane, v + (step + correction).reshape(v.shape)) - v
     simple = step.reshape(v.shape)
     # A model gone wrong may lead uphill, or nowhere.
@@ -235,11 +231,7 @@ def _direction(
     return jnp.where(known > 0, bent, linear_gap(structure, lane, v, gradient)[1] - v)
 
 
-# Products by sums: calls of a library inside a loop would break it into pieces, and wait for its threads.
-
-
-def _dots(rows: Array, vector: Array) -> Array:
-    return jnp.sum(rows * jnp.broadcast_to(vector, rows.shape), axis=-1)
+# Products by sums, as in ``dot``.
 
 
 def _grams(A: Array, B: Array) -> Array:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from optlearn._arrays import Array
+from optlearn._control.hamiltonian.loops import pick_rows
 from optlearn._control.rounding.exchange import GAIN, ROUNDS, TRIES, WIDTH
 from optlearn._engine.lanes import Lanes, LaneStructure, forward, run
 
@@ -82,9 +83,7 @@ def exchange(
     first: tuple[Array, Array],
 ) -> Levels:
     """Try some exchanges of every lane; ``fresh`` ones begin at ``first``."""
-    state = jax.tree.map(
-        lambda a, b: jnp.where(fresh.reshape(-1, *(1,) * (a.ndim - 1)), a, b), begin(first), state
-    )
+    state = pick_rows(fresh, begin(first), state)
     vertices = jnp.asarray(structure.vertices)
     passed = run(structure, lanes, vertices[state.levels], steps)
     best = jnp.where(jnp.isinf(state.objective), passed.objective, state.objective)
@@ -93,20 +92,19 @@ def exchange(
     repeated = Lanes(*(jnp.repeat(part, _AT_ONCE, axis=0) for part in lanes))
     values = forward(structure, repeated, vertices[flat], steps)[0].reshape(-1, _AT_ONCE)
     better = real & _kept(structure, lanes, vertices[trials]) & (values < best[:, None] - GAIN)
-    found, chosen = better.any(axis=1), jnp.argmax(better, axis=1)
+    improved, chosen = better.any(axis=1), jnp.argmax(better, axis=1)
     rows = jnp.arange(len(chosen))
-    tried = jnp.where(found, 0, state.tried + _AT_ONCE)
-    rounds = state.rounds + found.astype(int)
+    tried = jnp.where(improved, 0, state.tried + _AT_ONCE)
+    rounds = state.rounds + improved.astype(int)
     moved = Levels(
-        levels=jnp.where(found[:, None], trials[rows, chosen], state.levels),
+        levels=jnp.where(improved[:, None], trials[rows, chosen], state.levels),
         open=state.open,
-        objective=jnp.where(found, values[rows, chosen], best),
+        objective=jnp.where(improved, values[rows, chosen], best),
         tried=tried,
         rounds=rounds,
         ended=(tried >= TRIES) | (rounds >= ROUNDS),
     )
-    kept = state.ended
-    return jax.tree.map(lambda a, b: jnp.where(kept.reshape(-1, *(1,) * (a.ndim - 1)), b, a), moved, state)
+    return pick_rows(state.ended, state, moved)
 
 
 def _kept(structure: LaneStructure, lanes: Lanes, v: Array) -> Array:
@@ -157,5 +155,5 @@ def _trials(structure: LaneStructure, state: Levels, gradient: Array) -> tuple[A
 
 
 def _lowest(values: Array, count: int) -> tuple[Array, Array]:
-    found, places = jax.lax.top_k(-values, count)
-    return -found, places.astype(int)
+    largest, places = jax.lax.top_k(-values, count)
+    return -largest, places.astype(int)

@@ -22,12 +22,12 @@ from optlearn._control.problem import Problem
 from optlearn._control.relaxation import Relaxation
 from optlearn._control.rounding.counts import nearest_counts, value_counts
 from optlearn._control.runs import Outcome
+from optlearn._control.solvers.rules import TOLERANCE, gap_tolerance
+from optlearn._control.solvers.starts import MORE_STARTS, STARTS
 from optlearn._engine.lanes import Lanes, LaneStructure, blocks, drain, forward, run
 from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
-STARTS, MORE_STARTS = 3, 3  # as in ``solve``
-TOLERANCE = 1e-7  # of the Hamiltonian gap
 MAX_PASSES = 240
 MOST_STEPS = 64  # in an interval; finer ones are for the one-by-one solvers
 _ACCURACY = 1e-10  # of a re-integrated objective, relative
@@ -90,13 +90,17 @@ def solve_many(
         seed: of these.
         steps: Runge-Kutta steps in an interval (default: as many as each problem needs).
         max_iterations: passes from one start.
-        tolerance: of the Hamiltonian gap, as of the indirect method.
+        tolerance: of the Hamiltonian gap (default: that of the indirect method; a tenth with several
+            continuous controls).
 
     Raises:
         SpecificationError: they cannot be solved together.
     """
     structure, lanes = stack(problems, intervals)
-    most, tolerance = max_iterations or MAX_PASSES, tolerance or TOLERANCE
+    most = max_iterations or MAX_PASSES
+    # A gap is of first order: along a valley of several controls, where states add little to the curvature of
+    # the Hamiltonian, many times as much may be left.
+    tolerance = tolerance or (TOLERANCE if structure.curved < 2 else TOLERANCE / 10)
     batch = _Batch(structure, lanes, starts or STARTS, seed, most, tolerance)
     count = len(problems)
     shape = (count, structure.intervals, structure.size)
@@ -109,11 +113,12 @@ def solve_many(
         again = []
         for level in np.unique(needed[todo]):
             own = todo[needed[todo] == level]
-            found = batch.descend(own, int(level), None if first else v[own])
-            v[own], solved[own], own_steps[own] = found.v, found.solved, level
-            passes[own] = np.maximum(passes[own], found.passes)
-            for i, ends in zip(own, found.ends, strict=True):
-                ended[i] = ends if first else [*ended[i][:-1], ends[0]]
+            best = batch.descend(own, int(level), None if first else v[own])
+            v[own], solved[own], own_steps[own] = best.v, best.solved, level
+            passes[own] = np.maximum(passes[own], best.passes)
+            if first:  # how starts agree is told by where they ended, before anything went on from there
+                for i, ends in zip(own, best.ends, strict=True):
+                    ended[i] = ends
             if steps is None and not structure.exact:
                 coarse = batch.too_coarse(own, v[own], int(level)) & (level < MOST_STEPS)
                 again.append(own[coarse])
@@ -126,7 +131,7 @@ def solve_many(
         # An interior point stops short of a bound by its tolerance; pure values reach it.
         relaxed_exact = np.fmin(relaxed_exact, exact)
     gap, largest = batch.gaps(final, own_steps)
-    mixed = None if not structure.discrete else batch.gaps(v, own_steps)[0]
+    mixed = batch.gaps(v, own_steps)[0] if structure.discrete else None
     w, relaxed = (lanes.lower[:, None] + lanes.width[:, None] * u for u in (final, v))
     outcomes = [Outcome.SOLVED if ok else Outcome.ITERATIONS for ok in solved]
     certificates = [
@@ -151,7 +156,7 @@ def solve_many(
 
 
 @dataclass
-class _Found:
+class _Best:
     """Where the descents of P problems ended: the best of each, and the objectives of all its starts."""
 
     v: np.ndarray
@@ -217,58 +222,53 @@ class _Batch:
         allowed = np.array([limits(value)["integration_error"] for value in coarse])
         return np.asarray(~(np.abs(fine - coarse) <= allowed / 2))
 
-    def descend(self, own: np.ndarray, steps: int, near: np.ndarray | None) -> _Found:
+    def descend(self, own: np.ndarray, steps: int, near: np.ndarray | None) -> _Best:
         """From all starts; or on from controls ``near`` (P, I, m)."""
         if near is not None:
-            return self._best(own, [self._descents(own, near, steps)])
-        guesses = [self.neutral[own], *self._randoms(own, self.starts - 1, self.seed)]
-        runs = [self._descents(np.tile(own, len(guesses)), np.concatenate(guesses), steps)]
-        found = self._best(own, runs)
+            return self._best(own, [near], steps)
+        best = self._best(own, [self.neutral[own], *self._randoms(own, self.starts - 1, self.seed)], steps)
         for again in range(1, MORE_STARTS + 1):
-            lone = np.array([Starts.of(ends).lone for ends in found.ends])
-            if not lone.any():
+            places = np.flatnonzero([Starts.of(ends).lone for ends in best.ends])
+            if len(places) == 0:
                 break
             # One start alone has reached the best so far: another may reach a better one.
-            some, places = own[lone], np.flatnonzero(lone)
-            guesses = self._randoms(some, self.starts, (self.seed, again))
-            more = self._best(
-                some, [self._descents(np.tile(some, len(guesses)), np.concatenate(guesses), steps)]
-            )
+            more = self._best(own[places], self._randoms(own[places], self.starts, (self.seed, again)), steps)
             for j, place in enumerate(places):
-                if min(more.ends[j]) < min(found.ends[place]):
-                    found.v[place], found.solved[place] = more.v[j], more.solved[j]
-                found.ends[place] = [*found.ends[place], *more.ends[j]]
-        return found
+                if min(more.ends[j]) < min(best.ends[place]):
+                    best.v[place], best.solved[place] = more.v[j], more.solved[j]
+                best.passes[place] = max(best.passes[place], more.passes[j])
+                best.ends[place] = [*best.ends[place], *more.ends[j]]
+        return best
 
     def _descents(self, own: np.ndarray, v: np.ndarray, steps: int) -> Any:
         advance = partial(descent.advance, self.structure, steps)
         return drain(advance, descent.begin, self.rows(own), v, self.tolerance, self.most)
 
-    def _best(self, own: np.ndarray, runs: list[Any]) -> _Found:
-        """The lowest of each problem; lanes of a run are all problems from one start, then from the next."""
-        count = len(own)
-        objective, gap, passes = (
-            np.concatenate([getattr(run, name).reshape(-1, count) for run in runs])
-            for name in ("objective", "gap", "passes")
+    def _best(self, own: np.ndarray, guesses: list[np.ndarray], steps: int) -> _Best:
+        """The lowest of each problem's descents from guesses (P, I, m)."""
+        shape, every = (len(guesses), len(own)), np.arange(len(own))
+        ends = self._descents(np.tile(own, len(guesses)), np.concatenate(guesses), steps)
+        objective = np.where(np.isfinite(ends.objective), ends.objective, np.inf).reshape(shape)
+        start = np.argmin(objective, axis=0)
+        lowest, gap = objective[start, every], ends.gap.reshape(shape)[start, every]
+        return _Best(
+            v=ends.v.reshape(*shape, *ends.v.shape[1:])[start, every],
+            solved=gap <= gap_tolerance(lowest, self.tolerance),
+            passes=ends.passes.reshape(shape).max(axis=0),
+            ends=objective.T.tolist(),
         )
-        v = np.concatenate([run.v.reshape(-1, count, *run.v.shape[1:]) for run in runs])
-        objective = np.where(np.isfinite(objective), objective, np.inf)
-        best, every = np.argmin(objective, axis=0), np.arange(count)
-        lowest = objective[best, every]
-        solved = gap[best, every] <= descent.small(lowest, self.tolerance)
-        return _Found(v[best, every], solved, passes.max(axis=0), objective.T.tolist())
 
     def _randoms(self, own: np.ndarray, count: int, seed: int | tuple[int, ...]) -> list[np.ndarray]:
         """Guesses (P, I, m) with a few random levels in time, moved to meet the budgets; see ``starts``."""
-        generator, found = np.random.default_rng(seed), []
+        generator, guesses = np.random.default_rng(seed), []
         intervals, size = self.structure.intervals, self.structure.size
         for _ in range(count):
             pieces = int(generator.integers(2, 7))
             levels = generator.uniform(size=(pieces, size))
             guess = levels[np.arange(intervals) * pieces // intervals]
             every = np.repeat(guess[None], len(own), axis=0)
-            found.append(blocks(partial(_project, self.structure), self.rows(own), every))
-        return found
+            guesses.append(blocks(partial(_project, self.structure), self.rows(own), every))
+        return guesses
 
     def rounded(
         self, problems: Sequence[Problem], v: np.ndarray, own_steps: np.ndarray
@@ -284,13 +284,13 @@ class _Batch:
             sum_up = partial(rounding.sum_up, self.structure)
             levels = blocks(sum_up, self.rows(own), v[own], np.array(counts))
             search = partial(rounding.exchange, self.structure, int(steps))
-            found = drain(search, rounding.begin, self.rows(own), (levels, np.array(free)))
-            final[own], objective[own] = self.structure.vertices[found.levels], found.objective
+            rounded = drain(search, rounding.begin, self.rows(own), (levels, np.array(free)))
+            final[own], objective[own] = self.structure.vertices[rounded.levels], rounded.objective
         return final, objective
 
     def accurate(self, v: np.ndarray, own_steps: np.ndarray) -> np.ndarray:
         """(N,) objectives, re-integrated with finer steps until they stay; NaN: they do not."""
-        found = np.full(len(v), np.nan)
+        objective = np.full(len(v), np.nan)
         steps = np.where(self.structure.exact, own_steps, np.maximum(STEPS, 2 * own_steps))
         todo = np.flatnonzero(np.isfinite(v).all(axis=(1, 2)))
         while len(todo):
@@ -299,17 +299,17 @@ class _Batch:
                 own = todo[steps[todo] == level]
                 coarse = self.objective(own, v[own], int(level))
                 if self.structure.exact:
-                    found[own] = coarse
+                    objective[own] = coarse
                     continue
                 fine = self.objective(own, v[own], 2 * int(level))
                 # Of fourth order: this is most of what is left of the error.
                 rest = (fine - coarse) / 15
                 good = np.abs(rest) <= _ACCURACY * np.abs(fine) + ROUND_OFF
-                found[own[good]] = (fine + rest)[good]
+                objective[own[good]] = (fine + rest)[good]
                 again.append(own[~good & (2 * level <= MOST_STEPS) & np.isfinite(fine)])
             todo = np.concatenate([np.zeros(0, dtype=int), *again])
             steps[todo] *= 2
-        return found
+        return objective
 
     def gaps(self, v: np.ndarray, own_steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(N,) Hamiltonian gaps, and the largest number in a state along training."""
@@ -337,9 +337,9 @@ def _merged(needed: np.ndarray) -> np.ndarray:
 def _counts(problem: Problem, v: np.ndarray) -> tuple[np.ndarray, bool]:
     """(n,) intervals of each value of the discrete control, and whether others would do as well."""
     ((name, control),) = problem.discrete.items()
-    given = value_counts(name, control, problem.budgets, len(v))
+    prescribed = value_counts(name, control, problem.budgets, len(v))
     totals = control.shares(v).sum(axis=0)
-    return nearest_counts(name, control, problem.budgets, totals), bool(np.any(given < 0))
+    return nearest_counts(name, control, problem.budgets, totals), bool(np.any(prescribed < 0))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -355,5 +355,5 @@ def _objective(structure: LaneStructure, steps: int, lanes: Lanes, v: np.ndarray
 @partial(jax.jit, static_argnums=(0, 1))
 def _gaps(structure: LaneStructure, steps: int, lanes: Lanes, v: np.ndarray) -> Any:
     passed = run(structure, lanes, v, steps)
-    gap = descent.gaps(structure, lanes, v, passed.gradient, steps)
+    gap = descent.gaps(structure, lanes, v, passed.gradient, passed, search=True)
     return gap, jnp.max(jnp.abs(passed.states), axis=(0, 1))

@@ -4,62 +4,79 @@ Budgets add ν·a·w to the Hamiltonian, with one constant ν each. The multipli
 of the direct method, which belong to the *mean* of a·w over training, are the horizon times ν.
 """
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
-from optlearn._control.compiled import CompiledProblem
-from optlearn._control.hamiltonian.interval import IntervalHamiltonian
+from optlearn._arrays import Array
+from optlearn._control.budgets import BudgetRows
+from optlearn._control.hamiltonian.interval import Hamiltonian, IntervalHamiltonian
+from optlearn._control.hamiltonian.loops import dot, pick, repeat
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
-from optlearn._engine.rollout import RolloutResult
+
+if TYPE_CHECKING:  # batches, which share this file, need no CasADi
+    from optlearn._control.compiled import CompiledProblem
+    from optlearn._engine.rollout import RolloutResult
 
 # Budgets that are met so well, relative to what they can be, give the gap to the square of it: a multiplier
 # is where the gap is least. What is left is blended away.
 _MET = 1e-8
+_NARROW = 1e-12  # width of a multiplier's bracket, relative
+_EVALUATIONS = 200  # of the minimum at trial multipliers
+_EVALUATIONS_LANES = 60  # where the slowest of many decides
 _COLUMN_ROUNDS = 40
 _COLUMN_ACCURACY = 0.01  # of the gap
+_ROUNDS_LANES = 4  # over several budgets, one after the other
 
 
 def minimise_hamiltonian(
-    hamiltonian: IntervalHamiltonian, w: np.ndarray, start: np.ndarray | None = None, *, quick: bool = False
-) -> tuple[float, np.ndarray, np.ndarray]:
+    hamiltonian: Hamiltonian,
+    w: Array,
+    start: Array | None = None,
+    *,
+    quick: bool = False,
+    search: bool = True,
+) -> tuple[Any, Array, Array]:
     """Minimise H̄ over all controls that meet the budgets.
 
     The gap is that of the Lagrange dual, Σ_i h [L_i(w_i) − min L_i] + horizon·ν·(t − mean a·w) with
     L = H̄ + ν a·w. It is never negative for controls w that meet the budgets, and where H̄ is linear in
-    w, as in shares, it is the Frank-Wolfe gap of the discretised problem.
+    w, as in shares, it is the Frank-Wolfe gap of the discretised problem. Any ν gives an upper bound of it.
 
     Args:
-        hamiltonian: H̄ on I intervals.
+        hamiltonian: H̄ on I intervals, under NumPy or under XLA.
         w: (I, m) present controls.
         start: (b,) multipliers to look near.
         quick: look for valleys of H in the middle of an interval only.
+        search: look for multipliers at all, or take those to start from as they are.
 
     Returns:
         gap: horizon · mean over intervals of what H̄ could fall by.
         w_star: (I, m) minimisers that meet the budgets; intervals at which the multiplier makes
-            several controls equally good may have a mixture.
+            several controls equally good may have a mixture. Without a search, budgets may be missed.
         nu: (b,) multipliers ν, in units of H.
     """
-    minimiser = PointwiseMinimiser(hamiltonian, w, quick)
-    rows, targets, equal = hamiltonian.compiled.relaxation.budget_rows
-    start = np.zeros(len(targets)) if start is None else start
-    if len(targets) == 0:
-        w_star, lowest = minimiser(np.zeros(w.shape[1]))
-        won = minimiser.present(np.zeros(w.shape[1])) - lowest
-        return float(hamiltonian.compiled.problem.horizon * won.mean()), w_star, np.zeros(0)
-    if len(targets) == 1:
-        nu, w_star = _one_budget(minimiser, rows[0], targets[0], bool(equal[0]), float(start[0]))
-    else:
-        nu, w_star = _many_budgets(minimiser, rows, targets, equal, start)
-    slope = nu @ rows
-    won = minimiser.present(slope) - minimiser(slope)[1]
-    slack = nu @ (targets - rows @ w.mean(axis=0))
-    return float(hamiltonian.compiled.problem.horizon * (won.mean() + slack)), w_star, nu
+    minimiser, xp = PointwiseMinimiser(hamiltonian, w, quick), hamiltonian.domain.xp
+    budgets = hamiltonian.domain.budgets
+    rows, targets, _ = budgets
+    nu, w_star = np.zeros(len(targets)) if start is None else start, None
+    if search and len(targets) == 1:
+        one, w_star = _one_budget(minimiser, budgets, 0, nu)
+        nu = xp.stack([one])
+    elif search and len(targets) > 1:
+        several = _many_budgets if xp is np else _each_budget
+        nu, w_star = several(minimiser, budgets, nu)
+    slope = dot(rows.T, nu)
+    best, lowest = minimiser(slope)
+    won = minimiser.present(slope) - lowest
+    slack = dot(nu, targets - dot(rows, w.mean(axis=0)))
+    return hamiltonian.domain.horizon * (won.mean() + slack), best if w_star is None else w_star, nu
 
 
 def hamiltonian_gap(
-    compiled: CompiledProblem,
-    rolled: RolloutResult,
+    compiled: "CompiledProblem",
+    rolled: "RolloutResult",
     w: np.ndarray,
     theta: np.ndarray,
     steps: int,
@@ -80,11 +97,12 @@ def hamiltonian_gap(
         multipliers (b,) in units of the Hamiltonian: the direct method's, divided by the horizon.
     """
     hamiltonian = IntervalHamiltonian.along(compiled, rolled, w, theta, steps)
-    return minimise_hamiltonian(hamiltonian, w, start)
+    gap, w_star, nu = minimise_hamiltonian(hamiltonian, w, start)
+    return float(gap), w_star, nu
 
 
 def free_gap(
-    compiled: CompiledProblem, rolled: RolloutResult, w: np.ndarray, theta: np.ndarray, steps: int
+    compiled: "CompiledProblem", rolled: "RolloutResult", w: np.ndarray, theta: np.ndarray, steps: int
 ) -> tuple[float, np.ndarray]:
     """The same for free parameters: φ(x_F, θ) + ∫H(x, λ, w, θ) dα, minimised over θ within bounds.
 
@@ -104,9 +122,10 @@ def free_gap(
         return 0.0, theta
     from scipy.optimize import minimize
 
+    program = compiled.engine
     along = IntervalHamiltonian.along(compiled, rolled, w, theta, steps)
     # Parameters that only the final cost reads need no integral.
-    integral = compiled.engine.free_in_rate
+    integral = program.free_in_rate
 
     def total(trial: np.ndarray) -> tuple[float, np.ndarray]:
         value, _, gradient = compiled.final_gradient(rolled.states[-1], trial)
@@ -125,50 +144,63 @@ def free_gap(
 
     bounds = [(free.lower, free.upper) for free in compiled.problem.free.values()]
     options = {"ftol": 0.0, "gtol": 1e-12}
-    found = minimize(tilted, theta, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
-    return (-float(found.fun), found.x) if found.fun < 0 else (0.0, theta)
+    lowest = minimize(tilted, theta, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
+    return (-float(lowest.fun), lowest.x) if lowest.fun < 0 else (0.0, theta)
 
 
-def _one_budget(
-    minimiser: PointwiseMinimiser, row: np.ndarray, target: float, equal: bool, start: float
-) -> tuple[np.ndarray, np.ndarray]:
-    def attempt(nu: float) -> tuple[float, np.ndarray]:
-        w, _ = minimiser(nu * row)
-        return float((w @ row).mean() - target), w
+def _one_budget(minimiser: PointwiseMinimiser, budgets: BudgetRows, b: Any, nu: Array) -> tuple[Any, Array]:
+    """The multiplier of budget b, the others being ν (b,), and the controls (I, m) that meet it with it."""
+    xp, single = minimiser.xp, len(nu) == 1
+    row, target, start = budgets.rows[b], budgets.targets[b], nu[b]
+    others = 0.0 if single else dot(budgets.rows.T, nu) - start * row
 
-    def step(excess: float) -> float:
-        # A little further than Newton's step, so as to end on the other side.
-        if (fall := minimiser.fall(row)) > 0:
-            return 1.1 * abs(excess) / fall
-        # A multiplier that is known from before is not far off.
-        usual = minimiser.scale(row) / 8
-        return min(usual, abs(start) / 32) if start else usual
+    def attempt(multiplier: Any) -> tuple[Any, Array, Any]:
+        minimum = minimiser.lowest(multiplier * row + others)
+        return dot(minimum.w, row).mean() - target, minimum.w, minimiser.fall(row, minimum)
 
-    reach = np.ptp(minimiser.corners @ row)
+    usual = minimiser.scale(row) / 8
+    # A multiplier that is known from before is not far off.
+    step = xp.where(start == 0, usual, xp.minimum(usual, abs(start) / 32))[()]
     low, high = bracket_multiplier(
         attempt,
         start=start,
         step=step,
-        tolerance=_MET * reach,
-        narrow=1e-12,
-        at_most=not equal,
+        tolerance=_MET * xp.ptp(dot(minimiser.corners, row)),
+        narrow=_NARROW,
+        at_most=pick(budgets.equal[b], False, True),
+        evaluations=_EVALUATIONS if xp is np else _EVALUATIONS_LANES,
+        nothing=minimiser.w,
+        xp=xp,
     )
-    w_star, nu = blend(low, high)
-    return np.array([nu]), w_star
+    w_star, multiplier = blend(low, high)
+    return multiplier, w_star
+
+
+def _each_budget(minimiser: PointwiseMinimiser, budgets: BudgetRows, start: Array) -> tuple[Array, Array]:
+    """One budget after the other, a few times: each multiplier makes the gap smaller.
+
+    Lanes have no linear programs. Budgets of different controls that hardly know of each other converge fast;
+    where they do not, the gap is a larger bound.
+    """
+    count, xp = len(start), minimiser.xp
+
+    def once(state: tuple[Array, Array, Any]) -> tuple[tuple[Array, Array, Any], Any]:
+        nu, _, turn = state
+        one, w = _one_budget(minimiser, budgets, turn % count, nu)
+        return (xp.where(np.arange(count) == turn % count, one, nu), w, turn + 1), False
+
+    return repeat(xp, once, (start, minimiser.w, 0), _ROUNDS_LANES * count)[:2]
 
 
 def _many_budgets(
-    minimiser: PointwiseMinimiser,
-    rows: np.ndarray,
-    targets: np.ndarray,
-    equal: np.ndarray,
-    start: np.ndarray,
+    minimiser: PointwiseMinimiser, budgets: BudgetRows, start: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Column generation: a linear program mixes the minimisers found so far, its duals find new ones.
 
     Every interval mixes its own columns, budgets tie the intervals together. Corners are columns from
     the start: with them every feasible budget can be met.
     """
+    rows, targets, equal = budgets
     I = minimiser.hamiltonian.intervals  # noqa: E741
     every = np.arange(I)
     columns = [np.tile(corner, (I, 1)) for corner in minimiser.corners]

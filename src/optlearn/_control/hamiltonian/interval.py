@@ -4,46 +4,147 @@ On an interval the control w is constant while the state x and the costate λ mo
 there is H averaged over the interval, H̄(w) = mean of λ·f(x, w) + ℓ(x, w). The mean is a quadrature
 (Simpson, or trapezoid), and its slope at the present control is replaced by the exact gradient of the
 discretised objective: then H̄ is stationary exactly where the objective is, on any grid.
+
+One problem has its Hamiltonian from a compiled program, here; lanes of a batch have theirs from JAX
+(``batched.gap``).
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import product
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from optlearn._control.compiled import CompiledProblem
-from optlearn._control.hamiltonian.quadrature import quadrature
-from optlearn._engine.rollout import RolloutResult
+from optlearn._arrays import Array
+from optlearn._control.budgets import BudgetRows
+from optlearn._control.relaxation import Relaxation
+from optlearn._engine.steps import interval_weights
+
+if TYPE_CHECKING:  # batches, which share this file, need no CasADi
+    from optlearn._control.compiled import CompiledProblem
+    from optlearn._engine.rollout import RolloutResult
+
+
+class Domain(NamedTuple):
+    """What H̄ is minimised over, and how.
+
+    Attributes:
+        lower: (c,) bounds of the first c controls, those that are no shares.
+        upper: (c,) of the same.
+        vertices: (V, m − c) shares of all combinations of discrete values: one value each, entirely.
+        budgets: on the mean over training.
+        horizon: training time.
+        costly: values of H̄ take long; ask for few.
+        xp: array namespace in which H̄ is computed.
+    """
+
+    lower: Array
+    upper: Array
+    vertices: Array
+    budgets: BudgetRows
+    horizon: Any
+    costly: bool = False
+    xp: ModuleType = np
 
 
 @dataclass(frozen=True)
-class IntervalHamiltonian:
-    """H̄ on each interval as a function of the control there.
+class Hamiltonian(ABC):
+    """H̄ on each of I intervals as a function of the control there: a mean over p points, and a slope added.
 
     Attributes:
-        compiled: the problem.
-        states: (I, p, n) at the p quadrature points of each interval.
+        domain: what it is minimised over.
+        states: (I, p, n) at the quadrature points of each interval.
         costates: (I, p, n) there.
         weights: (p,) of the quadrature, adding up to 1.
         length: of an interval, or of an exact step, which reads it.
-        theta: (k,) free parameters.
         tilt: (I, m) added slope.
         origin: (I, m) where the added slope adds nothing.
     """
 
-    compiled: CompiledProblem
-    states: np.ndarray
-    costates: np.ndarray
-    weights: np.ndarray
-    length: float
+    domain: Domain
+    states: Array
+    costates: Array
+    weights: Array
+    length: Any
+    tilt: Array
+    origin: Array
+
+    @abstractmethod
+    def mean(self, w: Array, of: Any) -> Array:
+        """(P,) means of H at controls w (P, m) on the intervals ``of`` (P,), nothing added."""
+
+    @abstractmethod
+    def mean_expansion(self, w: Array, of: Any) -> tuple[Array, Array, Array]:
+        """These, their gradients (P, m), and Hessians (P, c, c) in the c controls that are no shares."""
+
+    @property
+    def intervals(self) -> int:
+        """I."""
+        return len(self.tilt)
+
+    def tilted(self, w: Array, gradient: Array) -> Self:
+        """With the slope at w (I, m) that the objective's gradient (I, m) tells."""
+        _, slope, _ = self.mean_expansion(w, np.arange(self.intervals))
+        return replace(self, tilt=gradient * self.intervals / self.domain.horizon - slope, origin=w)
+
+    def coarser(self, points: int) -> Self:
+        """H̄ as a mean of fewer points of each interval: one half-way, or three by Simpson's rule."""
+        steps = len(self.weights) - 1
+        if points > steps or (points == 3 and steps % 4):
+            return self
+        kept = np.array([(steps + 1) // 2] if points == 1 else [0, steps // 2, steps])
+        weights = np.ones(1) if points == 1 else interval_weights(2)
+        return replace(self, states=self.states[:, kept], costates=self.costates[:, kept], weights=weights)
+
+    def value(self, w: Array, of: Any) -> Array:
+        """(P,) values of H̄ at controls w (P, m) on the intervals ``of`` (P,)."""
+        return self.mean(w, of) + self._added(w, of)
+
+    def expand(self, w: Array, of: Any) -> tuple[Array, Array, Array]:
+        """H̄ (P,), its gradient (P, m) and its Hessian (P, c, c) in the c controls that are no shares."""
+        value, slope, curvature = self.mean_expansion(w, of)
+        return value + self._added(w, of), slope + self.of_rows(self.tilt, of), curvature
+
+    def _added(self, w: Array, of: Any) -> Array:
+        return self.domain.xp.sum(self.of_rows(self.tilt, of) * (w - self.of_rows(self.origin, of)), axis=1)
+
+    def of_rows(self, table: Array, of: Any) -> Array:
+        """(P, m) rows of a table (I, m)."""
+        return table[of]
+
+
+def on_intervals(
+    states: Array, costates: Array, intervals: int, horizon: Any, exact: bool
+) -> tuple[Array, Array, np.ndarray, Any]:
+    """States, costates, weights and length of a Hamiltonian, from (I·s + 1, n) at the ends of all steps."""
+    steps, length = (len(states) - 1) // intervals, horizon / intervals
+    points = np.arange(intervals)[:, None] * steps + np.arange(steps + 1)[None, :]
+    weights = interval_weights(steps)
+    if exact:
+        # What a control changes is the end of each step, from its beginning.
+        states, costates, points = states[:-1], costates[1:], points[:, :-1]
+        weights, length = np.full(steps, 1 / steps), length / steps
+    return states[points], costates[points], weights, length
+
+
+@dataclass(frozen=True)
+class IntervalHamiltonian(Hamiltonian):
+    """H̄ of a compiled problem.
+
+    Attributes:
+        compiled: the problem.
+        theta: (k,) free parameters.
+    """
+
+    compiled: "CompiledProblem"
     theta: np.ndarray
-    tilt: np.ndarray
-    origin: np.ndarray
 
     @classmethod
     def at_point(
         cls,
-        compiled: CompiledProblem,
+        compiled: "CompiledProblem",
         state: np.ndarray,
         costate: np.ndarray,
         length: float,
@@ -51,52 +152,36 @@ class IntervalHamiltonian:
     ) -> "IntervalHamiltonian":
         """H at one state (n,) and costate (n,): a single interval that begins there."""
         none = np.zeros((1, compiled.sizes[1]))
-        return cls(compiled, state[None, None], costate[None, None], np.ones(1), length, theta, none, none)
+        at = (state[None, None], costate[None, None], np.ones(1), length, none, none)
+        return cls(_domain(compiled), *at, compiled, theta)
 
     @classmethod
     def along(
-        cls, compiled: CompiledProblem, rolled: RolloutResult, w: np.ndarray, theta: np.ndarray, steps: int
+        cls,
+        compiled: "CompiledProblem",
+        rolled: "RolloutResult",
+        w: np.ndarray,
+        theta: np.ndarray,
+        steps: int,
     ) -> "IntervalHamiltonian":
         """H̄ along a rollout under controls w (I, m), with the exact slope at w."""
-        length = compiled.problem.horizon / len(w)
-        points = np.arange(len(w))[:, None] * steps + np.arange(steps + 1)[None, :]
-        states, costates, weights = rolled.states[points], rolled.costates[points], quadrature(steps)
-        if compiled.engine.exact:
-            # What a control changes is the end of each step, from its beginning.
-            states, costates, weights = states[:, :-1], costates[:, 1:], np.full(steps, 1 / steps)
-            length /= steps
-        arguments = (compiled, states, costates, weights, length, theta)
-        plain = cls(*arguments, np.zeros_like(w), w)
-        _, slope, _ = plain.expand(w, np.arange(len(w)))
-        exact = rolled.gradient * len(w) / compiled.problem.horizon
-        return cls(*arguments, exact - slope, w)
+        assert len(rolled.states) == len(w) * steps + 1
+        along = on_intervals(
+            rolled.states, rolled.costates, len(w), compiled.problem.horizon, compiled.engine.exact
+        )
+        plain = cls(_domain(compiled), *along, np.zeros_like(w), w, compiled, theta)
+        return plain.tilted(w, rolled.gradient)
 
-    @property
-    def intervals(self) -> int:
-        """I."""
-        return len(self.states)
+    def mean(self, w: np.ndarray, of: Any) -> np.ndarray:
+        """(P,) means of H, nothing added."""
+        return self._averages([self.compiled.engine.hamiltonians.value(*self._columns(w, of))])[0][:, 0]
 
-    def coarser(self, points: int) -> "IntervalHamiltonian":
-        """H̄ as a mean of fewer points of each interval: one half-way, or three by Simpson's rule."""
-        steps = len(self.weights) - 1
-        if points > steps or (points == 3 and steps % 4):
-            return self
-        kept = [(steps + 1) // 2] if points == 1 else [0, steps // 2, steps]
-        weights = np.ones(1) if points == 1 else quadrature(2)
-        return replace(self, states=self.states[:, kept], costates=self.costates[:, kept], weights=weights)
-
-    def value(self, w: np.ndarray, of: np.ndarray) -> np.ndarray:
-        """(P,) values of H̄ at controls w (P, m) on the intervals ``of`` (P,)."""
-        value = self.compiled.engine.hamiltonians.value
-        (mean,) = self._averages([value(*self._columns(w, of))])
-        return np.asarray(mean[:, 0] + self._added(w, of))
-
-    def expand(self, w: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """H̄ (P,), its gradient (P, m) and its Hessian (P, c, c) in the c controls that are no shares."""
+    def mean_expansion(self, w: np.ndarray, of: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """These, and their gradients (P, m) and Hessians (P, c, c)."""
         expansion = self.compiled.engine.hamiltonians.expansion
         value, slope, curvature = self._averages(expansion(*self._columns(w, of)))
         c = self.compiled.relaxation.curved
-        return value[:, 0] + self._added(w, of), slope + self.tilt[of], curvature.reshape(len(w), c, c)
+        return value[:, 0], slope, curvature.reshape(len(w), c, c)
 
     def free(self, w: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Mean over all intervals of H under controls w (I, m), and its gradient (k,) in θ."""
@@ -105,10 +190,7 @@ class IntervalHamiltonian:
         value, slope = self._averages(free(*columns))
         return float(value.mean()), slope.mean(axis=0)
 
-    def _added(self, w: np.ndarray, of: np.ndarray) -> np.ndarray:
-        return np.asarray(np.einsum("pm,pm->p", self.tilt[of], w - self.origin[of]))
-
-    def _columns(self, w: np.ndarray, of: np.ndarray) -> tuple[Any, ...]:
+    def _columns(self, w: np.ndarray, of: Any) -> tuple[Any, ...]:
         """Arguments of the kernels: one column for each pair of control and point."""
         n = self.states.shape[2]
         return (
@@ -128,3 +210,22 @@ class IntervalHamiltonian:
             np.einsum("q,pqs->ps", self.weights, a.reshape(len(a) // points, points, a.shape[1]))
             for a in arrays
         ]
+
+
+def _domain(compiled: "CompiledProblem") -> Domain:
+    relaxation, program = compiled.relaxation, compiled.engine
+    lower, upper = (bound[: relaxation.curved] for bound in relaxation.bounds)
+    return Domain(
+        lower,
+        upper,
+        share_vertices(relaxation),
+        relaxation.budget_rows,
+        compiled.problem.horizon,
+        program.costly,
+    )
+
+
+def share_vertices(relaxation: Relaxation) -> np.ndarray:
+    """(V, m − c) shares of all combinations of discrete values: one value each, entirely."""
+    options = [control.vertices for control in relaxation.problem.discrete.values()]
+    return np.array([np.concatenate([[], *parts]) for parts in product(*options)])

@@ -1,150 +1,222 @@
-"""Find the multiplier at which a budget is met: exactly on a box, elsewhere by safeguarded secants."""
+"""Multipliers at which budgets are met: of the nearest point exactly, elsewhere by safeguarded secants.
+
+Both run under NumPy and under XLA (``loops``); ``attempt`` may then be traced.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from types import ModuleType
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from optlearn._arrays import Array
+from optlearn._control.hamiltonian.loops import dot, pick, repeat
+
 Payload = TypeVar("Payload")
 
-_NEWTON_STEPS = 8  # towards a multiplier on a box, before all kinks are put in order
+_NEWTON_STEPS = 8  # towards the multiplier of a projection, before every second step halves its bracket
+_HALVINGS = 60
 _ROUND_OFF = 1e-15  # of a mean of numbers up to 1
 
 
-@dataclass(frozen=True)
-class Trial(Generic[Payload]):
-    """A multiplier, how much it misses its target by, and what was found with it."""
+class Trial(NamedTuple, Generic[Payload]):
+    """A multiplier, how much it misses its target by, and what was found with it.
+
+    Attributes:
+        multiplier: ν.
+        excess: over the target.
+        found: with it.
+        fall: of the excess, per unit of ν; 0: not known.
+    """
 
     multiplier: float
     excess: float
     found: Payload
+    fall: float = 0.0
+
+
+class _Search(NamedTuple, Generic[Payload]):
+    """A bracket of two trials, as far as there are any, and what is tried next.
+
+    Attributes:
+        next: multiplier to be tried.
+        low: the last trial with an excess ≥ 0.
+        high: the last one with an excess < 0.
+        has_low: is there such a trial?
+        has_high: is there such a trial?
+        weight_low: excess of the lower end as secants count it.
+        weight_high: excess of the upper end as secants count it.
+        step: to go from the only end that there is.
+        side: of the last trial inside the bracket: 1 the lower, −1 the upper, 0 none yet.
+    """
+
+    next: Any
+    low: Trial[Payload]
+    high: Trial[Payload]
+    has_low: Any
+    has_high: Any
+    weight_low: Any
+    weight_high: Any
+    step: Any
+    side: Any
 
 
 def bracket_multiplier(
-    attempt: Callable[[float], tuple[float, Payload]],
+    attempt: Callable[[float], tuple[Any, ...]],
     *,
     start: float = 0.0,
-    step: float | Callable[[float], float] = 1.0,
+    step: float = 1.0,
     tolerance: float = 1e-13,
     narrow: float = 1e-14,
     at_most: bool = False,
     evaluations: int = 200,
-) -> tuple[Trial[Payload], Trial[Payload]]:
+    nothing: Any = None,
+    xp: ModuleType = np,
+) -> tuple[Trial[Any], Trial[Any]]:
     """Two multipliers, as close as possible, between which a falling excess crosses zero.
 
     Secant steps (Illinois), and bisections where those gain little: the excess may be smooth or jump.
 
     Args:
-        attempt: ν → excess (not rising with ν), and anything to be kept.
+        attempt: ν → excess (not rising with ν), anything to be kept, and how fast the excess falls if known.
         start: where to look first.
-        step: how far to go from there, or a function of the excess there that tells it.
+        step: how far to go from there, unless it is known how fast the excess falls.
         tolerance: size of an excess that counts as zero.
         narrow: width of the bracket, relative to ν, at which to stop.
         at_most: an excess below zero is allowed, with ν = 0.
         evaluations: at most so many.
+        nothing: what is kept before the first trial; XLA needs to know its shape.
+        xp: array namespace.
 
     Returns:
         Trials with excess ≥ 0 and with excess ≤ 0; one of them is near zero, or they are close.
     """
+    lowest = pick(at_most, 0.0, -np.inf)
 
-    def tried(multiplier: float) -> Trial[Payload]:
-        return Trial(multiplier, *attempt(multiplier))
+    def look(search: _Search[Any]) -> tuple[_Search[Any], Any]:
+        new: Trial[Any] = Trial(search.next, *attempt(search.next))
+        above = new.excess >= 0
+        below = pick(above, False, True)
+        low, high = pick(above, new, search.low), pick(above, search.high, new)
+        has_low, has_high = search.has_low | above, search.has_high | below
+        bracketed, closing = has_low & has_high, search.has_low & search.has_high
 
-    lowest = 0.0 if at_most else -np.inf
-    low = high = tried(max(start, lowest))
-    step = step(low.excess) if callable(step) else step
-    while low.excess < -tolerance and evaluations > 0:
-        if low.multiplier == lowest:
-            return low, low
-        high, low = low, tried(max(low.multiplier - step, lowest))
-        step, evaluations = 2 * step, evaluations - 1
-    while high.excess > tolerance and evaluations > 0:
-        low, high = high, tried(high.multiplier + step)
-        step, evaluations = 2 * step, evaluations - 1
-    return _close_in(tried, low, high, tolerance, narrow, evaluations)
+        # With one end only: on, and on. A little further than Newton's step, so as to end on the other side.
+        known = (new.fall > 0) & pick(search.has_low | search.has_high, False, True)
+        newton = 1.1 * abs(new.excess) / pick(new.fall > 0, new.fall, 1.0)
+        step = pick(known, newton, search.step)
+        outwards = pick(above, new.multiplier + step, _larger(new.multiplier - step, lowest))
 
-
-def _close_in(
-    tried: Callable[[float], Trial[Payload]],
-    low: Trial[Payload],
-    high: Trial[Payload],
-    tolerance: float,
-    narrow: float,
-    evaluations: int,
-) -> tuple[Trial[Payload], Trial[Payload]]:
-    weight_low, weight_high = low.excess, high.excess
-    halve, last = False, 0
-    for _ in range(evaluations):
-        width = high.multiplier - low.multiplier
-        if min(low.excess, -high.excess) <= tolerance or width <= narrow * max(
-            abs(low.multiplier), abs(high.multiplier)
-        ):
-            break
-        share = 0.5 if halve else weight_low / (weight_low - weight_high)
-        middle = low.multiplier + share * width
-        if not low.multiplier < middle < high.multiplier:
-            middle = (low.multiplier + high.multiplier) / 2
-        new = tried(middle)
-        least = min(low.excess, -high.excess)
         # Illinois: an end that stays twice counts half, or secants would keep it for ever.
-        side = 1 if new.excess >= 0 else -1
-        if side > 0:
-            low, weight_low = new, new.excess
-            weight_high = weight_high / 2 if side == last else weight_high
-        else:
-            high, weight_high = new, new.excess
-            weight_low = weight_low / 2 if side == last else weight_low
-        last = side
-        halve = abs(new.excess) > least / 4 and high.multiplier - low.multiplier > width / 2
-    return low, high
+        side = pick(closing, pick(above, 1, -1), 0)
+        stayed = pick(closing & (side == search.side), 0.5, 1.0)
+        weight_low = pick(closing & below, stayed * search.weight_low, low.excess)
+        weight_high = pick(closing & above, stayed * search.weight_high, high.excess)
+        width, least = high.multiplier - low.multiplier, _smaller(low.excess, -high.excess)
+        old_width = search.high.multiplier - search.low.multiplier
+        old_least = _smaller(search.low.excess, -search.high.excess)
+        slow = closing & (abs(new.excess) > old_least / 4) & (width > old_width / 2)
+        spread = weight_low - weight_high
+        share = pick(slow, 0.5, weight_low / pick(spread > 0, spread, 1.0))
+        middle = low.multiplier + share * width
+        inside = (low.multiplier < middle) & (middle < high.multiplier)
+        middle = pick(inside, middle, (low.multiplier + high.multiplier) / 2)
+
+        size = _larger(abs(low.multiplier), abs(high.multiplier))
+        close = bracketed & ((least <= tolerance) | (width <= narrow * size))
+        # Below the lowest multiplier that is allowed there is nothing to look for.
+        ended = close | (abs(new.excess) <= tolerance) | (below & (new.multiplier == lowest))
+        search = _Search(
+            pick(bracketed, middle, outwards), low, high, has_low, has_high, weight_low, weight_high,
+            2 * step, side,
+        )  # fmt: skip
+        return search, ended
+
+    none: Trial[Any] = Trial(np.nan, np.nan, nothing)
+    begin: _Search[Any] = _Search(_larger(start, lowest), none, none, False, False, np.nan, np.nan, step, 0)
+    found = repeat(xp, look, begin, evaluations + 1)
+    low, high = found.low, found.high
+    return pick(found.has_low, low, high), pick(found.has_high, high, low)
 
 
-def multiplier_on_box(y: np.ndarray, row: np.ndarray, target: float, start: float = 0.0) -> float:
-    """The ν at which the mean over rows of row·clip(y − ν row, 0, 1) equals the target, y (I, m), row (m,).
-
-    That mean is a falling, piecewise linear function of ν. Newton's method from a ``start`` nearby is on the
-    right piece, and then exact, after two or three steps; where it is not, all kinks, in order, give ν. A
-    target out of reach gives the ν from which on the mean does not change.
-    """
-    used = row != 0
-    size = np.abs(row).max()
-    row, target = row / size, target / size
-    a = np.broadcast_to(row[used], (len(y), int(used.sum()))).ravel()
-    values, squares = y[:, used].ravel(), a**2
-    nu = start * size
-    for _ in range(_NEWTON_STEPS):
-        moved = values - nu * a
-        excess = float(a @ np.minimum(np.maximum(moved, 0.0), 1.0)) - len(y) * target
-        slope = float(squares @ ((moved > 0) & (moved < 1)))
-        if slope == 0.0:
-            break
-        nu += excess / slope
-        if abs(excess) <= _ROUND_OFF * len(y):
-            return float(nu / size)
-    return _by_kinks(values, a, len(y) * target) / size
+def _larger(a: Any, b: Any) -> Any:
+    return pick(a > b, a, b)
 
 
-def _by_kinks(y: np.ndarray, a: np.ndarray, target: float) -> float:
-    """The ν at which a·clip(y − ν a, 0, 1) equals the target."""
-    zero, one = y / a, (y - 1) / a
-    kinks = np.concatenate([np.minimum(zero, one), np.maximum(zero, one)])
-    order = np.argsort(kinks)
-    kinks = kinks[order]
-    slopes = np.cumsum(np.concatenate([a**2, -(a**2)])[order])[:-1]
-    fallen = np.concatenate([[0.0], np.cumsum(slopes * np.diff(kinks))])
-    # What the sum has to fall by, from where every entry is at the end that makes it largest.
-    fall = np.clip(np.sum(np.maximum(a, 0)) - target, 0.0, fallen[-1])
-    i = int(np.clip(np.searchsorted(fallen, fall, side="right") - 1, 0, len(slopes) - 1))
-    beyond = (fall - fallen[i]) / slopes[i] if slopes[i] > 0 else 0.0
-    return float(min(kinks[i] + beyond, kinks[i + 1]))
+def _smaller(a: Any, b: Any) -> Any:
+    return pick(a < b, a, b)
 
 
-def blend(low: Trial[np.ndarray], high: Trial[np.ndarray]) -> tuple[np.ndarray, float]:
+def blend(low: Trial[Any], high: Trial[Any]) -> tuple[Any, Any]:
     """The mixture of two trials' finds whose excess is zero, excess being linear in them; and ν."""
     spread = low.excess - high.excess
-    share = min(max(low.excess / spread, 0.0), 1.0) if spread > 0 else 0.0
+    share = pick(spread > 0, low.excess / pick(spread > 0, spread, 1.0), 0.0)
+    share = _smaller(_larger(share, 0.0), 1.0)
     return (
         low.found + share * (high.found - low.found),
         low.multiplier + share * (high.multiplier - low.multiplier),
     )
+
+
+def project_shares(y: Array, xp: ModuleType = np) -> Array:
+    """Nearest rows (I, s) with entries ≥ 0 that add up to at most 1."""
+    inside = xp.clip(y, 0.0, None)
+    over = xp.sum(inside, axis=1, keepdims=True) > 1
+    if xp is np and not over.any():
+        return inside
+    ordered = -xp.sort(-y, axis=1)
+    excess = (xp.cumsum(ordered, axis=1) - 1) / np.arange(1.0, y.shape[1] + 1)[None]
+    kept = xp.sum(ordered > excess, axis=1, keepdims=True)
+    level = xp.take_along_axis(excess, kept - 1, axis=1)
+    return xp.where(over, xp.clip(y - level, 0.0, None), inside)
+
+
+def projection_multiplier(
+    y: Array, row: Array, target: Any, start: Any = 0.0, *, shares: bool = False, xp: ModuleType = np
+) -> Any:
+    """The ν at which the mean over rows of row·P(y − ν row) equals the target, y (I, m), row (m,).
+
+    P is the nearest point in the unit box or, with ``shares``, among entries ≥ 0 that add up to at most 1.
+    That mean is a falling, piecewise linear function of ν. Newton's method from a ``start`` nearby is on the
+    right piece, and then exact, after two or three steps; where it is not, its bracket is halved now and
+    then. A target out of reach gives a ν at which the mean is as near to it as can be.
+    """
+    count = len(y)
+    size = xp.max(xp.abs(row))
+    row, target = row / size, target / size
+    # Beyond these every entry is at the end that makes the mean largest, or smallest.
+    smallest = xp.min(xp.where(row == 0, 1.0, xp.abs(row)))
+    reach = 2 * (xp.max(xp.abs(y)) + 1) / smallest
+    a = xp.broadcast_to(row, y.shape)
+    if not shares:
+        a, y = a.ravel(), y.ravel()
+    squares = a * a
+
+    def mean(nu: Any) -> tuple[Any, Any]:
+        """The sum that is to be count · target, and how fast it falls."""
+        moved = y - nu * a
+        if not shares:
+            free = (moved > 0) & (moved < 1)
+            return dot(a, xp.minimum(xp.maximum(moved, 0.0), 1.0)), dot(squares, free.astype(float))
+        x = project_shares(moved, xp)
+        free = (x > 0).astype(float)
+        # Entries of a full row fall by what they have in common with the others less.
+        full = xp.sum(xp.maximum(moved, 0.0), axis=1) > 1
+        common = xp.sum(a * free, axis=1) ** 2 / xp.maximum(xp.sum(free, axis=1), 1.0)
+        return xp.sum(a * x), xp.sum(squares * free) - xp.sum(xp.where(full, common, 0.0))
+
+    def newton(state: Any) -> tuple[Any, Any]:
+        nu, low, high, done = state
+        reached, fall = mean(nu)
+        excess = reached - count * target
+        low, high = pick(excess > 0, nu, low), pick(excess > 0, high, nu)
+        falls = fall > 0
+        ahead = nu + pick(falls, excess / pick(falls, fall, 1.0), 0.0)
+        met = abs(excess) <= _ROUND_OFF * count
+        middle = (low + high) / 2
+        usable = falls & (ahead > low) & (ahead < high) & ((done < _NEWTON_STEPS) | (done % 2 == 0))
+        following = pick(met | usable, ahead, middle)
+        return (following, low, high, done + 1), met | ~((low < middle) & (middle < high))
+
+    begin = (start * size, -reach, reach, 0)
+    return repeat(xp, newton, begin, _NEWTON_STEPS + 2 * _HALVINGS)[0] / size

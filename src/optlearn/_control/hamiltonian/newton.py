@@ -1,118 +1,241 @@
-"""Newton's method for many small minimisations at once, safeguarded: in one variable, and in several."""
+"""Newton's method for many small minimisations at once, safeguarded: in one variable, and in several.
+
+All of this runs under NumPy and under XLA (``loops``): x (P, …) has one row for each function, and callbacks
+are told which rows they are asked about.
+"""
 
 from collections.abc import Callable
+from itertools import combinations
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from optlearn._arrays import Array
+from optlearn._control.hamiltonian.loops import repeat, repeat_rows
+
 _STEPS = 60
-_ARMIJO = 1e-4
+_BRACKETS = 4  # times as many steps, where one bracket follows another
+ARMIJO = 1e-4  # share of the promised fall that a step must bring
 _SHORTER = 0.25  # a step that does not lower a function enough is taken again, so much shorter
 _SHORTEST = 1e-6
 _FLAT = 1e-13  # curvatures below this share of the largest count as none
 _ROUND_OFF = 1e-15  # of a function, relative to its size
 _QUIET = 2  # steps that win no more than round-off, after which there is nothing left to find
+_SWEEPS = 7  # over all pairs of axes: their angles are squared in each
+
+
+class _Bracketed(NamedTuple):
+    """Points x (P,), each in a bracket that began as left to right and has shrunk to low to high."""
+
+    x: Array
+    left: Array
+    right: Array
+    low: Array
+    high: Array
+    tested_low: Array
+    tested_high: Array
+    yields: Array
 
 
 def stationary(
-    derivatives: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
-    x: np.ndarray,
-    low: np.ndarray,
-    high: np.ndarray,
-    precision: float,
-    wanted: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Where functions of one variable stop falling inside brackets.
-
-    Args:
-        derivatives: x (p,), which functions (p,) → first and second derivatives (p,).
-        x: (P,) first trial.
-        low: (P,) lower ends of brackets.
-        high: (P,) upper ends.
-        precision: a step of Newton's method that is shorter than this is the last.
-        wanted: (p,) which functions.
-
-    Returns:
-        (p,) stationary points, or ends of brackets towards which the functions fall; and (p,) by how much
-        they move when a slope is added, per unit of it.
-    """
-    x, low, high, pending = x.copy(), low.copy(), high.copy(), wanted
-    tested_low, tested_high = np.zeros(len(x), bool), np.zeros(len(x), bool)
-    yields = np.zeros(len(x))
-    for _ in range(_STEPS):
-        at = x[pending]
-        first, second = derivatives(at, pending)
-        rising, falling = pending[first > 0], pending[first < 0]
-        high[rising], tested_high[rising] = x[rising], True
-        low[falling], tested_low[falling] = x[falling], True
-        with np.errstate(divide="ignore", invalid="ignore"):
-            newton = np.where(second > 0, at - first / second, np.where(first > 0, -np.inf, np.inf))
-        newton = np.where(first == 0, at, newton)
-        least, most = low[pending], high[pending]
-        trial = np.clip(newton, least, most)
-        # An end that was tried already, and lies uphill, is no place to go again.
-        again = ((trial <= least) & tested_low[pending]) | ((trial >= most) & tested_high[pending])
-        near = np.abs(newton - at) <= precision
-        inside = near & (second > 0) & (trial == newton)
-        yields[pending] = np.where(inside, -1 / np.where(inside, second, 1.0), 0.0)
-        x[pending] = np.where(again & ~near, (least + most) / 2, trial)
-        pending = pending[~(near | (most - least <= precision))]
-        if len(pending) == 0:
-            break
-    return x[wanted], yields[wanted]
-
-
-def lowest_in_box(
-    expand: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]],
-    x: np.ndarray,
+    derivatives: Callable[[Array, Any], tuple[Array, Array]],
+    x: Array,
+    bounds: tuple[float, float],
     *,
     reach: float,
     precision: float,
-    size: np.ndarray,
-) -> np.ndarray:
+    xp: ModuleType = np,
+) -> tuple[Array, Array]:
+    """Where functions of one variable stop falling, downhill from where they start.
+
+    Args:
+        derivatives: x (p,), which functions → first and second derivatives (p,).
+        x: (P,) first trials.
+        bounds: of x.
+        reach: half the length of the bracket around a trial. A function that still falls at the end of its
+            bracket gets another one there.
+        precision: a step of Newton's method that is shorter than this is the last.
+        xp: array namespace.
+
+    Returns:
+        (P,) stationary points, or bounds towards which the functions fall; and (P,) by how much
+        they move when a slope is added, per unit of it.
+    """
+    bottom, top = bounds
+
+    def bracket(x: Array) -> tuple[Array, Array]:
+        return xp.maximum(x - reach, bottom), xp.minimum(x + reach, top)
+
+    def step(at: _Bracketed, rows: Any) -> tuple[_Bracketed, Array]:
+        x, left, right = at.x, at.left, at.right
+        first, second = derivatives(x, rows)
+        rising, falling = first > 0, first < 0
+        high, tested_high = xp.where(rising, x, at.high), at.tested_high | rising
+        low, tested_low = xp.where(falling, x, at.low), at.tested_low | falling
+        bent = second > 0
+        newton = xp.where(bent, x - first / xp.where(bent, second, 1.0), xp.where(rising, -np.inf, np.inf))
+        newton = xp.where(first == 0, x, newton)
+        trial = xp.clip(newton, low, high)
+        # An end that was tried already, and lies uphill, is no place to go again.
+        again = ((trial <= low) & tested_low) | ((trial >= high) & tested_high)
+        near = xp.abs(newton - x) <= precision
+        inside = near & bent & (trial == newton)
+        yields = xp.where(inside, -1 / xp.where(inside, second, 1.0), 0.0)
+        x = xp.where(again & ~near, (low + high) / 2, trial)
+        over = near | (high - low <= precision)
+        # A valley goes on beyond its bracket where the grid, half-way, did not see its bottom.
+        beyond = over & (((x == left) & (left > bottom)) | ((x == right) & (right < top)))
+        if xp is not np or beyond.any():
+            new_left, new_right = bracket(x)
+            left, right = xp.where(beyond, new_left, left), xp.where(beyond, new_right, right)
+            low, high = xp.where(beyond, left, low), xp.where(beyond, right, high)
+            tested_low, tested_high = tested_low & ~beyond, tested_high & ~beyond
+        return _Bracketed(x, left, right, low, high, tested_low, tested_high, yields), over & ~beyond
+
+    left, right = bracket(x)
+    untested = xp.zeros(len(x), bool)
+    start = _Bracketed(x, left, right, left, right, untested, untested, xp.zeros(len(x)))
+    found = repeat_rows(xp, step, start, _BRACKETS * _STEPS)
+    return found.x, found.yields
+
+
+class _Descending(NamedTuple):
+    """Points x (P, c), what the functions are there, and the trial that comes next."""
+
+    x: Array
+    value: Array
+    slope: Array
+    hessian: Array
+    trial: Array
+    promise: Array
+    share: Array
+    quiet: Array
+
+
+def lowest_in_box(
+    expand: Callable[[Array, Any], tuple[Array, Array, Array]],
+    x: Array,
+    *,
+    reach: float,
+    precision: float,
+    size: Array,
+    xp: ModuleType = np,
+) -> Array:
     """Minimise functions of several variables over the unit box, all variables at once.
 
     One variable after the other would creep along a valley that no axis follows, as that of a learning rate
     and a batch size that matter by η²/B nearly alone.
 
     Args:
-        expand: x (p, c), which functions (p,) → values (p,), gradients (p, c), Hessians (p, c, c).
+        expand: x (p, c), which functions → values (p,), gradients (p, c), Hessians (p, c, c).
         x: (P, c) first trials.
         reach: longest step along an axis of a function's Hessian.
         precision: of x.
         size: (P,) of the functions, which their round-off is a part of.
+        xp: array namespace.
 
     Returns:
         (P, c) minimisers, as good as the first trials or better.
     """
-    x, pending = x.copy(), np.arange(len(x))
-    value, slope, hessian = expand(x, pending)
-    share, quiet = np.ones(len(x)), np.zeros(len(x), int)
-    for _ in range(_STEPS):
-        step = _step(x[pending], slope[pending], hessian[pending], reach)
-        moved = np.clip(x[pending] + share[pending, None] * step, 0.0, 1.0) - x[pending]
-        promise = -np.einsum("pc,pc->p", slope[pending], moved)
-        quiet[pending] += promise <= _ROUND_OFF * size[pending]
-        go_on = (np.abs(moved).max(axis=1) > precision * share[pending]) & (quiet[pending] <= _QUIET)
-        go_on &= share[pending] > _SHORTEST
-        pending, moved, promise = pending[go_on], moved[go_on], promise[go_on]
-        if len(pending) == 0:
-            break
-        trial = x[pending] + moved
-        found = expand(trial, pending)
-        slack = 10 * _ROUND_OFF * size[pending]
-        good = found[0] <= value[pending] - _ARMIJO * promise + slack
-        better = pending[good]
-        x[better], value[better], slope[better], hessian[better] = (part[good] for part in (trial, *found))
-        share[pending] = np.where(good, 1.0, _SHORTER * share[pending])
-    return x
+
+    def step(at: _Descending, rows: Any) -> tuple[_Descending, Array]:
+        value, slope, hessian = expand(at.trial, rows)
+        round_off = _ROUND_OFF * size[rows]
+        good = value <= at.value - ARMIJO * at.promise + 10 * round_off
+        x = xp.where(good[:, None], at.trial, at.x)
+        value = xp.where(good, value, at.value)
+        slope = xp.where(good[:, None], slope, at.slope)
+        hessian = xp.where(good[:, None, None], hessian, at.hessian)
+        share = xp.where(good, 1.0, _SHORTER * at.share)
+        moved, promise = _within(x, share[:, None] * _newton(x, slope, hessian, reach, xp), slope, xp)
+        quiet = at.quiet + (promise <= round_off).astype(int)
+        go_on = (xp.max(xp.abs(moved), axis=1) > precision * share) & (quiet <= _QUIET) & (share > _SHORTEST)
+        return _Descending(x, value, slope, hessian, x + moved, promise, share, quiet), ~go_on
+
+    count, c = x.shape
+    none = xp.zeros(count)
+    # The first trial is where it starts: anything is lower than infinity.
+    start = _Descending(
+        x, none + np.inf, xp.zeros((count, c)), xp.zeros((count, c, c)), x, none, none + 1.0, none.astype(int)
+    )
+    return repeat_rows(xp, step, start, _STEPS + 1).x
 
 
-def _step(x: np.ndarray, slope: np.ndarray, hessian: np.ndarray, reach: float) -> np.ndarray:
+def _newton(x: Array, slope: Array, hessian: Array, reach: float, xp: ModuleType) -> Array:
     """(P, c) Newton steps downhill in the variables that are not held by a bound."""
     free = ~(((x <= 0) & (slope > 0)) | ((x >= 1) & (slope < 0)))
-    both = free[:, :, None] & free[:, None, :]
-    bends, axes = np.linalg.eigh(np.where(both, hessian, np.eye(x.shape[1])))
-    along = np.einsum("pca,pc->pa", axes, np.where(free, slope, 0.0))
-    # Downhill whatever the sign of the curvature; where there is none, as far as allowed.
-    bends = np.maximum(np.abs(bends), np.maximum(_FLAT * np.abs(bends).max(axis=1, keepdims=True), 1e-300))
-    return np.asarray(np.einsum("pca,pa->pc", axes, np.clip(-along / bends, -reach, reach)))
+    step = xp.zeros_like(x)
+    for _ in range(x.shape[1]):
+        both = free[:, :, None] & free[:, None, :]
+        bends, axes = eigen(xp.where(both, hessian, np.eye(x.shape[1])[None]), xp)
+        along = xp.sum(axes * xp.where(free, slope, 0.0)[:, :, None], axis=1)
+        # Downhill whatever the sign of the curvature; where there is none, as far as allowed.
+        bends = xp.abs(bends)
+        bends = xp.maximum(bends, xp.maximum(_FLAT * xp.max(bends, axis=1, keepdims=True), 1e-300))
+        step = xp.sum(axes * xp.clip(-along / bends, -reach, reach)[:, None, :], axis=2)
+        # A valley may lead out of the box, although its side falls into it: without this variable then, since
+        # the others' part of the step need not lead downhill.
+        out = free & (((x <= 0) & (step < 0)) | ((x >= 1) & (step > 0)))
+        if xp is np and not out.any():
+            break
+        free = free & ~out
+    return step
+
+
+def _within(x: Array, step: Array, slope: Array, xp: ModuleType) -> tuple[Array, Array]:
+    """(P, c) what of steps stays in the box, and by how much (P,) it promises to lower the functions.
+
+    A step that leaves the box is clipped; in a valley at an angle that may lead up its side. Where it wins
+    more, the step is followed as far as the first bound, and no further.
+    """
+    moved = xp.clip(x + step, 0.0, 1.0) - x
+    promise = -xp.sum(slope * moved, axis=1)
+    beyond = (x + step < 0) | (x + step > 1)
+    if xp is np and not beyond.any():
+        return moved, promise
+    room = xp.where(step > 0, 1.0 - x, -x)
+    shares = xp.where(beyond, room / xp.where(beyond, step, 1.0), 1.0)
+    first = xp.min(shares, axis=1, keepdims=True)
+    along = xp.where(beyond & (shares <= first), room, first * step)
+    followed = -xp.sum(slope * along, axis=1)
+    better = followed > promise
+    return xp.where(better[:, None], along, moved), xp.where(better, followed, promise)
+
+
+def eigen(matrices: Array, xp: ModuleType = np) -> tuple[Array, Array]:
+    """Eigenvalues (P, c), in no order, and eigenvectors (P, c, c), as columns, of small symmetric matrices.
+
+    By Jacobi's rotations, which are the same few operations on all P matrices: a library's function would
+    be a call for each of them under XLA. One rotation is all for c = 2.
+    """
+    c = matrices.shape[1]
+    entries = [[matrices[:, i, j] for j in range(c)] for i in range(c)]
+    axes = [[xp.zeros(len(matrices)) + float(i == j) for j in range(c)] for i in range(c)]
+
+    def sweep(state: Any) -> tuple[Any, Any]:
+        a, v = ([list(row) for row in table] for table in state)
+        for p, q in combinations(range(c), 2):
+            # A tangent of at most 1 in size, which makes a[p][q] vanish.
+            turn = a[p][q] != 0
+            ratio = (a[q][q] - a[p][p]) / (2 * xp.where(turn, a[p][q], 1.0))
+            tangent = xp.where(ratio < 0, -1.0, 1.0) / (xp.abs(ratio) + xp.sqrt(1 + ratio * ratio))
+            tangent = xp.where(turn, tangent, 0.0)
+            cosine = 1 / xp.sqrt(1 + tangent * tangent)
+            sine = tangent * cosine
+            a[p][p], a[q][q] = a[p][p] - tangent * a[p][q], a[q][q] + tangent * a[p][q]
+            a[p][q] = a[q][p] = xp.zeros_like(tangent)
+            for i in set(range(c)) - {p, q}:
+                a[i][p], a[i][q] = cosine * a[i][p] - sine * a[i][q], sine * a[i][p] + cosine * a[i][q]
+                a[p][i], a[q][i] = a[i][p], a[i][q]
+            for i in range(c):
+                v[i][p], v[i][q] = cosine * v[i][p] - sine * v[i][q], sine * v[i][p] + cosine * v[i][q]
+        return (a, v), False
+
+    with np.errstate(over="ignore"):
+        if c == 2:
+            (entries, axes), _ = sweep((entries, axes))
+        else:
+            entries, axes = repeat(xp, sweep, (entries, axes), _SWEEPS)
+    values = xp.stack([entries[i][i] for i in range(c)], axis=1)
+    return values, xp.stack([xp.stack(row, axis=1) for row in axes], axis=1)

@@ -6,7 +6,7 @@ import numpy as np
 
 from optlearn._control.budgets import BudgetRows
 from optlearn._control.compiled import CompiledProblem
-from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier, multiplier_on_box
+from optlearn._control.hamiltonian.multipliers import project_shares, projection_multiplier
 from optlearn._engine.rollout import RolloutResult
 
 
@@ -32,16 +32,15 @@ class FeasibleSet:
         self._rows = rows * (high - low)
         self._targets = targets - rows @ low
         self._scaled = BudgetRows(self._rows, self._targets, self._equal)
-        self._blocks = [
-            relaxation.blocks[name]
-            for name, control in relaxation.problem.controls.items()
-            if control.sum_limited
+        limited = {name for name, control in compiled.problem.controls.items() if control.sum_limited}
+        self._blocks = [relaxation.blocks[name] for name in relaxation.controls if name in limited]
+        # Columns of the control that each budget is about, and whether these are shares that add up to 1.
+        self._about = [
+            (block, name in limited)
+            for row in rows
+            for name, block in relaxation.blocks.items()
+            if row[block].any()
         ]
-        mixed = np.zeros(relaxation.size, dtype=bool)
-        for block in self._blocks:
-            mixed[block] = True
-        # Budgets on controls that have nothing but bounds.
-        self._on_box = ~(rows[:, mixed] != 0).any(axis=1)
         self._last = np.zeros(len(targets))
 
     @property
@@ -91,27 +90,13 @@ class FeasibleSet:
         return found
 
     def _meet_budget(self, v: np.ndarray, nu: np.ndarray, b: int) -> tuple[np.ndarray, float]:
-        if self._on_box[b]:
-            others = nu @ self._rows - nu[b] * self._rows[b]
-            y = v[: self._size].reshape(self.shape) - others
-            multiplier = multiplier_on_box(y, self._rows[b], float(self._targets[b]), float(nu[b]))
-            multiplier = multiplier if self._equal[b] else max(multiplier, 0.0)
-            return self._project_intervals(v, others + multiplier * self._rows[b]), multiplier
-
-        def attempt(multiplier: float) -> tuple[float, np.ndarray]:
-            shifted = nu.copy()
-            shifted[b] = multiplier
-            found = self._project_intervals(v, shifted @ self._rows)
-            return float(self._rows[b] @ self._means(found) - self._targets[b]), found
-
-        low, high = bracket_multiplier(
-            attempt,
-            start=float(nu[b]),
-            step=0.01 * (1 + abs(float(nu[b]))),
-            tolerance=1e-12,
-            at_most=not self._equal[b],
-        )
-        return blend(low, high)
+        """The nearest point that meets budget b, the others having multipliers ν (b,); and its own."""
+        block, shares = self._about[b]
+        others = nu @ self._rows - nu[b] * self._rows[b]
+        y = (v[: self._size].reshape(self.shape) - others)[:, block]
+        multiplier = projection_multiplier(y, self._rows[b][block], self._targets[b], nu[b], shares=shares)
+        multiplier = multiplier if self._equal[b] else max(multiplier, 0.0)
+        return self._project_intervals(v, others + multiplier * self._rows[b]), multiplier
 
     def _means(self, v: np.ndarray) -> np.ndarray:
         return np.asarray(v[: self._size].reshape(self.shape).mean(axis=0))
@@ -123,18 +108,5 @@ class FeasibleSet:
         found: np.ndarray = np.clip(moved, 0.0, self.top)
         for block in self._blocks:
             shares = moved[: self._size].reshape(self.shape)[:, block]
-            found[: self._size].reshape(self.shape)[:, block] = _project_shares(shares)
+            found[: self._size].reshape(self.shape)[:, block] = project_shares(shares)
         return found
-
-
-def _project_shares(y: np.ndarray) -> np.ndarray:
-    """Nearest rows (I, s) with entries ≥ 0 that add up to at most 1."""
-    inside: np.ndarray = np.clip(y, 0.0, None)
-    over = inside.sum(axis=1) > 1
-    if np.any(over):
-        ordered = -np.sort(-y[over], axis=1)
-        excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, y.shape[1] + 1)
-        kept = (ordered > excess).sum(axis=1)
-        level = excess[np.arange(len(kept)), kept - 1]
-        inside[over] = np.clip(y[over] - level[:, None], 0.0, None)
-    return inside

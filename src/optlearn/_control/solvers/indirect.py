@@ -23,24 +23,30 @@ import numpy as np
 from optlearn._control.compiled import Rollout
 from optlearn._control.hamiltonian.gap import free_gap, minimise_hamiltonian
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
+from optlearn._control.hamiltonian.newton import ARMIJO
 from optlearn._control.runs import Curvature, Outcome, Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._control.solvers.quasi_newton import ARMIJO, QuasiNewton
+from optlearn._control.solvers.quasi_newton import QuasiNewton
+from optlearn._control.solvers.rules import (
+    LITTLE,
+    ROUND_OFF,
+    SMALLEST_STEP,
+    TOLERANCE,
+    gap_tolerance,
+    lowers,
+    shortened,
+)
 from optlearn._control.weighing import Proximal
 from optlearn._engine.rollout import RolloutResult
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report, silent
 
 MAX_ITERATIONS = 2000
-TOLERANCE = 1e-7
 
 _DAMPED = 4  # at most so many damped steps in a row
-_LITTLE = 0.1  # a damped step that wins less than this part of the gap is a zigzag
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
-_SMALLEST_STEP = 1e-10
-_ROUND_OFF = 1e-14  # of an objective
 _MET = 1e-8  # a limit that is broken by this share of itself counts as met
 _CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
 _ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
@@ -115,9 +121,9 @@ def _by_weights(
     assert weighing is not None
     costs = rollout.costs(start.w, start.theta)
     members, limits = costs[: weighing.members], np.array(weighing.limits)
-    size = max(float(np.abs(members).max()), _ROUND_OFF)
-    spread = max(float(np.ptp(members)), _LITTLE * size)
-    room = np.maximum(np.abs(costs[weighing.members :] - limits), _LITTLE * np.abs(limits) + _ROUND_OFF)
+    size = max(float(np.abs(members).max()), ROUND_OFF)
+    spread = max(float(np.ptp(members)), LITTLE * size)
+    room = np.maximum(np.abs(costs[weighing.members :] - limits), LITTLE * np.abs(limits) + ROUND_OFF)
     rho = np.concatenate([np.full(len(members), 1 / spread), size / room**2])
     p = weighing.nearest(np.concatenate([np.array(weighing.caps) / sum(weighing.caps), 0.0 * limits]))
     done, before = 0, np.inf
@@ -185,8 +191,7 @@ class _Descent:
     @property
     def tolerance(self) -> float:
         """Absolute tolerance of the gap: a share of the objective, ten times that of a small one."""
-        size = abs(self.point.objective)
-        return min(self.relative_tolerance * max(1.0, size), 10 * self.relative_tolerance * size + _ROUND_OFF)
+        return float(gap_tolerance(self.point.objective, self.relative_tolerance))
 
     def descend(self) -> Outcome:
         """Alternate damped and quasi-Newton steps until the minimum principle holds."""
@@ -226,7 +231,7 @@ class _Descent:
             damping = self._search(target - self.point.v, min(1.0, 4 * damping))
             if damping == 0.0:
                 damping = self._switch(target)
-            if before - self.point.objective < _LITTLE * self.gap:
+            if before - self.point.objective < LITTLE * self.gap:
                 break
         return None
 
@@ -263,7 +268,7 @@ class _Descent:
         slope = self.nu @ self.compiled.relaxation.budget_rows[0]
         self.gains = hamiltonian.value(w, every) - hamiltonian.value(w_star, every) + (w - w_star) @ slope
         free, theta_star = free_gap(self.compiled, rolled, w, theta, self.steps)
-        self.gap = gap + free
+        self.gap = float(gap) + free
         self.tell(self.iterations, self.point.objective, self.gap)
         return self.feasible.join(w_star, theta_star)
 
@@ -309,19 +314,16 @@ class _Descent:
         slope = float(gradient @ direction)
         if not slope < 0:
             return 0.0
-        while share > _SMALLEST_STEP:
+        while share > SMALLEST_STEP:
             trial = start.v + share * direction
             forward = self.rollout.forward(*self.feasible.split(trial))
-            value, rise = forward[0], forward[0] - start.objective
-            if np.isfinite(value) and rise <= ARMIJO * share * slope:
+            rise = forward[0] - start.objective
+            if np.isfinite(rise) and lowers(rise, share, slope):
                 self.point = self._pass(trial, forward)
                 change = self.feasible.gradient(self.point.rolled) - gradient
                 self.model.learn(trial - start.v, change)
                 return share
-            # The minimum of the parabola through what is known, kept away from both ends.
-            bend = rise - share * slope
-            ideal = -slope * share / (2 * bend) if np.isfinite(value) and bend > 0 else 0.0
-            share *= float(np.clip(ideal, 0.1, 0.5))
+            share = float(shortened(share, rise, slope))
         return 0.0
 
     def _pass(self, v: np.ndarray, forward: tuple[float, np.ndarray] | None = None) -> _Point:

@@ -5,11 +5,12 @@ from functools import cached_property
 
 import numpy as np
 
+from optlearn._control.hamiltonian.newton import ARMIJO
 from optlearn._control.runs import Curvature
 from optlearn._control.solvers.active_set import LowRank, minimise_on_box
 from optlearn._control.solvers.feasible import FeasibleSet
+from optlearn._control.solvers.rules import CURVED, FIRST_MOVE, compact
 
-ARMIJO = 1e-4
 _MEMORY = 20  # pairs of steps and gradient changes
 _RECENT = 8  # values that a step of the inner method is compared with
 _MODEL_STEPS = 60  # of the projected gradient method that minimises the quadratic model
@@ -36,7 +37,7 @@ class QuasiNewton:
     def learn(self, move: np.ndarray, change: np.ndarray) -> None:
         """Take in a step and the change of the gradient over it, if they show positive curvature."""
         length = float(np.linalg.norm(move))
-        if move @ change > 1e-10 * length * np.linalg.norm(change):
+        if move @ change > CURVED * length * np.linalg.norm(change):
             # B is the same for moves of any length; of length 1, those of first and last steps compare.
             self.moves = [*self.moves[-_MEMORY + 1 :], move / length]
             self.changes = [*self.changes[-_MEMORY + 1 :], change / length]
@@ -49,13 +50,11 @@ class QuasiNewton:
 
     @cached_property
     def _matrix(self) -> LowRank:
-        """B (Byrd, Nocedal and Schnabel 1994)."""
-        S, Y = np.array(self.moves).T, np.array(self.changes).T
-        sigma = float(Y[:, -1] @ Y[:, -1] / (S[:, -1] @ Y[:, -1]))
-        products = S.T @ Y
-        L = np.tril(products, -1)
-        inner = np.block([[sigma * (S.T @ S), L], [L.T, -np.diag(np.diag(products))]])
-        return LowRank(sigma, np.hstack([sigma * S, Y]), inner, np.linalg.inv(inner))
+        """B."""
+        S, Y = np.array(self.moves), np.array(self.changes)
+        sigma = float(Y[-1] @ Y[-1] / (S[-1] @ Y[-1]))
+        N, inner = compact(S, Y, sigma, lambda A, B: A @ B.T)
+        return LowRank(sigma, N.T, inner, np.linalg.inv(inner))
 
     def direction(self, v: np.ndarray, gradient: np.ndarray, accuracy: float) -> np.ndarray:
         """From v to the minimum of gradient·d + ½ d·B d over v + d in the feasible set.
@@ -65,8 +64,7 @@ class QuasiNewton:
         a step would win less than ``accuracy``.
         """
         if not self.moves:
-            # Without curvature: a step that changes the controls by a tenth of their range.
-            length = 0.1 / max(float(np.abs(gradient).max()), 1e-300)
+            length = FIRST_MOVE / max(float(np.abs(gradient).max()), 1e-300)
             return np.asarray(self.feasible.project(v - length * gradient) - v)
         length = 1 / self._matrix.sigma
         within = self.feasible
