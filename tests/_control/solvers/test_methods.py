@@ -3,9 +3,10 @@
 import pytest
 
 import optlearn as ol
+from optlearn._arguments import Arguments
 from optlearn._control.runs import Outcome, Run, RunRecord, Start
 from optlearn._control.solvers.direct import Direct
-from optlearn._control.solvers.methods import METHODS, make_method
+from optlearn._control.solvers.methods import METHODS, check_options, make_method
 from optlearn._errors import SpecificationError
 
 
@@ -21,7 +22,7 @@ def test_every_method_is_made_by_its_name() -> None:
         )
     assert not make_method("greedy", None, None).optimises
     with pytest.raises(SpecificationError, match="one of auto, direct, indirect, greedy, got 'x'"):
-        make_method("x", None, None)
+        check_options(Arguments("solve"), method="x")
 
 
 def test_records_survive_json_types() -> None:

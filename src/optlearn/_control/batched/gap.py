@@ -82,8 +82,8 @@ class LaneHamiltonian(Hamiltonian):
         """The function on all intervals, for each block of controls w (blocks · I, m)."""
         blocks = jnp.asarray(w).reshape(-1, self.intervals, w.shape[1])
         over_intervals = jax.vmap(function)
-        found = jax.vmap(over_intervals, in_axes=(0, None, None))(blocks, self.states, self.costates)
-        return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), found)
+        results = jax.vmap(over_intervals, in_axes=(0, None, None))(blocks, self.states, self.costates)
+        return jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), results)
 
 
 def _domain(structure: LaneStructure, lane: Lanes) -> Domain:

@@ -152,6 +152,7 @@ def _one_budget(minimiser: PointwiseMinimiser, budgets: BudgetRows, b: Any, nu: 
     """The multiplier of budget b, the others being ν (b,), and the controls (I, m) that meet it with it."""
     xp, single = minimiser.xp, len(nu) == 1
     row, target, start = budgets.rows[b], budgets.targets[b], nu[b]
+    equal = budgets.equal[b] if single else xp.asarray(budgets.equal)[b]
     others = 0.0 if single else dot(budgets.rows.T, nu) - start * row
 
     def attempt(multiplier: Any) -> tuple[Any, Array, Any]:
@@ -167,7 +168,7 @@ def _one_budget(minimiser: PointwiseMinimiser, budgets: BudgetRows, b: Any, nu: 
         step=step,
         tolerance=_MET * xp.ptp(dot(minimiser.corners, row)),
         narrow=_NARROW,
-        at_most=pick(budgets.equal[b], False, True),
+        at_most=pick(equal, False, True),
         evaluations=_EVALUATIONS if xp is np else _EVALUATIONS_LANES,
         nothing=minimiser.w,
         xp=xp,

@@ -129,8 +129,8 @@ class PointwiseMinimiser:
         if self.continuous:
             of, coarse = np.tile(self._every, V), w.reshape(-1, m)
             refine = self._refine_one if self.continuous == 1 else self._refine_all
-            found, yields = refine(coarse, of, slope)
-            refined = xp.concatenate([found, coarse[:, self.continuous :]], axis=1)
+            best_values, yields = refine(coarse, of, slope)
+            refined = xp.concatenate([best_values, coarse[:, self.continuous :]], axis=1)
             values, at = (
                 (self.hamiltonian.value(w, of) + dot(w, slope)).reshape(V, -1) for w in (coarse, refined)
             )

@@ -134,9 +134,9 @@ def bracket_multiplier(
 
     none: Trial[Any] = Trial(np.nan, np.nan, nothing)
     begin: _Search[Any] = _Search(_larger(start, lowest), none, none, False, False, np.nan, np.nan, step, 0)
-    found = repeat(xp, look, begin, evaluations + 1)
-    low, high = found.low, found.high
-    return pick(found.has_low, low, high), pick(found.has_high, high, low)
+    last = repeat(xp, look, begin, evaluations + 1)
+    low, high = last.low, last.high
+    return pick(last.has_low, low, high), pick(last.has_high, high, low)
 
 
 def _larger(a: Any, b: Any) -> Any:

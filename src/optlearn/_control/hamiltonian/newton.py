@@ -96,8 +96,8 @@ def stationary(
     left, right = bracket(x)
     untested = xp.zeros(len(x), bool)
     start = _Bracketed(x, left, right, left, right, untested, untested, xp.zeros(len(x)))
-    found = repeat_rows(xp, step, start, _BRACKETS * _STEPS)
-    return found.x, found.yields
+    ends = repeat_rows(xp, step, start, _BRACKETS * _STEPS)
+    return ends.x, ends.yields
 
 
 class _Descending(NamedTuple):

@@ -80,14 +80,14 @@ class FeasibleSet:
         """
         if len(self._targets) == 0:
             return self._project_intervals(v, np.zeros(self.shape[1]))
-        found, nu = v, self._last.copy()
+        nearest, nu = v, self._last.copy()
         for _ in range(100 if len(nu) > 1 else 1):
             for b in range(len(nu)):
-                found, nu[b] = self._meet_budget(v, nu, b)
-            if np.all(self._scaled.violation(self._means(found)) <= 1e-12):
+                nearest, nu[b] = self._meet_budget(v, nu, b)
+            if np.all(self._scaled.violation(self._means(nearest)) <= 1e-12):
                 break
         self._last = nu
-        return found
+        return nearest
 
     def _meet_budget(self, v: np.ndarray, nu: np.ndarray, b: int) -> tuple[np.ndarray, float]:
         """The nearest point that meets budget b, the others having multipliers ν (b,); and its own."""
@@ -105,8 +105,8 @@ class FeasibleSet:
         """Nearest point to v − shift on each interval by itself, shift (m,)."""
         moved = v.copy()
         moved[: self._size].reshape(self.shape)[...] -= shift
-        found: np.ndarray = np.clip(moved, 0.0, self.top)
+        nearest: np.ndarray = np.clip(moved, 0.0, self.top)
         for block in self._blocks:
             shares = moved[: self._size].reshape(self.shape)[:, block]
-            found[: self._size].reshape(self.shape)[:, block] = project_shares(shares)
-        return found
+            nearest[: self._size].reshape(self.shape)[:, block] = project_shares(shares)
+        return nearest

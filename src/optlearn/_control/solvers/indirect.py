@@ -80,16 +80,16 @@ class Indirect(Solver):
         most = MAX_ITERATIONS if self.max_iterations is None else self.max_iterations
         tolerance = TOLERANCE if self.tolerance is None else self.tolerance
 
-        def told(iteration: int, objective: float, gap: float) -> None:
+        def report(iteration: int, objective: float, gap: float) -> None:
             text = f"{self.name}, from {start.name}"
             tell(Progress(text, iteration=iteration, objective=objective, gap=gap))
 
         weights = None
         if rollout.compiled.problem.weighing is None:
-            descent = _Descent(rollout, start, most, tolerance, told, self.brief)
+            descent = _Descent(rollout, start, most, tolerance, report, self.brief)
             outcome, done = descent.descend(), descent.iterations
         else:
-            descent, outcome, done, weights = _by_weights(rollout, start, most, tolerance, told)
+            descent, outcome, done, weights = _by_weights(rollout, start, most, tolerance, report)
         w, theta = descent.feasible.split(descent.point.v)
         rolled = descent.point.rolled
         objective = rolled.objective if weights is None else rollout.objective(w, theta)
@@ -191,7 +191,8 @@ class _Descent:
     @property
     def tolerance(self) -> float:
         """Absolute tolerance of the gap: a share of the objective, ten times that of a small one."""
-        return float(gap_tolerance(self.point.objective, self.relative_tolerance))
+        tolerance: float = gap_tolerance(self.point.objective, self.relative_tolerance)
+        return tolerance
 
     def descend(self) -> Outcome:
         """Alternate damped and quasi-Newton steps until the minimum principle holds."""

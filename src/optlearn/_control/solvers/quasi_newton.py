@@ -69,9 +69,9 @@ class QuasiNewton:
         length = 1 / self._matrix.sigma
         within = self.feasible
         if within.only_box:
-            found = minimise_on_box(self._matrix, gradient, v, within.top, within.budgets, within.project)
-            if found is not None:
-                x, self.multipliers = found
+            minimum = minimise_on_box(self._matrix, gradient, v, within.top, within.budgets, within.project)
+            if minimum is not None:
+                x, self.multipliers = minimum
                 return x - v
         point, slope, value = v, gradient, 0.0
         best, lowest, recent = point, value, [value]

@@ -23,7 +23,9 @@ FIRST_MOVE = 0.1  # of a control's range, without any curvature known
 def gap_tolerance(objective: Array, relative: Any, xp: ModuleType = np) -> Array:
     """The gap up to which the minimum principle counts as met: a share of the objective, tenfold if small."""
     size = abs(objective)
-    return xp.minimum(relative * xp.maximum(1.0, size), 10 * relative * size + ROUND_OFF)
+    # A descent asks for it all the time, and Python compares two numbers ten times as fast as NumPy.
+    lower, upper = (min, max) if isinstance(objective, float) else (xp.minimum, xp.maximum)
+    return lower(relative * upper(1.0, size), 10 * relative * size + ROUND_OFF)
 
 
 def lowers(rise: Array, share: Array, slope: Array) -> Array:
