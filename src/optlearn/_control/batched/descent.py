@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from optlearn._arrays import Array
-from optlearn._control.batched.feasible import project
 from optlearn._control.batched.gap import curved_gap, linear_gap
 from optlearn._control.hamiltonian.loops import dot, pick_rows
+from optlearn._control.hamiltonian.multipliers import project_shares, projection_multiplier
 from optlearn._control.solvers.rules import (
     CURVED,
     FIRST_MOVE,
@@ -255,3 +255,13 @@ def _solve(A: Array, b: Array) -> Array:
         return cleared.at[i].set(row)
 
     return jax.lax.fori_loop(0, size, eliminate, jnp.concatenate([A, b[:, None]], axis=1))[:, -1]
+
+
+def project(structure: LaneStructure, lane: Lanes, y: Array) -> Array:
+    """The nearest controls (I, m) that meet bounds, shares and budgets to any numbers y (I, m)."""
+    # No two budgets are of the same control, so each has its own price, whatever the others are.
+    moved, shares = y, structure.sum_limited
+    for sense, row, target in zip(structure.budgets, lane.rows, lane.targets, strict=True):
+        nu = projection_multiplier(y, row, target, shares=shares, xp=jnp)
+        moved = moved - (nu if sense == "equal" else jnp.maximum(nu, 0.0)) * row[None]
+    return project_shares(moved, jnp) if shares else jnp.clip(moved, 0.0, 1.0)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._control.batched import descent, rounding
-from optlearn._control.batched.feasible import project
+from optlearn._control.batched.descent import project
 from optlearn._control.batched.stack import stack
 from optlearn._control.certificate import ROUND_OFF, STEPS, Certificate, Starts, judged, limits
 from optlearn._control.problem import Problem

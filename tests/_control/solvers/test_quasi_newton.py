@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize
 
 from optlearn._control.budgets import BudgetRows
-from optlearn._control.solvers.active_set import LowRank, minimise_on_box
+from optlearn._control.solvers.quasi_newton import LowRank, minimise_on_box
 
 SIZE = 12
 
