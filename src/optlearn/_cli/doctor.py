@@ -122,10 +122,8 @@ def _precision() -> Iterator[Finding]:
 
     dtype = float64(lambda: jnp.zeros(()).dtype)()
     advice = "Something resets jax_enable_x64: look in JAX_ENABLE_X64 and in start-up files."
-    right = dtype == jnp.float64.dtype
-    yield Finding(
-        "precision", "ok" if right else "wrong", f"optlearn computes in {dtype}", "" if right else advice
-    )
+    result: tuple[Status, str] = ("ok", "") if dtype == jnp.float64.dtype else ("wrong", advice)
+    yield Finding("precision", result[0], f"optlearn computes in {dtype}", result[1])
 
 
 def _devices() -> Iterator[Finding]:
@@ -147,10 +145,10 @@ def _ipopt() -> Iterator[Finding]:
     if casadi.has_nlpsol("ipopt"):
         yield Finding("IPOPT", "ok", f"in {have}")
     else:
-        advice = (
+        remedy = (
             "Take CasADi's wheel: pip install --force-reinstall casadi. Until then use method='indirect'."
         )
-        yield Finding("IPOPT", "wrong", f"{have} has been built without it", advice)
+        yield Finding("IPOPT", "wrong", f"{have} has been built without it", remedy)
 
 
 def _cache() -> Iterator[Finding]:

@@ -265,8 +265,7 @@ def _download_mnist(folder: Path) -> None:
 def _download_cifar10(folder: Path) -> None:
     import pooch
 
-    # The archive holds the folder itself.
-    unpack = pooch.Untar(extract_dir=".")
+    unpack = pooch.Untar(extract_dir=".")  # the archive holds the folder itself
     name = "cifar-10-binary.tar.gz"
     _retrieve(CIFAR10_MIRRORS, name, f"sha256:{CIFAR10_ARCHIVE}", folder.parent, unpack)
 
@@ -323,10 +322,7 @@ DATA_SETS = {data.name: data for data in (MNIST, CIFAR10)}
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.is_file():
-            return path
-    return None
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def _of_split(split: str, train: list[str], test: list[str]) -> list[str]:

@@ -242,11 +242,7 @@ class MixtureFit:
             start = self.random_weights(nodes, seed)
         overlaps = {"Omega": self.Omega, **start} if isinstance(start, Mapping) else self.start(start)
         made: Problem = getattr(scenarios, scenario)(
-            sigma=self.sigma,
-            N=self.N,
-            start=overlaps,
-            cluster_probabilities=self.probabilities,
-            **arguments,
+            sigma=self.sigma, N=self.N, start=overlaps, cluster_probabilities=self.probabilities, **arguments
         )
         return made
 

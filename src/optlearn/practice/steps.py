@@ -240,6 +240,7 @@ class AttributeScheduler:
             schedule, control, steps=steps, N=N, scale=scale, purpose="AttributeScheduler"
         )
         self._target, self._attribute, self._convert = target, attribute or control, convert
+        self._is_mapping = isinstance(target, MutableMapping)
         exists = self._attribute in target if self._is_mapping else hasattr(target, self._attribute)
         if not exists:
             what = "entry" if self._is_mapping else "attribute"
@@ -247,8 +248,7 @@ class AttributeScheduler:
                 f"AttributeScheduler: target must have the {what} {self._attribute!r} (say another with "
                 f"attribute=…), got {type(target).__name__}"
             )
-        self._step = 0
-        self._set()
+        self.set_step(0)
 
     @property
     def value(self) -> Any:
@@ -267,7 +267,10 @@ class AttributeScheduler:
     def set_step(self, steps_done: int) -> None:
         """Set the value of the step that follows ``steps_done`` optimiser steps."""
         self._step = int(steps_done)
-        self._set()
+        if self._is_mapping:
+            self._target[self._attribute] = self.value
+        else:
+            setattr(self._target, self._attribute, self.value)
 
     def state_dict(self) -> dict[str, Any]:
         """The position, and the schedule by step, which is compared when a run is resumed."""
@@ -281,13 +284,3 @@ class AttributeScheduler:
         """
         self.set_step(state["step"])
         self._table.resume(state, self._step, "AttributeScheduler")
-
-    @property
-    def _is_mapping(self) -> bool:
-        return isinstance(self._target, MutableMapping)
-
-    def _set(self) -> None:
-        if self._is_mapping:
-            self._target[self._attribute] = self.value
-        else:
-            setattr(self._target, self._attribute, self.value)
