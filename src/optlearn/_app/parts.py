@@ -233,9 +233,8 @@ class Chart:
             return
         self.logarithmic = logarithmic
         self.figure.y_scale = models.LogScale() if logarithmic else models.LinearScale()
-        self.figure.y_range = (
-            models.DataRange1d()
-        )  # the browser does not forget that the old one was logarithmic
+        # A new one, since the browser does not forget that the old one was logarithmic.
+        self.figure.y_range = models.DataRange1d()
         ticker = models.LogTicker() if logarithmic else models.BasicTicker()
         formatter = models.LogTickFormatter() if logarithmic else models.BasicTickFormatter()
         self.figure.yaxis.update(ticker=ticker, formatter=formatter)

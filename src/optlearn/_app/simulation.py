@@ -96,14 +96,13 @@ class SimulationPanel:
     def _set(self, name: str, text: str) -> None:
         if name == "run":
             self._run()
-            return
-        if name == "halt":
+        elif name == "halt":
             self.stop()
-            return
-        self.choices = {**self.choices, name: text}
-        self.form.values = self._values()
-        if name == "quantity":
-            self._draw()
+        else:
+            self.choices = {**self.choices, name: text}
+            self.form.values = self._values()
+            if name == "quantity":
+                self._draw()
 
     def _run(self) -> None:
         if self._shown is None:

@@ -120,7 +120,7 @@ def certificate(optimum: Optimum) -> str:
     c = optimum.certificate
     verdict = "converged" if c.converged else "not converged"
     pairs = "".join(
-        f"<div><dt>{escape(q)}</dt><dd>{escape(answer)}</dd></div>" for q, answer in optimum.words
+        f"<div><dt>{escape(asked)}</dt><dd>{escape(said)}</dd></div>" for asked, said in optimum.words
     )
     how = f"{optimum.method}, {optimum.schedule.intervals} intervals, {optimum.seconds:.2f} s"
     more = "" if optimum.full else " “Solve at full accuracy” takes the scenario's own grid and three starts."

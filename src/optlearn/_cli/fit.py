@@ -106,16 +106,16 @@ def run_fit(
             bad_input(f"--passes must be at least 1, got {passes:g}")
         solver = {"intervals": intervals, "seed": seed, "starts": 1, **inputs.chosen(starts=starts)}
         with reporting(quiet) as tell:
-            data = file, x_key, labels_key, labels_file
-            solution, result, show = _fit_regression(data, passes, test_share, seeds, solver, tell)
+            samples = file, x_key, labels_key, labels_file
+            solution, result, show = _fit_regression(samples, passes, test_share, seeds, solver, tell)
     else:
         arguments = inputs.scenario_arguments(scenario, settings, None)
         _check_folder(out)
         solver = {"intervals": intervals, "seed": seed, **inputs.chosen(starts=starts)}
         with reporting(quiet) as tell:
-            keys = x_key, labels_key, weights_key
+            data = file, x_key, labels_key, weights_key
             solution, result, show = _fit_mixture(
-                file, keys, clusters, scale, scenario, arguments, nodes, solver, tell
+                data, clusters, scale, scenario, arguments, nodes, solver, tell
             )
     schedule = solution.schedule
     writers = (solution.save, schedule.to_csv, schedule.to_json, solution.report)
@@ -127,8 +127,7 @@ Fitted = tuple["Solution", dict[str, Any], Callable[["Console"], None]]
 
 
 def _fit_mixture(
-    file: Path,
-    keys: tuple[str, str | None, str | None],
+    data: tuple[Path, str, str | None, str | None],
     clusters: int | None,
     scale: float | None,
     scenario: str,
@@ -137,12 +136,12 @@ def _fit_mixture(
     solver: Mapping[str, Any],
     tell: Report,
 ) -> Fitted:
-    """Clusters of the samples, and the optimum of a scenario on them."""
+    """Clusters of the samples, and the optimum of a scenario on them; ``data``: for ``_read``."""
     from optlearn._control.solve import solve
     from optlearn.practice.fit import gaussian_mixture
 
     tell(Progress("reading the data"))
-    samples, labels, weights = _read(file, *keys, clusters)
+    samples, labels, weights = _read(*data, clusters)
     tell(Progress("fitting the clusters"))
     fit = gaussian_mixture(samples, labels, clusters, solver["seed"])
     divisor = fit.natural_scale if scale is None else scale
@@ -195,20 +194,18 @@ def _read(
 
 
 def _show_mixture(screen: "Console", fit: "MixtureFit", divisor: float, solution: "Solution") -> None:
-    columns = (fit.probabilities, fit.sigma, fit.Omega.diagonal(), fit.isotropy.participation)
+    spread = (fit.isotropy.participation, fit.isotropy.expected)
+    columns = zip(fit.classes, fit.probabilities, fit.sigma, fit.Omega.diagonal(), *spread, strict=True)
     rows = [
         (str(label), f"{share:.4f}", f"{sigma:.5g}", f"{norm:.5g}", f"{directions:.1f}", f"{expected:.0f}")
-        for label, share, sigma, norm, directions, expected in zip(
-            fit.classes, *columns, fit.isotropy.expected, strict=True
-        )
+        for label, share, sigma, norm, directions, expected in columns
     ]
     headings = ("cluster", "share", "σ", "|μ|²/N", "directions", "if isotropic")
     title = f"{len(fit.assignment)} samples in {fit.N} dimensions"
     screen.print(table(title, headings, rows, words=["cluster"]))
     if divisor != 1:
-        screen.print(
-            f"Samples were divided by {divisor:.4g}; noise has variance 1 in these units.", style="dim"
-        )
+        units = f"Samples were divided by {divisor:.4g}; noise has variance 1 in these units."
+        screen.print(units, style="dim")
     screen.print(solution)
 
 

@@ -108,16 +108,13 @@ def _show_one(entry: Entry, result: Mapping[str, Any]) -> None:
     for name, (_, meaning) in COMMON.items():
         table.add_row(name, "None", "", meaning)
     screen.print(table)
-    rows = [("", result), *((_setting(v["arguments"]), v) for v in result["variants"])]
-    for setting, chosen in rows:
-        screen.print(f"\nControls{f', with {setting}' if setting else ''}: {_limits(chosen['controls'])}")
+    for chosen in (result, *result["variants"]):
+        settings = chosen["arguments"] if chosen is not result else {}
+        with_them = ", with " + ", ".join(f"{name}={value}" for name, value in settings.items())
+        screen.print(f"\nControls{with_them if settings else ''}: {_limits(chosen['controls'])}")
         if chosen["free"]:
             screen.print(f"Free parameters: {_limits(chosen['free'])}")
     screen.print(f"\nBaselines: {', '.join(result['baselines'])}", markup=False)
-
-
-def _setting(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in arguments.items())
 
 
 def _limits(chosen: Mapping[str, Mapping[str, Any]]) -> str:
@@ -183,9 +180,8 @@ def run_show(
         screen = console()
         screen.print(solution)
         where = solution.provenance
-        screen.print(
-            f"Saved {where.get('created', '?')} by optlearn {where.get('optlearn_version', '?')}", style="dim"
-        )
+        version = where.get("optlearn_version", "?")
+        screen.print(f"Saved {where.get('created', '?')} by optlearn {version}", style="dim")
 
     deliver(result, None, as_json, for_people)
     raise typer.Exit(exit_code(solution))

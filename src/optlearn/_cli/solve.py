@@ -96,9 +96,8 @@ def run_compare(
         from optlearn._control.compare import OPTIMUM, compare
 
         mine = inputs.read_schedules(schedule or [], {OPTIMUM, *problem.baselines})
-        comparison = compare(
-            problem, mine, intervals=intervals, method=method.value, seed=seed, progress=tell, **limits
-        )
+        limits |= {"intervals": intervals, "method": method.value, "seed": seed}
+        comparison = compare(problem, mine, progress=tell, **limits)
     solution = comparison.solution
     result = {
         "scenario": scenario,

@@ -119,9 +119,8 @@ def _grid(items: list[str]) -> dict[str, list[Any]]:
             bad_input(f"--grid {item!r}: write NAME=FIRST:LAST:COUNT or NAME=V1,V2,…, such as eta=0.5,1,2")
         if name in over:
             bad_input(f"--grid {name}: given twice")
-        over[name] = (
-            _range(item, text) if ":" in text else [inputs.literal(word.strip()) for word in text.split(",")]
-        )
+        listed = [inputs.literal(word.strip()) for word in text.split(",")]
+        over[name] = _range(item, text) if ":" in text else listed
     return over
 
 

@@ -102,9 +102,8 @@ def plot(data: xarray.Dataset) -> Figure:
         axes[letter].set_title(rf"$\sigma_n={SIGMA}$", fontsize=8)
     axes["a"].legend()
     shared.draw_family(axes["d"], data.activation, data.edge)
-    axes["d"].set(
-        xlabel=TIME, ylabel="optimal activation probability p", xlim=span(data.edge), ylim=(0, 1.04)
-    )
+    axes["d"].set(xlabel=TIME, xlim=span(data.edge), ylim=(0, 1.04))
+    axes["d"].set_ylabel("optimal activation probability p")
     axes["d"].legend(title=r"label noise $\sigma_n$", loc="lower left", ncols=2, title_fontsize=7.5)
     _draw_network(axes["e"], training=True)
     _draw_network(axes["f"], training=False)
@@ -184,10 +183,12 @@ def _mechanism(data: xarray.Dataset) -> list[Claim]:
         name: shared.crossing(data.alpha.values, -data.cosine.sel(schedule=name).values, -level)
         for name in ("none", "constant")
     }
-    slower = times["none"] < times["constant"] or (
-        np.isfinite(times["none"]) and not np.isfinite(times["constant"])
+    soon, late = times["none"], times["constant"]
+    slower = soon < late or (np.isfinite(soon) and not np.isfinite(late))
+    share, ends = float(np.mean(below["cosine"])), final["cosine"]
+    crossed = (
+        f"with dropout it ends at {ends['constant']:.4f}, without at {ends['none']:.4f}: the curves cross"
     )
-    share = float(np.mean(below["cosine"]))
     return [
         Claim(
             "correlation-lower",
@@ -202,18 +203,14 @@ def _mechanism(data: xarray.Dataset) -> list[Claim]:
             {f"α at which the cosine reaches {level:.3f}": times, "share of training below": share},
             "later than without dropout",
             slower,
-            ""
-            if share == 1
-            else f"with dropout it ends at {final['cosine']['constant']:.4f}, "
-            f"without at {final['cosine']['none']:.4f}: the curves cross",
+            "" if share == 1 else crossed,
         ),
     ]
 
 
 def _onsets(data: xarray.Dataset) -> np.ndarray:
-    return np.array(
-        [shared.crossing(shared.middles(data.edge.values), row, ONSET) for row in data.activation.values]
-    )
+    times = shared.middles(data.edge.values)
+    return np.array([shared.crossing(times, row, ONSET) for row in data.activation.values])
 
 
 def _shape(data: xarray.Dataset) -> list[Claim]:
@@ -224,6 +221,7 @@ def _shape(data: xarray.Dataset) -> list[Claim]:
         for row in data.activation.values
     ]
     exceptions = [float(sigma) for sigma, ok in zip(sigmas, falling, strict=True) if not ok]
+    rises = f"at σ_n = {', '.join(f'{sigma:g}' for sigma in exceptions)} p rises again before the end"
     lows = data.activation.min("interval").values
     return [
         Claim(
@@ -243,9 +241,7 @@ def _shape(data: xarray.Dataset) -> list[Claim]:
             },
             "p falls from its onset to the end of training, for every σ_n",
             not exceptions,
-            f"at σ_n = {', '.join(f'{s:g}' for s in exceptions)} p rises again before the end"
-            if exceptions
-            else "",
+            rises if exceptions else "",
         ),
     ]
 

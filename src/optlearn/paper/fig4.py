@@ -413,16 +413,13 @@ def _isotropic(data: xarray.Dataset) -> Claim:
 def _printed(data: xarray.Dataset) -> list[Claim]:
     sigma, probabilities = data.sigma.values, data.probabilities.values
     norms = np.diag(data.Omega.values)
-    spread, norm = (
-        "Standard deviations of the clusters",
-        "Squared norm of the centroid of the {}, divided by N",
-    )
+    norm = "Squared norm of the centroid of the {}, divided by N"
     notes = {
         "sigma": "within one unit of the last printed digit (0.0338 is printed as 0.033)",
         "Omega11": "a misprint of the first digit; everything here uses the value of the data",
     }
     rows = [
-        ("sigma", f"{spread}, fitted to the data", sigma, PRINTED["sigma"], 1e-3),
+        ("sigma", "Standard deviations of the clusters, fitted to the data", sigma, PRINTED["sigma"], 1e-3),
         ("cluster-probabilities", "Shares of zeros and ones", probabilities, PRINTED["probabilities"], 5e-3),
         ("Omega22", norm.format("ones"), norms[1], PRINTED["Omega"][1], 5e-4),
         ("Omega11", norm.format("zeros"), norms[0], PRINTED["Omega"][0], 1.5e-3),

@@ -141,9 +141,7 @@ def middles(edges: np.ndarray) -> np.ndarray:
     return np.asarray((edges[1:] + edges[:-1]) / 2)
 
 
-def certificates(
-    solutions: Iterable[Solution], dimension: str, prefix: str = ""
-) -> dict[str, tuple[str, list[Any]]]:
+def certificates(solutions: Iterable[Solution], dimension: str, prefix: str = "") -> dict[str, Any]:
     """Variables of a data set: whether each solution is converged, and its Hamiltonian gap."""
     evidence = [solution.certificate for solution in solutions]
     return {

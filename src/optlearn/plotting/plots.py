@@ -54,10 +54,9 @@ def plot_schedule(
     if mixed and len(named) == 1:
         _draw_shares(axes, mixed[0].grid, mixed[0].mixtures[control], control)
     else:
+        look = {"linewidth": 1.5, **line}
         for name, drawn in named.items():
-            axes.stairs(
-                drawn[control], drawn.grid, baseline=None, label=name or None, **{"linewidth": 1.5, **line}
-            )
+            axes.stairs(drawn[control], drawn.grid, baseline=None, label=name or None, **look)
         axes.set_ylabel(f"mean {control}" if mixed else control)
         values = np.unique(np.concatenate([drawn[control] for drawn in named.values()]))
         if 1 < len(values) <= len(FEW) and len(values) == len(np.unique(np.round(values, 6))):
@@ -149,9 +148,8 @@ def plot_error(
 def _draw(axes: Axes, trajectory: Trajectory, name: str, **line: Any) -> None:
     (drawn,) = axes.plot(trajectory.alpha, trajectory.mean(name), **line)
     if trajectory.seeds > 1:
-        axes.fill_between(
-            trajectory.alpha, *trajectory.band(name), color=drawn.get_color(), alpha=0.25, linewidth=0
-        )
+        band, colour = trajectory.band(name), drawn.get_color()
+        axes.fill_between(trajectory.alpha, *band, color=colour, alpha=0.25, linewidth=0)
 
 
 @styled

@@ -59,9 +59,9 @@ def fragment(solution: Solution) -> str:
 
 
 def _page(solution: Solution, comparison: Comparison | None) -> str:
-    converged = solution.certificate.converged
+    verdict = {"certificate": ' class="good"' if solution.certificate.converged else ' class="bad"'}
     facts = "".join(
-        f"<div><dt>{html.escape(name)}</dt><dd{_verdict(name, converged)}>{html.escape(value)}</dd></div>"
+        f"<div><dt>{html.escape(name)}</dt><dd{verdict.get(name, '')}>{html.escape(value)}</dd></div>"
         for name, value in _facts(solution).items()
     )
     plots = _schedules(solution.schedule, solution.schedule.controls, "{}: the best schedule found")
@@ -115,12 +115,6 @@ def _facts(solution: Solution) -> dict[str, str]:
     facts |= {name: f"{value:.6g}" for name, value in solution.parameters.items()}
     facts["training time"] = f"α = {solution.schedule.horizon:g}, {solution.schedule.intervals} intervals"
     return facts
-
-
-def _verdict(name: str, converged: bool) -> str:
-    if name != "certificate":
-        return ""
-    return ' class="good"' if converged else ' class="bad"'
 
 
 def _source(solution: Solution) -> dict[str, str]:

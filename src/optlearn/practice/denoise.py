@@ -266,12 +266,10 @@ def _noise_of_steps(name: str, schedule: Schedule, steps: int, N: int) -> Float[
     return values
 
 
-def _floats(name: str, value: Array, dimensions: int) -> np.ndarray:
+def _floats(name: str, value: Array, axes: int) -> np.ndarray:
     array = np.asarray(value, dtype=float)
-    if array.ndim != dimensions or not np.all(np.isfinite(array)):
-        raise SpecificationError(
-            f"{name} must be finite numbers in {dimensions} axes, got shape {array.shape}"
-        )
+    if array.ndim != axes or not np.all(np.isfinite(array)):
+        raise SpecificationError(f"{name} must be finite numbers in {axes} axes, got shape {array.shape}")
     return array
 
 

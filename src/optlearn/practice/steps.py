@@ -123,20 +123,17 @@ def step_table(
         raise SpecificationError(
             f"{purpose}: no control {control!r} in this schedule; it has {', '.join(schedule.controls)}"
         )
-    factor = _factor(np.asarray(schedule.values[control]), scale, peak, is_rate, purpose)
+    values = np.asarray(schedule.values[control])
+    factor = _factor(float(values.max()), scale, peak, is_rate, purpose)
     total = total_steps(schedule, steps, N, purpose)
     first = schedule.first_steps(total / schedule.horizon)
     # Of intervals that begin at the same step only the last one counts.
     kept = np.append(np.diff(first) > 0, True) & (first < total)
-    values = np.asarray(schedule.values[control]) * factor
-    return StepTable(tuple(first[kept].tolist()), tuple(values[kept].tolist()), total)
+    return StepTable(tuple(first[kept].tolist()), tuple((values * factor)[kept].tolist()), total)
 
 
-def _factor(
-    values: np.ndarray, scale: float | None, peak: float | None, is_rate: bool, purpose: str
-) -> float:
+def _factor(largest: float, scale: float | None, peak: float | None, is_rate: bool, purpose: str) -> float:
     """From the schedule's values to the user's."""
-    largest = float(values.max())
     if scale is None and peak is None:
         if is_rate and largest >= THEORY_RATE:
             warn(
