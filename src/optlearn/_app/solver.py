@@ -168,10 +168,6 @@ def _simulate(request: Simulate, send: Send) -> None:
         parts.append(simulate(problem, request.schedule, seed=part, parameters=free, **options))
         if theory is None:
             theory = theory_beside(parts[0], problem, request.schedule, parameters=free)
-        send(Simulated(_plain(theory), _joined(parts), request.seeds, request.N, time.perf_counter() - began))
-
-
-def _joined(parts: list[Trajectory]) -> Trajectory:
-    first = parts[0]
-    values = {name: np.concatenate([part[name] for part in parts]) for name in first.values}
-    return Trajectory(first.alpha, values, first.order_parameters)
+        values = {name: np.concatenate([run[name] for run in parts]) for name in parts[0].values}
+        so_far = Trajectory(parts[0].alpha, values, parts[0].order_parameters)
+        send(Simulated(_plain(theory), so_far, request.seeds, request.N, time.perf_counter() - began))

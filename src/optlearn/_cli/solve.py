@@ -99,14 +99,9 @@ def run_compare(
         limits |= {"intervals": intervals, "method": method.value, "seed": seed}
         comparison = compare(problem, mine, progress=tell, **limits)
     solution = comparison.solution
-    result = {
-        "scenario": scenario,
-        "arguments": arguments,
-        **comparison.to_json(),
-        "certificate": solution.certificate.to_dict(),
-        "method": solution.method,
-        "seconds": solution.seconds,
-    }
+    evidence = {"certificate": solution.certificate.to_dict(), "method": solution.method}
+    solved = {**comparison.to_json(), **evidence, "seconds": solution.seconds}
+    result = {"scenario": scenario, "arguments": arguments, **solved}
     deliver(result, out, as_json, lambda: console().print(comparison.table()))
     raise typer.Exit(exit_code(solution))
 

@@ -146,16 +146,13 @@ def run_task(task: Task, progress: Report) -> Result:
         progress(FigureProgress(**vars(news), figure=task.figure))
 
     try:
-        module = load_figure(task.figure)
-        return _run(task, module, tell)
+        return _run(task, load_figure(task.figure), tell)
     except Exception as error:
         seconds = time.perf_counter() - began
         if isinstance(error, MissingDataError):
             return Result(task.figure, Status.SKIPPED, seconds=seconds, message=str(error))
-        message = f"{type(error).__name__}: {error}"
-        return Result(
-            task.figure, Status.FAILED, seconds=seconds, message=message, details=traceback.format_exc()
-        )
+        message, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
+        return Result(task.figure, Status.FAILED, seconds=seconds, message=message, details=trace)
 
 
 def run_all(tasks: Sequence[Task], jobs: int, progress: Report) -> list[Result]:
@@ -224,14 +221,9 @@ def _run(task: Task, module: ModuleType, tell: Report) -> Result:
         for drawing in drawings:
             save_figure(figure, drawing)
         save_claims(module.claims(data), claims_file)
-    return Result(
-        name,
-        status,
-        tuple(load_claims(claims_file)),
-        float(data.attrs["seconds"]),
-        (data_file, *drawings, claims_file),
-        warnings=tuple(line for line in str(data.attrs["warnings"]).split("\n") if line),
-    )
+    claims, written = tuple(load_claims(claims_file)), (data_file, *drawings, claims_file)
+    said = tuple(line for line in str(data.attrs["warnings"]).split("\n") if line)
+    return Result(name, status, claims, float(data.attrs["seconds"]), written, warnings=said)
 
 
 def _finished(path: Path, stamp: str) -> Any:
