@@ -8,10 +8,9 @@ import jax
 import pytest
 from hypothesis import settings
 
-# Before the package is imported, which else leaves shapes out.
-os.environ["OPTLEARN_SHAPES"] = "checked"
 from tests.shapes import check_shapes
 
+# Before the package is imported, which else leaves shapes out.
 check_shapes()
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -2,10 +2,10 @@
 
 ``Float[np.ndarray, "I m"]`` has I rows of m floats; ``Float[Array, " n"]`` is a vector from NumPy or JAX.
 Shapes are for readers, and for the tests, which check them at every call (``tests/shapes.py``). Users pay
-nothing for them: without ``OPTLEARN_SHAPES`` in the environment, jaxtyping is not even imported.
+nothing for them: jaxtyping is not imported here, only used if somebody has imported it.
 """
 
-import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ __all__ = [
     "Settings", "Shaped", "State", "UInt8", "UInt64",
 ]  # fmt: skip
 
-if TYPE_CHECKING or "OPTLEARN_SHAPES" in os.environ:
+if TYPE_CHECKING or "jaxtyping" in sys.modules:
     from jaxtyping import Bool, Float, Float32, Float64, Int, Key, Shaped, UInt8, UInt64
 else:
 

@@ -98,15 +98,10 @@ class Simulate:
 
 @dataclass(frozen=True)
 class Failed:
-    """A request came to nothing.
+    """A request came to nothing."""
 
-    Attributes:
-        reason: a sentence for the user.
-        expected: is it about the request (bad input), rather than a fault?
-    """
-
-    reason: str
-    expected: bool = False
+    reason: str  # a sentence for the user
+    expected: bool = False  # is it about the request (bad input), rather than a fault?
 
 
 @dataclass(frozen=True)
@@ -116,50 +111,29 @@ class Done:
 
 @dataclass(frozen=True)
 class Optimum:
-    """An optimum.
-
-    Attributes:
-        schedule: of the solution.
-        mixed: with discrete controls, the best schedule that may mix values; else None.
-        objective: re-integrated to full accuracy.
-        trajectory: order parameters and error.
-        costates: derivative of the objective with respect to each order parameter.
-        certificate: of the solution.
-        words: the certificate as questions and answers.
-        full: was it solved on the scenario's own grid, from several starts?
-        method: of the solver.
-        seconds: wall-clock time from the request to here.
-        remarks: warnings.
-    """
+    """An optimum."""
 
     schedule: Schedule
-    mixed: Schedule | None
-    objective: float
-    trajectory: Trajectory
-    costates: Trajectory
+    mixed: Schedule | None  # with discrete controls, the best schedule that may mix values
+    objective: float  # re-integrated to full accuracy
+    trajectory: Trajectory  # order parameters and error
+    costates: Trajectory  # derivative of the objective with respect to each order parameter
     certificate: Certificate
-    words: tuple[tuple[str, str], ...]
-    full: bool
+    words: tuple[tuple[str, str], ...]  # the certificate as questions and answers
+    full: bool  # was it solved on the scenario's own grid, from several starts?
     method: str
-    seconds: float
-    remarks: tuple[str, ...] = ()
+    seconds: float  # wall-clock time from the request to here
+    remarks: tuple[str, ...] = ()  # warnings
 
 
 @dataclass(frozen=True)
 class Usual:
-    """A schedule that people would try.
-
-    Attributes:
-        name: of the baseline.
-        objective: re-integrated; None if the schedule leaves the physical region.
-        trajectory: its course; None likewise.
-        note: what it breaks of bounds and budgets, or why it cannot be followed.
-    """
+    """A schedule that people would try."""
 
     name: str
-    objective: float | None
-    trajectory: Trajectory | None
-    note: str = ""
+    objective: float | None  # re-integrated; None if the schedule leaves the physical region
+    trajectory: Trajectory | None  # None likewise
+    note: str = ""  # what it breaks of bounds and budgets, or why it cannot be followed
 
 
 @dataclass(frozen=True)
@@ -171,21 +145,13 @@ class Compared:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A simulation so far.
+    """A simulation so far."""
 
-    Attributes:
-        theory: order parameters and error, at the times of the simulation.
-        simulated: the same with an axis of seeds.
-        seeds: how many there will be.
-        N: input dimension.
-        seconds: since it began.
-    """
-
-    theory: Trajectory
-    simulated: Trajectory
-    seeds: int
+    theory: Trajectory  # order parameters and error, at the times of the simulation
+    simulated: Trajectory  # the same with an axis of seeds
+    seeds: int  # how many there will be
     N: int
-    seconds: float
+    seconds: float  # since it began
 
     def largest_z(self) -> tuple[float, str, float]:
         """The largest deviation of the mean from theory as a normal score, of what, and at which α."""

@@ -1,7 +1,6 @@
 """The page: what is on it, and what happens when something is touched."""
 
 from collections.abc import Callable, Mapping
-from importlib.resources import files
 from typing import Any
 
 import panel as pn
@@ -22,23 +21,15 @@ CURVES = {"trajectory": "Order parameters", "costates": "Costates: what a small 
 
 
 class Page:
-    """One visitor's page.
-
-    Args:
-        solver: the process that solves.
-        simulator: the process that simulates.
-        scenario: shown at first; if there is none of that name, the page says so and waits for another.
-        texts: name of a parameter → what to begin with, as it would be typed.
-        deliver: calls a function in the page's own thread.
-    """
+    """One visitor's page; where there is no such scenario, it says so and waits for another."""
 
     def __init__(
         self,
         solver: Worker,
         simulator: Worker,
-        scenario: str,
-        texts: Mapping[str, str] | None = None,
-        deliver: Callable[[Callable[[], None]], None] = lambda call: call(),
+        scenario: str,  # shown at first
+        texts: Mapping[str, str] | None = None,  # name of a parameter → what to begin with, as it is typed
+        deliver: Callable[[Callable[[], None]], None] = lambda call: call(),  # in the page's own thread
     ) -> None:
         self._solver, self._deliver = solver, deliver
         self.simulation = SimulationPanel(simulator, deliver, lambda: self._show_buttons())
@@ -61,25 +52,17 @@ class Page:
 
     def _build(self) -> None:
         names = {name: name.replace("_", " ") for name in list_scenarios()}
-        self.scenario_form = parts.Form(
-            self._choose,
-            fields=[parts.choice("scenario", "Scenario", names)],
-            values={"scenario": ""},
-            in_address=True,
-        )
+        self.scenario_form = parts.one_list(self._choose, "scenario", "Scenario", names, "", in_address=True)
         self.about = parts.html("")
         self.parameter_form = parts.Form(self._move, in_address=True)
-        self.action_form = parts.Form(
-            self._act,
-            fields=[
-                parts.button(
-                    "full", "Solve at full accuracy", "The scenario's own grid, three starts", main=True
-                ),
-                parts.button("reset", "Reset", "Back to the paper's values"),
-                parts.button("stop", "Stop", "Give up what is being solved or simulated"),
-            ],
-            layout="below",
-        )
+        actions = [
+            parts.button(
+                "full", "Solve at full accuracy", "The scenario's own grid, three starts", main=True
+            ),
+            parts.button("reset", "Reset", "Back to the paper's values"),
+            parts.button("stop", "Stop", "Give up what is being solved or simulated"),
+        ]
+        self.action_form = parts.Form(self._act, fields=actions, layout="below")
         self.status, self.headline = parts.Status(), parts.html("")
         self.schedule = pn.Column(sizing_mode="stretch_width")
         self.schedule_charts: dict[str, parts.Chart] = {}
@@ -87,37 +70,24 @@ class Page:
         self.schedule_axis, self.error_axis = self._axis("schedule"), self._axis("error")
         self.error, self.table = parts.Chart("error"), parts.html("")
         self.order, self.order_legend = parts.Chart("order parameters", TALL), parts.html("")
-        self.order_form = parts.Form(
-            self._show_courses,
-            fields=[parts.choice("curves", "Show", CURVES)],
-            values={"curves": "trajectory"},
-            layout="compact",
-        )
+        curves = ("curves", "Show", CURVES, "trajectory")
+        self.order_form = parts.one_list(self._show_courses, *curves, layout="compact")
         self.certificate = parts.html("")
-        self.download_form = parts.Form(
-            self._download,
-            fields=[
-                parts.button("json", "JSON", main=True), parts.button("csv", "CSV"),
-                parts.button("torch", "PyTorch code"), parts.button("optax", "optax code"),
-            ],
-        )  # fmt: skip
+        kinds = {"json": "JSON", "csv": "CSV", "torch": "PyTorch code", "optax": "optax code"}
+        buttons = [parts.button(kind, label, main=kind == "json") for kind, label in kinds.items()]
+        self.download_form = parts.Form(self._download, fields=buttons)
         self.address, self.scheme = parts.Address(), parts.Scheme()
         self.scheme.param.watch(lambda event: self._darken(event.new), "dark")
 
     def _axis(self, name: str) -> parts.Form:
-        return parts.Form(
-            self._rescale,
-            fields=[parts.choice(name, "Vertical axis", {scale: scale for scale in parts.SCALES})],
-            values={name: parts.AUTOMATIC},
-            layout="beside",
-        )
+        scales = {scale: scale for scale in parts.SCALES}
+        return parts.one_list(self._rescale, name, "Vertical axis", scales, parts.AUTOMATIC, layout="beside")
 
     def template(self) -> pn.Template:
         """The page as Panel serves it."""
-        room = files("optlearn._app")
-        template = pn.Template((room / "page.html").read_text(encoding="utf-8"))
-        template.add_variable("style", (room / "page.css").read_text(encoding="utf-8"))
-        template.add_variable("connection", (room / "connection.js").read_text(encoding="utf-8"))
+        template = pn.Template(parts.asset("page.html"))
+        template.add_variable("style", parts.asset("page.css"))
+        template.add_variable("connection", parts.asset("connection.js"))
         panels = {
             "scenario": self.scenario_form, "about": self.about, "parameters": self.parameter_form,
             "actions": self.action_form, "status": self.status, "headline": self.headline,
@@ -167,11 +137,8 @@ class Page:
                 self.values[name] = controls[name].read(texts[name])
             except SpecificationError as error:
                 errors[name] = str(error)
-        self.parameter_form.param.update(
-            fields=[parts.control(parameter) for parameter in controls.values()],
-            values=dict(self.values),
-            errors=errors,
-        )
+        fields = [parts.control(parameter) for parameter in controls.values()]
+        self.parameter_form.param.update(fields=fields, values=dict(self.values), errors=errors)
         self._solve()
 
     def _move(self, name: str, text: str) -> None:
@@ -273,11 +240,8 @@ class Page:
 
     def _show_buttons(self) -> None:
         """Which of them do something now."""
-        possible = {
-            "full": bool(self.scenario),
-            "reset": bool(self.scenario),
-            "stop": self._request is not None or self.simulation.running,
-        }
+        possible = dict.fromkeys(("full", "reset"), bool(self.scenario))
+        possible["stop"] = self._request is not None or self.simulation.running
         self.action_form.values = {name: "" if can else "disabled" for name, can in possible.items()}
         self.download_form.values = dict.fromkeys(messages.FILES, "disabled" if self.optimum is None else "")
 
@@ -296,10 +260,8 @@ class Page:
 
     def _show_axes(self) -> None:
         """Say it where an axis cannot be what was asked for."""
-        for form, charts in (
-            (self.schedule_axis, self.schedule_charts.values()),
-            (self.error_axis, [self.error]),
-        ):
+        axes = ((self.schedule_axis, self.schedule_charts.values()), (self.error_axis, [self.error]))
+        for form, charts in axes:
             ((name, scale),) = form.values.items()
             refused = scale == parts.LOGARITHMIC and not all(chart.logarithmic for chart in charts)
             form.errors = {name: NOT_POSITIVE} if refused else {}
@@ -308,9 +270,8 @@ class Page:
         optimum = self.optimum
         assert optimum is not None
         if list(self.schedule_charts) != list(optimum.schedule.controls):
-            self.schedule_charts = {
-                name: parts.Chart(name.replace("_", " ")) for name in optimum.schedule.controls
-            }
+            names = optimum.schedule.controls
+            self.schedule_charts = {name: parts.Chart(name.replace("_", " ")) for name in names}
             for chart in self.schedule_charts.values():
                 chart.scale = self.schedule_axis.values["schedule"]
                 chart.darken(self.scheme.dark)

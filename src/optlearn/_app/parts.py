@@ -12,17 +12,7 @@ from typing import Any
 import numpy as np
 import panel as pn
 import param
-from bokeh.models import (
-    BasicTicker,
-    BasicTickFormatter,
-    ColumnDataSource,
-    DataRange1d,
-    HoverTool,
-    LinearScale,
-    LogScale,
-    LogTicker,
-    LogTickFormatter,
-)
+from bokeh import models
 from bokeh.plotting import figure
 from panel.custom import JSComponent
 
@@ -31,7 +21,6 @@ from optlearn._trajectory import Trajectory
 from optlearn.plotting.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, TIME, VERMILION
 from optlearn.scenarios._arguments import Argument, Choice, Flag, Number
 
-STYLE = (files("optlearn._app") / "parts.css").read_text(encoding="utf-8")
 COLOURS = (BLACK, BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY)
 # The same on a dark page, where black and dark blue could not be seen.
 DARK_COLOURS = ("#F2F2F2", "#6FA8DC", ORANGE, "#2FBF97", "#F07C3C", PURPLE, SKY)
@@ -44,12 +33,16 @@ AUTOMATIC, LINEAR, LOGARITHMIC = SCALES = ("automatic", "linear", "logarithmic")
 DECADES = 1.5  # that values span at least where an automatic axis is logarithmic
 
 
-class Form(JSComponent):
-    """A column of labelled controls; what the user does is passed on as (name, text).
+def asset(name: str) -> str:
+    """A style sheet, a script or a page of this room."""
+    return (files("optlearn._app") / name).read_text(encoding="utf-8")
 
-    Args:
-        heard: called with the name of the control and what was typed or chosen, as text.
-    """
+
+STYLE = asset("parts.css")
+
+
+class Form(JSComponent):
+    """A column of labelled controls; ``heard`` is called with a name and what was typed or chosen there."""
 
     fields = param.List(doc="Descriptions of the controls, see ``control``.")
     values = param.Dict({}, doc="Name → value that is shown.")
@@ -58,7 +51,7 @@ class Form(JSComponent):
     layout = param.String("", doc="Class of the form, for the style sheet.")
     in_address = param.Boolean(False, doc="Are the values kept in the page's address?")
 
-    _esm = (files("optlearn._app") / "form.js").read_text(encoding="utf-8")
+    _esm = asset("form.js")
 
     def __init__(self, heard: Callable[[str, str], None], **params: Any) -> None:
         super().__init__(stylesheets=[STYLE], sizing_mode="stretch_width", **params)
@@ -82,22 +75,7 @@ class Status(JSComponent):
     busy = param.Boolean(False)
     tone = param.Selector(default="", objects=["", "good", "warning", "bad"])
 
-    _esm = """
-export function render({model}) {
-  const line = document.createElement("p")
-  line.id = "status"
-  line.setAttribute("role", "status")
-  const show = () => {
-    const lost = document.documentElement.dataset.connection === "lost"
-    line.textContent = lost ? "Connection lost: what is shown may be out of date." : model.text
-    line.className = lost ? "bad" : model.busy ? "busy" : model.tone
-    line.setAttribute("aria-busy", model.busy && !lost)
-  }
-  for (const name of ["text", "busy", "tone"]) model.on(name, show)
-  window.addEventListener("connection", show)
-  show()
-  return line
-}"""
+    _esm = asset("status.js")
 
     def __init__(self, **params: Any) -> None:
         super().__init__(stylesheets=[STYLE], sizing_mode="stretch_width", **params)
@@ -108,13 +86,7 @@ class Address(JSComponent):
 
     search = param.String("")
 
-    _esm = """
-export function render({model}) {
-  const show = () => { if (model.search) history.replaceState(null, "", model.search) }
-  model.on("search", show)
-  show()
-  return document.createElement("span")
-}"""
+    _esm = asset("address.js")
 
 
 class Scheme(JSComponent):
@@ -122,24 +94,13 @@ class Scheme(JSComponent):
 
     dark = param.Boolean(False)
 
-    _esm = """
-export function render({model}) {
-  const query = window.matchMedia("(prefers-color-scheme: dark)")
-  model.dark = query.matches
-  query.addEventListener("change", () => { model.dark = query.matches })
-  return document.createElement("span")
-}"""
+    _esm = asset("scheme.js")
 
 
 def control(parameter: Argument) -> dict[str, Any]:
     """The description of a scenario's parameter, for ``Form.fields``."""
-    common = {
-        "name": parameter.name,
-        "label": parameter.label,
-        "symbol": parameter.symbol,
-        "help": parameter.help,
-        "more": not parameter.main,
-    }
+    common: dict[str, Any] = {key: getattr(parameter, key) for key in ("name", "label", "symbol", "help")}
+    common["more"] = not parameter.main
     if isinstance(parameter, Number):
         limits = {"low": parameter.low, "high": parameter.high, "step": parameter.step}
         empty = "auto" if parameter.default is None else "none" if parameter.optional else ""
@@ -160,6 +121,18 @@ def choice(name: str, label: str, options: dict[str, str]) -> dict[str, Any]:
     return {"kind": "choice", "name": name, "label": label, "options": [list(o) for o in options.items()]}
 
 
+def one_list(
+    heard: Callable[[str, str], None],
+    name: str,
+    label: str,
+    options: dict[str, str],
+    chosen: str,
+    **more: Any,
+) -> Form:
+    """A form that is nothing but a list to choose from."""
+    return Form(heard, fields=[choice(name, label, options)], values={name: chosen}, **more)
+
+
 def html(text: str = "") -> Any:
     """Words on the page, in its style."""
     return pn.pane.HTML(text, stylesheets=[STYLE], sizing_mode="stretch_width", margin=0)
@@ -167,23 +140,14 @@ def html(text: str = "") -> Any:
 
 @dataclass(frozen=True)
 class Line:
-    """A curve.
+    """A curve: training times x (n,) and values y (n,)."""
 
-    Attributes:
-        name: for the legend and for whoever points at it.
-        x: (n,) training times.
-        y: (n,) values.
-        look: which colour and, unless ``solid``, which strokes.
-        width: in pixels.
-        alpha: 1 is opaque.
-    """
-
-    name: str
+    name: str  # for the legend and for whoever points at it
     x: np.ndarray = field(default_factory=lambda: np.zeros(0))
     y: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    look: int = 0
-    width: float = 2.0
-    alpha: float = 1.0
+    look: int = 0  # which colour and, unless ``solid``, which strokes
+    width: float = 2.0  # in pixels
+    alpha: float = 1.0  # 1 is opaque
     solid: bool = False
 
     @property
@@ -193,20 +157,15 @@ class Line:
 
 
 class Chart:
-    """A figure with any number of lines and perhaps a band.
-
-    Args:
-        label: of the vertical axis.
-        height: in pixels.
-    """
+    """A figure with any number of lines and perhaps a band; ``label`` is that of the vertical axis."""
 
     def __init__(self, label: str, height: int = HEIGHT) -> None:
         self._lines: Sequence[Line] = ()
         self._dark = False
         self.scale = AUTOMATIC  # of the vertical axis, from the next ``show`` on
         self.logarithmic = False  # what it is
-        self._source = ColumnDataSource()
-        self._band = ColumnDataSource({"x": [], "low": [], "high": []})
+        self._source = models.ColumnDataSource()
+        self._band = models.ColumnDataSource({"x": [], "low": [], "high": []})
         self.figure = figure(
             height=height,
             sizing_mode="stretch_width",
@@ -223,7 +182,7 @@ class Chart:
             line_alpha="alpha", line_join="round",
         )  # fmt: skip
         tip = "<b>@name</b><br>α = $snap_x{0.[000]}<br>$snap_y{0.[000000]}"
-        self.figure.add_tools(HoverTool(renderers=[lines], tooltips=tip, line_policy="nearest"))
+        self.figure.add_tools(models.HoverTool(renderers=[lines], tooltips=tip, line_policy="nearest"))
         self.figure.x_range.range_padding = 0.01
         self.pane = pn.pane.Bokeh(self.figure, sizing_mode="stretch_width")
         self._paint()
@@ -252,19 +211,19 @@ class Chart:
     ) -> None:
         """Draw these lines, and a band from low to high: (n,) training times, low and high."""
         self._lines = lines
-        colours = DARK_COLOURS if self._dark else COLOURS
-        self._source.data = {
-            "x": [line.x for line in lines],
-            "y": [line.y for line in lines],
-            "name": [line.name for line in lines],
-            "colour": [colours[line.look % len(colours)] for line in lines],
-            "dash": [line.dash for line in lines],
-            "width": [line.width for line in lines],
-            "alpha": [line.alpha for line in lines],
+        looks = {
+            key: [getattr(line, key) for line in lines]
+            for key in ("x", "y", "name", "dash", "width", "alpha")
         }
+        self._source.data = {**looks, "colour": self._colours()}
         x, low, high = (np.zeros(0),) * 3 if band is None else band
         self._band.data = {"x": x, "low": low, "high": high}
         self._choose_scale(np.concatenate([*(line.y for line in lines), low]))
+
+    def _colours(self) -> list[str]:
+        """Of the lines."""
+        colours = DARK_COLOURS if self._dark else COLOURS
+        return [colours[line.look % len(colours)] for line in self._lines]
 
     def _choose_scale(self, values: np.ndarray) -> None:
         lowest, highest = np.nanmin(values), np.nanmax(values)
@@ -273,11 +232,11 @@ class Chart:
         if logarithmic == self.logarithmic:
             return
         self.logarithmic = logarithmic
-        self.figure.y_scale = LogScale() if logarithmic else LinearScale()
-        self.figure.y_range = DataRange1d()  # the browser does not forget that the old one was logarithmic
-        ticker, formatter = (
-            (LogTicker(), LogTickFormatter()) if logarithmic else (BasicTicker(), BasicTickFormatter())
-        )
+        self.figure.y_scale = models.LogScale() if logarithmic else models.LinearScale()
+        # A new one, since the browser does not forget that the old one was logarithmic.
+        self.figure.y_range = models.DataRange1d()
+        ticker = models.LogTicker() if logarithmic else models.BasicTicker()
+        formatter = models.LogTickFormatter() if logarithmic else models.BasicTickFormatter()
         self.figure.yaxis.update(ticker=ticker, formatter=formatter)
         self.figure.ygrid.ticker = ticker
 
@@ -286,9 +245,7 @@ class Chart:
         self._dark = dark
         self._paint()
         if self._lines:
-            colours = DARK_COLOURS if dark else COLOURS
-            drawn = [colours[line.look % len(colours)] for line in self._lines]
-            self._source.patch({"colour": [(slice(None), drawn)]})
+            self._source.patch({"colour": [(slice(None), self._colours())]})
 
     def _paint(self) -> None:
         words, rules = ("#C9CDD3", "#3A3F47") if self._dark else ("#4A4F57", "#E4E6EA")

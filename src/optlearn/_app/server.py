@@ -112,10 +112,6 @@ class Mailbox:
 
     Bokeh forgets the order of callbacks that are added before the browser has connected, and Panel drops
     what changes after the browser has fetched the document and before it has drawn it.
-
-    Args:
-        document: of Bokeh.
-        loop: the server's event loop.
     """
 
     def __init__(self, document: Any, loop: Any) -> None:
@@ -156,11 +152,7 @@ def _remember(address: Address, scenario: str, values: Mapping[str, Value]) -> N
 
 
 class _Alive(RequestHandler):
-    """Names this run of the server, so that a page knows that it must reload after a restart.
-
-    Args:
-        run: its name.
-    """
+    """Names this run of the server, so that a page knows that it must reload after a restart."""
 
     @override
     def initialize(self, run: str) -> None:
@@ -168,7 +160,6 @@ class _Alive(RequestHandler):
 
     @override
     def get(self) -> None:
-        """The name of the run."""
         self.set_header("Cache-Control", "no-store")
         self.finish(self._run)
 
@@ -211,9 +202,7 @@ class _Stranger(Matcher):
 
     @override
     def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
-        """Not None for requests that are not admitted."""
-        headers = request.headers
-        admitted = admits(headers.get("Host", ""), headers.get("Origin"))
+        admitted = admits(request.headers.get("Host", ""), request.headers.get("Origin"))
         return None if admitted else {}
 
 

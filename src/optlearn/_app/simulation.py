@@ -14,19 +14,13 @@ AGAIN = {"once": "when asked", "always": "whenever the schedule changes"}
 
 
 class SimulationPanel:
-    """A form, a chart and what it says; the simulation runs in a process of its own.
-
-    Args:
-        simulator: that process.
-        deliver: calls a function in the page's own thread.
-        toggled: called when a simulation begins or ends.
-    """
+    """A form, a chart and what it says; the simulation runs in a process of its own."""
 
     def __init__(
         self,
-        simulator: Worker,
-        deliver: Callable[[Callable[[], None]], None],
-        toggled: Callable[[], None] = lambda: None,
+        simulator: Worker,  # that process
+        deliver: Callable[[Callable[[], None]], None],  # calls a function in the page's own thread
+        toggled: Callable[[], None] = lambda: None,  # called when a simulation begins or ends
     ) -> None:
         self._simulator, self._deliver, self._toggled = simulator, deliver, toggled
         self._request: Simulate | None = None  # that is being worked on
@@ -102,21 +96,19 @@ class SimulationPanel:
     def _set(self, name: str, text: str) -> None:
         if name == "run":
             self._run()
-            return
-        if name == "halt":
+        elif name == "halt":
             self.stop()
-            return
-        self.choices = {**self.choices, name: text}
-        self.form.values = self._values()
-        if name == "quantity":
-            self._draw()
+        else:
+            self.choices = {**self.choices, name: text}
+            self.form.values = self._values()
+            if name == "quantity":
+                self._draw()
 
     def _run(self) -> None:
         if self._shown is None:
             return
         scenario, arguments, optimum = self._shown
         N, seeds = int(self.choices["N"]), int(self.choices["seeds"])
-
         request = Simulate(scenario, arguments, optimum.schedule, N, seeds)
 
         def heard(event: object) -> None:
@@ -151,12 +143,10 @@ class SimulationPanel:
             return
         quantity, result = self.choices["quantity"], self.result
         self.chart.label = quantity
-        if result is None:
-            lines = [course(self._shown[2].trajectory, quantity, 0, label="theory")]
-            self.chart.show(lines)
-            self.words.object = words.legend(lines)
-            return
-        mean = course(result.simulated, quantity, 1, label="simulation, mean and 95 % band")
-        lines = [course(result.theory, quantity, 0, label="theory"), mean]
-        self.chart.show(lines, (mean.x, *result.simulated.band(quantity)))
-        self.words.object = words.legend(lines) + words.simulation(result)
+        theory = self._shown[2].trajectory if result is None else result.theory
+        lines, band, more = [course(theory, quantity, 0, label="theory")], None, ""
+        if result is not None:
+            lines.append(course(result.simulated, quantity, 1, label="simulation, mean and 95 % band"))
+            band, more = (lines[1].x, *result.simulated.band(quantity)), words.simulation(result)
+        self.chart.show(lines, band)
+        self.words.object = words.legend(lines) + more

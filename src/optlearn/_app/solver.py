@@ -19,7 +19,6 @@ import scipy.stats
 
 from optlearn import scenarios
 from optlearn._app.messages import Compared, Optimum, Simulate, Simulated, Solve, Usual
-from optlearn._control.certificate import Certificate
 from optlearn._control.compare import broken_limits
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
@@ -43,7 +42,7 @@ BATCHES = 5  # parts in which a simulation is run and shown
 # A baseline that is better by more than this share shows that a solve ended in a local optimum. By less, it
 # may be better because it switches between the points of the grid.
 BETTER = 1e-4
-
+OF_THE_GRID = ("relaxation_gap", "integration_error")  # what a finer grid alone makes smaller
 
 # Scenario → where the last solve ended, from which the next one starts.
 _LAST: dict[str, Schedule] = {}
@@ -74,7 +73,10 @@ def _solve(request: Solve, send: Send) -> None:
             solution = solve(problem, progress=send, **options)
         mixed = solution.relaxed
         _LAST[request.scenario] = solution.schedule if mixed is None else mixed.schedule
-        send(_optimum(solution, request.full, time.perf_counter() - began, _remarks(caught)))
+        # Warnings, less what the certificate says anyway.
+        texts = [str(w.message) for w in caught if not issubclass(w.category, NotConvergedWarning)]
+        remarks = tuple(dict.fromkeys(texts))
+        send(_optimum(solution, request.full, time.perf_counter() - began, remarks))
         return solution
 
     if request.full:
@@ -89,7 +91,8 @@ def _solve(request: Solve, send: Send) -> None:
     if warm is not None and _worse(solution.objective, min(objectives, default=np.inf)):
         tell("a usual schedule is better: solving from several starts")
         attempt(**quick)
-    elif _unfinished(solution.certificate):
+    # Is there something that a better solve on the same grid can mend?
+    elif not all(reason.startswith(OF_THE_GRID) for reason in solution.certificate.reasons):
         attempt(intervals=quick["intervals"], warm_start=solution, starts=1)
 
 
@@ -108,12 +111,6 @@ def _usual(problem: Problem, intervals: int, tell: Callable[[str], None]) -> tup
     return tuple(sorted(usual, key=lambda b: np.inf if b.objective is None else b.objective))
 
 
-def _unfinished(certificate: Certificate) -> bool:
-    """Is there something that a better solve on the same grid can mend?"""
-    of_the_grid = ("relaxation_gap", "integration_error")
-    return not all(reason.startswith(of_the_grid) for reason in certificate.reasons)
-
-
 def _problem(scenario: str, arguments: Mapping[str, Any]) -> Problem:
     try:
         problem: Problem = getattr(scenarios, scenario)(**arguments)
@@ -130,12 +127,6 @@ def quick_intervals(problem: Problem) -> int:
 
 def _worse(objective: float, best: float) -> bool:
     return objective - best > BETTER * max(abs(best), 1e-3)
-
-
-def _remarks(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:
-    """Warnings, less what the certificate says anyway."""
-    texts = [str(w.message) for w in caught if not issubclass(w.category, NotConvergedWarning)]
-    return tuple(dict.fromkeys(texts))
 
 
 def _optimum(solution: Solution, full: bool, seconds: float, remarks: tuple[str, ...]) -> Optimum:
@@ -167,29 +158,16 @@ def _simulate(request: Simulate, send: Send) -> None:
         arguments["N"] = request.N  # the theory's error depends on it too
     problem = _problem(request.scenario, arguments)
     free = evaluate(problem, request.schedule, record=2).info["parameters"]
+    options: dict[str, Any] = {"N": request.N, "seeds": request.seeds // BATCHES, "record": RECORD}
     theory: Trajectory | None = None
     parts: list[Trajectory] = []
     for part in range(BATCHES):
         done = part * request.seeds // BATCHES
         text = f"simulating SGD at N = {request.N}: {done} of {request.seeds} seeds"
         send(Progress(text, done, request.seeds))
-        parts.append(
-            simulate(
-                problem,
-                request.schedule,
-                N=request.N,
-                seeds=request.seeds // BATCHES,
-                seed=part,
-                parameters=free,
-                record=RECORD,
-            )
-        )
+        parts.append(simulate(problem, request.schedule, seed=part, parameters=free, **options))
         if theory is None:
             theory = theory_beside(parts[0], problem, request.schedule, parameters=free)
-        send(Simulated(_plain(theory), _joined(parts), request.seeds, request.N, time.perf_counter() - began))
-
-
-def _joined(parts: list[Trajectory]) -> Trajectory:
-    first = parts[0]
-    values = {name: np.concatenate([part[name] for part in parts]) for name in first.values}
-    return Trajectory(first.alpha, values, first.order_parameters)
+        values = {name: np.concatenate([run[name] for run in parts]) for name in parts[0].values}
+        so_far = Trajectory(parts[0].alpha, values, parts[0].order_parameters)
+        send(Simulated(_plain(theory), so_far, request.seeds, request.N, time.perf_counter() - began))

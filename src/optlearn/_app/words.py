@@ -42,19 +42,16 @@ def _verdict(optimum: Optimum, compared: Compared | None) -> str:
     if _same(best.objective, optimum.objective):
         return f"{about}, the same as that of {name}."
     if best.objective < optimum.objective:
-        return f"{about}, {optimum.objective - best.objective:.1e} above {name}{_why_above(optimum)}."
+        why = "" if optimum.full else ": “Solve at full accuracy” tries more starts"
+        if optimum.mixed is not None:
+            why = ", whose switches need not lie on this grid"
+        return f"{about}, {optimum.objective - best.objective:.1e} above {name}{why}."
     return f"{about}, {reduction(best.objective, optimum.objective):.2g} % below {name}."
 
 
 def _same(first: float, second: float) -> bool:
     """Can they not be told apart on the page?"""
     return f"{first:.6g}" == f"{second:.6g}"
-
-
-def _why_above(optimum: Optimum) -> str:
-    if optimum.mixed is not None:
-        return ", whose switches need not lie on this grid"
-    return "" if optimum.full else ": “Solve at full accuracy” tries more starts"
 
 
 def status(optimum: Optimum) -> tuple[str, str]:
@@ -123,8 +120,7 @@ def certificate(optimum: Optimum) -> str:
     c = optimum.certificate
     verdict = "converged" if c.converged else "not converged"
     pairs = "".join(
-        f"<div><dt>{escape(question)}</dt><dd>{escape(answer)}</dd></div>"
-        for question, answer in optimum.words
+        f"<div><dt>{escape(asked)}</dt><dd>{escape(said)}</dd></div>" for asked, said in optimum.words
     )
     how = f"{optimum.method}, {optimum.schedule.intervals} intervals, {optimum.seconds:.2f} s"
     more = "" if optimum.full else " “Solve at full accuracy” takes the scenario's own grid and three starts."

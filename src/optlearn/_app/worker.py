@@ -125,10 +125,8 @@ class Worker:
 
     def _end_if_too_long(self, process: WorkerProcess) -> None:
         with self._lock:
-            job = self._current
-            if job is None or job.cancelled is None:
-                return
-            if time.monotonic() - job.cancelled > self._patience:
+            since = None if self._current is None else self._current.cancelled
+            if since is not None and time.monotonic() - since > self._patience:
                 process.process.kill()
 
     def _mourn(self, process: WorkerProcess) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import typer
 
@@ -17,9 +17,6 @@ from optlearn._cli import inputs
 from optlearn._cli.output import console, deliver
 from optlearn._errors import how_to_install
 from optlearn._io.provenance import version_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 NEEDED = ("jax", "jaxlib", "casadi", "numpy", "scipy", "xarray", "h5netcdf", "matplotlib")
 # Extra → the module that it brings, and what it is for.
@@ -61,20 +58,16 @@ def run_doctor(as_json: inputs.Json = False) -> None:
     for check in CHECKS:
         for finding in _examined(check):
             findings.append(finding)
-            _show(screen, finding)
+            colour = {"ok": "green", "note": "yellow", "wrong": "bold red"}[finding.status]
+            screen.print(f"[{colour}]{finding.status:>5}[/{colour}]  {finding.name}: ", end="")
+            screen.print(finding.detail, markup=False)
+            if finding.advice:
+                screen.print(f"       {finding.advice}", style="dim", markup=False)
     wrong = [finding for finding in findings if finding.status == "wrong"]
     result = {"optlearn": __version__, "sound": not wrong, "findings": [asdict(f) for f in findings]}
     verdict = f"{len(wrong)} wrong: see the advice above" if wrong else "this installation is sound"
     deliver(result, None, as_json, lambda: screen.print(f"\noptlearn {__version__}: {verdict}", markup=False))
     raise typer.Exit(1 if wrong else 0)
-
-
-def _show(screen: "Console", finding: Finding) -> None:
-    colour = {"ok": "green", "note": "yellow", "wrong": "bold red"}[finding.status]
-    screen.print(f"[{colour}]{finding.status:>5}[/{colour}]  {finding.name}: ", end="")
-    screen.print(finding.detail, markup=False)
-    if finding.advice:
-        screen.print(f"       {finding.advice}", style="dim", markup=False)
 
 
 def _examined(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
@@ -122,10 +115,8 @@ def _precision() -> Iterator[Finding]:
 
     dtype = float64(lambda: jnp.zeros(()).dtype)()
     advice = "Something resets jax_enable_x64: look in JAX_ENABLE_X64 and in start-up files."
-    right = dtype == jnp.float64.dtype
-    yield Finding(
-        "precision", "ok" if right else "wrong", f"optlearn computes in {dtype}", "" if right else advice
-    )
+    result: tuple[Status, str] = ("ok", "") if dtype == jnp.float64.dtype else ("wrong", advice)
+    yield Finding("precision", result[0], f"optlearn computes in {dtype}", result[1])
 
 
 def _devices() -> Iterator[Finding]:
@@ -147,9 +138,8 @@ def _ipopt() -> Iterator[Finding]:
     if casadi.has_nlpsol("ipopt"):
         yield Finding("IPOPT", "ok", f"in {have}")
     else:
-        advice = (
-            "Take CasADi's wheel: pip install --force-reinstall casadi. Until then use method='indirect'."
-        )
+        remedy = "Take CasADi's wheel: pip install --force-reinstall casadi."
+        advice = f"{remedy} Until then use method='indirect'."
         yield Finding("IPOPT", "wrong", f"{have} has been built without it", advice)
 
 

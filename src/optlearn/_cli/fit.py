@@ -1,14 +1,16 @@
 """Verbs that fit the theory to what users have: their data, or loss curves of any network."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from optlearn._cli import inputs
-from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
+from optlearn._cli.inputs import argument, flag, option, whole
+from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting, table
 from optlearn._errors import RunawayError, SpecificationError
 from optlearn._progress import Progress, Report
 
@@ -29,79 +31,57 @@ CURVE_FILES = ("schedule.csv", "schedule.json", "next_pilot.csv", "curves.png")
 SHAPES = ("wsd", "linear", "cosine", "power")
 
 
-class Task(StrEnum):
-    """What data are for."""
-
-    mixture = "mixture"
-    regression = "regression"
+Task = StrEnum("Task", ["mixture", "regression"])  # what data are for
 
 
 def run_fit(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="DATA",
-            help="Samples and, maybe, labels: NumPy's arrays in an .npz file; for a regression also .npy "
+        argument(
+            "DATA",
+            "Samples and, maybe, labels: NumPy's arrays in an .npz file; for a regression also .npy "
             "(with --labels-file) or .csv with a row of names.",
         ),
     ],
     task: Annotated[
-        Task,
-        typer.Option(
-            metavar="TASK",
-            help="mixture: clusters, for SCENARIO; regression: a linear predictor of y from X.",
-        ),
+        Task, option("TASK", "mixture: clusters, for SCENARIO; regression: a linear predictor of y from X.")
     ] = Task.mixture,
     scenario: Annotated[
-        str, typer.Option(metavar="SCENARIO", help="What to optimise: denoising or denoising_batch.")
+        str, option("SCENARIO", "What to optimise: denoising or denoising_batch.")
     ] = "denoising",
-    x_key: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the samples, (n, N) or (n, …), in the file.")
-    ] = "X",
+    x_key: Annotated[str, option("NAME", "Name of the samples, (n, N) or (n, …), in the file.")] = "X",
     labels_key: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name of the labels, (n,) (default: y, if the file has it)."),
+        str | None, option("NAME", "Name of the labels, (n,) (default: y, if the file has it).")
     ] = None,
     weights_key: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Name of the network's initial weights, (K, N) (default: random ones, see --nodes).",
-        ),
+        option("NAME", "Name of the network's initial weights, (K, N) (default: random ones, see --nodes)."),
     ] = None,
     clusters: Annotated[
-        int | None, inputs.whole("Find so many clusters by k-means instead of using labels.")
+        int | None, whole("Find so many clusters by k-means instead of using labels.")
     ] = None,
     scale: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Divide the samples by this; noise has variance 1 after it (default: what makes them no "
+        option(
+            "NUMBER",
+            "Divide the samples by this; noise has variance 1 after it (default: what makes them no "
             "larger than the theory assumes).",
         ),
     ] = None,
-    nodes: Annotated[int, inputs.whole("Hidden nodes of the network, with random weights.")] = 2,
+    nodes: Annotated[int, whole("Hidden nodes of the network, with random weights.")] = 2,
     passes: Annotated[
-        float,
-        typer.Option(
-            metavar="NUMBER", help="Of a regression: how often each sample is seen; 1: fresh samples."
-        ),
+        float, option("NUMBER", "Of a regression: how often each sample is seen; 1: fresh samples.")
     ] = 1.0,
     test_share: Annotated[
-        float,
-        typer.Option(metavar="SHARE", help="Of a regression of several passes: samples that are held out."),
+        float, option("SHARE", "Of a regression of several passes: samples that are held out.")
     ] = 0.2,
-    labels_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of a regression: .npy file of the labels.")
-    ] = None,
-    seeds: Annotated[
-        int, inputs.whole("Of a regression: trainings that check the prediction.", lowest=2)
-    ] = 16,
+    labels_file: Annotated[Path | None, option("FILE", "Of a regression: .npy file of the labels.")] = None,
+    seeds: Annotated[int, whole("Of a regression: trainings that check the prediction.", lowest=2)] = 16,
     settings: inputs.Settings = None,
     intervals: inputs.Intervals = None,
     starts: inputs.Starts = None,
     seed: inputs.Seed = 0,
-    out: Annotated[Path | None, inputs.folder(f"Folder for {', '.join(SOLUTION_FILES)}.")] = None,
+    out: Annotated[Path | None, option("DIR", f"Folder for {', '.join(SOLUTION_FILES)}.")] = None,
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
@@ -126,18 +106,20 @@ def run_fit(
             bad_input(f"--passes must be at least 1, got {passes:g}")
         solver = {"intervals": intervals, "seed": seed, "starts": 1, **inputs.chosen(starts=starts)}
         with reporting(quiet) as tell:
-            data = file, x_key, labels_key, labels_file
-            solution, result, show = _fit_regression(data, passes, test_share, seeds, solver, tell)
+            samples = file, x_key, labels_key, labels_file
+            solution, result, show = _fit_regression(samples, passes, test_share, seeds, solver, tell)
     else:
         arguments = inputs.scenario_arguments(scenario, settings, None)
         _check_folder(out)
         solver = {"intervals": intervals, "seed": seed, **inputs.chosen(starts=starts)}
         with reporting(quiet) as tell:
-            keys = x_key, labels_key, weights_key
+            data = file, x_key, labels_key, weights_key
             solution, result, show = _fit_mixture(
-                file, keys, clusters, scale, scenario, arguments, nodes, solver, tell
+                data, clusters, scale, scenario, arguments, nodes, solver, tell
             )
-    _finish(solution, result, show, _write_solution, SOLUTION_FILES, out, as_json)
+    schedule = solution.schedule
+    writers = (solution.save, schedule.to_csv, schedule.to_json, solution.report)
+    _finish(solution, result, show, dict(zip(SOLUTION_FILES, writers, strict=True)), out, as_json)
 
 
 # What a fit gives: the solution, the result for JSON, and a function that shows it on a screen.
@@ -145,8 +127,7 @@ Fitted = tuple["Solution", dict[str, Any], Callable[["Console"], None]]
 
 
 def _fit_mixture(
-    file: Path,
-    keys: tuple[str, str | None, str | None],
+    data: tuple[Path, str, str | None, str | None],
     clusters: int | None,
     scale: float | None,
     scenario: str,
@@ -155,12 +136,12 @@ def _fit_mixture(
     solver: Mapping[str, Any],
     tell: Report,
 ) -> Fitted:
-    """Clusters of the samples, and the optimum of a scenario on them."""
+    """Clusters of the samples, and the optimum of a scenario on them; ``data``: for ``_read``."""
     from optlearn._control.solve import solve
     from optlearn.practice.fit import gaussian_mixture
 
     tell(Progress("reading the data"))
-    samples, labels, weights = _read(file, *keys, clusters)
+    samples, labels, weights = _read(*data, clusters)
     tell(Progress("fitting the clusters"))
     fit = gaussian_mixture(samples, labels, clusters, solver["seed"])
     divisor = fit.natural_scale if scale is None else scale
@@ -176,13 +157,8 @@ def _fit_mixture(
             f"training runs away on these data, divided by {divisor:.4g}: give a larger --scale, or a "
             "smaller learning rate than the scenario's by --set eta=…"
         ) from error
-    result = {
-        "scenario": scenario,
-        "arguments": arguments,
-        "scale": divisor,
-        "fit": fit.to_dict(),
-        **solution.to_dict(),
-    }
+    result = {"scenario": scenario, "arguments": arguments, "scale": divisor, "fit": fit.to_dict()}
+    result |= solution.to_dict()
     return solution, result, lambda screen: _show_mixture(screen, fit, divisor, solution)
 
 
@@ -218,25 +194,18 @@ def _read(
 
 
 def _show_mixture(screen: "Console", fit: "MixtureFit", divisor: float, solution: "Solution") -> None:
-    from rich.table import Table
-
-    table = Table(title=f"{len(fit.assignment)} samples in {fit.N} dimensions")
-    for heading in ("cluster", "share", "σ", "|μ|²/N", "directions", "if isotropic"):
-        table.add_column(heading, justify="left" if heading == "cluster" else "right")
-    for c, label in enumerate(fit.classes):
-        table.add_row(
-            str(label),
-            f"{fit.probabilities[c]:.4f}",
-            f"{fit.sigma[c]:.5g}",
-            f"{fit.Omega[c, c]:.5g}",
-            f"{fit.isotropy.participation[c]:.1f}",
-            f"{fit.isotropy.expected[c]:.0f}",
-        )
-    screen.print(table)
+    spread = (fit.isotropy.participation, fit.isotropy.expected)
+    columns = zip(fit.classes, fit.probabilities, fit.sigma, fit.Omega.diagonal(), *spread, strict=True)
+    rows = [
+        (str(label), f"{share:.4f}", f"{sigma:.5g}", f"{norm:.5g}", f"{directions:.1f}", f"{expected:.0f}")
+        for label, share, sigma, norm, directions, expected in columns
+    ]
+    headings = ("cluster", "share", "σ", "|μ|²/N", "directions", "if isotropic")
+    title = f"{len(fit.assignment)} samples in {fit.N} dimensions"
+    screen.print(table(title, headings, rows, words=["cluster"]))
     if divisor != 1:
-        screen.print(
-            f"Samples were divided by {divisor:.4g}; noise has variance 1 in these units.", style="dim"
-        )
+        units = f"Samples were divided by {divisor:.4g}; noise has variance 1 in these units."
+        screen.print(units, style="dim")
     screen.print(solution)
 
 
@@ -248,16 +217,7 @@ def _fit_regression(
     solver: Mapping[str, Any],
     tell: Report,
 ) -> Fitted:
-    """A linear predictor: the optimum, and its prediction beside training.
-
-    Args:
-        data: arguments of ``read_samples``.
-        passes: how often each sample is seen; 1: the theory of fresh samples.
-        test_share: share of the samples that is held out, for several passes.
-        seeds: trainings that check the prediction.
-        solver: options of ``solve``; their seed is that of everything random.
-        tell: told of every stage.
-    """
+    """A linear predictor: the optimum, and its prediction beside training; ``data``: for ``read_samples``."""
     from optlearn._control.solve import solve
     from optlearn.practice.regression import ManyPassesFit, many_passes, regression
     from optlearn.practice.samples import read_samples
@@ -279,13 +239,8 @@ def _fit_regression(
     facts = fit.to_dict() | {"learning_rates": [float(rate) for rate in rates]}
     if isinstance(fit, ManyPassesFit):
         facts["weight_decay"] = float(fit.weight_decay(solution.parameters["weight_decay"]))
-    result = {
-        "task": "regression",
-        "passes": passes,
-        "fit": facts,
-        "checks": [check._asdict() for check in checks],
-        **solution.to_dict(),
-    }
+    trained = [check._asdict() for check in checks]
+    result = {"task": "regression", "passes": passes, "fit": facts, "checks": trained, **solution.to_dict()}
     return solution, result, lambda screen: _show_regression(screen, facts, checks, solution)
 
 
@@ -314,8 +269,6 @@ def _checks(
 def _show_regression(
     screen: "Console", facts: Mapping[str, Any], checks: "list[Check]", solution: "Solution"
 ) -> None:
-    from rich.table import Table
-
     noise = "not known (as many weights as samples)" if facts["noise"] is None else f"{facts['noise']:.4g}"
     screen.print(
         f"{facts['samples']} samples of {facts['features']} features (κ = {facts['kappa']:.3g}); largest "
@@ -327,37 +280,29 @@ def _show_regression(
         f"In your own loop, for the loss ½(f − y)²: learning rate from {rates[0]:.4g} to {rates[-1]:.4g}"
         + (f", weight decay {facts['weight_decay']:.4g}" if "weight_decay" in facts else "")
     )
-    table = Table(title="Error at the end")
-    for heading in ("schedule", "predicted", "trained", "±"):
-        table.add_column(heading, justify="left" if heading == "schedule" else "right")
-    for check in checks:
-        table.add_row(
-            check.name, f"{check.predicted:.5g}", f"{check.trained:.5g}", f"{check.standard_error:.1g}"
-        )
-    screen.print(table)
+    rows = [(c.name, f"{c.predicted:.5g}", f"{c.trained:.5g}", f"{c.standard_error:.1g}") for c in checks]
+    headings = ("schedule", "predicted", "trained", "±")
+    screen.print(table("Error at the end", headings, rows, words=["schedule"]))
 
 
 def run_fit_curves(
     curves: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Folder of logs (CSV or TensorBoard), or a file of several runs."),
+        Path, argument("DIR", "Folder of logs (CSV or TensorBoard), or a file of several runs.")
     ],
-    warmup: Annotated[int, inputs.whole("Steps of a linear warm-up, if logs begin after it.", lowest=0)] = 0,
-    steps: Annotated[int | None, inputs.whole("Steps to plan for (default: the longest run's).")] = None,
-    lowest: Annotated[float, typer.Option(metavar="RATE", help="Lowest learning rate.")] = 0.0,
+    warmup: Annotated[int, whole("Steps of a linear warm-up, if logs begin after it.", lowest=0)] = 0,
+    steps: Annotated[int | None, whole("Steps to plan for (default: the longest run's).")] = None,
+    lowest: Annotated[float, option("RATE", "Lowest learning rate.")] = 0.0,
     highest: Annotated[
-        float | None, typer.Option(metavar="RATE", help="Highest learning rate (default: that of the logs).")
+        float | None, option("RATE", "Highest learning rate (default: that of the logs).")
     ] = None,
-    law: Annotated[
-        str, typer.Option(metavar="LAW", help="general, multi-power, sgd or momentum.")
-    ] = "general",
+    law: Annotated[str, option("LAW", "general, multi-power, sgd or momentum.")] = "general",
     best_fit: Annotated[
-        bool, inputs.flag("--best-fit", text="Plan by the best parameters alone, not by an ensemble.")
+        bool, flag("Plan by the best parameters alone, not by an ensemble.", "--best-fit")
     ] = False,
-    falling: Annotated[bool, inputs.flag("--falling", text="The rate must not rise again.")] = False,
+    falling: Annotated[bool, flag("The rate must not rise again.", "--falling")] = False,
     intervals: inputs.Intervals = None,
     seed: inputs.Seed = 0,
-    out: Annotated[Path | None, inputs.folder(f"Folder for {', '.join(CURVE_FILES)}.")] = None,
+    out: Annotated[Path | None, option("DIR", f"Folder for {', '.join(CURVE_FILES)}.")] = None,
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
@@ -403,18 +348,13 @@ def run_fit_curves(
     def show(screen: "Console") -> None:
         _show_curves(screen, law_fit, result)
 
-    def write(_: "Solution", folder: Path) -> None:
-        _write_curves(law_fit, schedule, pilot, folder)
-
-    _finish(solution, result, show, write, CURVE_FILES, out, as_json)
-
-
-def _write_curves(law_fit: "LawFit", schedule: "Schedule", pilot: "Schedule", folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    schedule.to_csv(folder / CURVE_FILES[0], steps=round(schedule.horizon))
-    schedule.to_json(folder / CURVE_FILES[1])
-    pilot.to_csv(folder / CURVE_FILES[2], steps=round(pilot.horizon))
-    law_fit.plot(schedule).savefig(folder / CURVE_FILES[3], dpi=150)
+    writers = (
+        partial(schedule.to_csv, steps=round(schedule.horizon)),
+        schedule.to_json,
+        partial(pilot.to_csv, steps=round(pilot.horizon)),
+        lambda path: law_fit.plot(schedule).savefig(path, dpi=150),
+    )
+    _finish(solution, result, show, dict(zip(CURVE_FILES, writers, strict=True)), out, as_json)
 
 
 def _show_curves(screen: "Console", law_fit: "LawFit", result: Mapping[str, Any]) -> None:
@@ -436,34 +376,28 @@ def _check_folder(out: Path | None) -> None:
         bad_input(f"--out {out}: this is a file; a folder is needed")
 
 
-def _write_solution(solution: "Solution", folder: Path) -> None:
-    solution.save(folder / SOLUTION_FILES[0])
-    solution.schedule.to_csv(folder / SOLUTION_FILES[1])
-    solution.schedule.to_json(folder / SOLUTION_FILES[2])
-    solution.report(folder / SOLUTION_FILES[3])
-
-
 def _finish(
     solution: "Solution",
     result: Mapping[str, Any],
     show: Callable[["Console"], None],
-    write: Callable[["Solution", Path], None],
-    files: Sequence[str],
+    writers: Mapping[str, Callable[[Path], object]],
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Print the result, write its files into the folder ``out``, and exit."""
+    """Print the result, write each of its files into the folder ``out``, and exit."""
 
     def show_all() -> None:
         screen = console()
         show(screen)
         if out is not None:
-            screen.print(f"{out}: {', '.join(files)}", style="dim")
+            screen.print(f"{out}: {', '.join(writers)}", style="dim")
 
     deliver(result, None, as_json, show_all)
     if out is not None:
         try:
-            write(solution, out)
+            out.mkdir(parents=True, exist_ok=True)
+            for name, write in writers.items():
+                write(out / name)
         except OSError as error:
             bad_input(f"--out {out}: {error.strerror or error}")
     raise typer.Exit(exit_code(solution))

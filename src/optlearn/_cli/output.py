@@ -7,11 +7,11 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -22,6 +22,7 @@ from optlearn._progress import Progress, Report, silent
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from optlearn._control.solution import Solution
 
@@ -39,6 +40,20 @@ def console(stderr: bool = False) -> "Console":
     if not screen.is_terminal and "COLUMNS" not in os.environ:
         screen.width = FILE_WIDTH
     return screen
+
+
+def table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], words: Collection[str] = ()
+) -> "Table":
+    """A table of numbers, at the right of their columns; columns of ``words`` begin at the left."""
+    from rich.table import Table
+
+    made = Table(title=title)
+    for heading in headings:
+        made.add_column(heading, justify="left" if heading in words else "right")
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
 def exit_code(solution: "Solution") -> int:
@@ -131,14 +146,7 @@ def reporting(quiet: bool) -> Iterator[Report]:
     """
     interrupt, screen = _Interrupt(), cache(lambda: console(stderr=True))  # made when it is needed
 
-    def show_warning(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
+    def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
         screen().print(f"Warning: {message}", style="yellow", markup=False)
 
     try:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from optlearn._cli import inputs
-from optlearn._cli.output import bad_input, console, deliver, reporting
-from optlearn._progress import Progress
+from optlearn._cli.inputs import argument, flag, option, settings_option, whole
+from optlearn._cli.output import bad_input, console, deliver, reporting, table
+from optlearn._progress import Progress, silent
 from optlearn.paper import list_figures
 
 if TYPE_CHECKING:
@@ -21,24 +22,22 @@ FAILED = 1
 def run_reproduce(
     figures: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FIGURE]...",
-            help="Names of figures (default: all).",
-            autocompletion=lambda: list(list_figures()),
+        argument(
+            "[FIGURE]...", "Names of figures (default: all).", autocompletion=lambda: list(list_figures())
         ),
     ] = None,
-    quick: Annotated[bool, inputs.flag("--quick", text="Coarser grids and fewer values.")] = False,
+    quick: Annotated[bool, flag("Coarser grids and fewer values.", "--quick")] = False,
     data_dir: Annotated[
-        Path | None, inputs.folder("Folder with the data sets (default: OPTLEARN_DATA, or a download).")
+        Path | None, option("DIR", "Folder with the data sets (default: OPTLEARN_DATA, or a download).")
     ] = None,
-    out: Annotated[Path, inputs.folder("Folder for the results.")] = Path("out"),
-    jobs: Annotated[int, inputs.whole("Figures to run at once.")] = 1,
-    force: Annotated[bool, inputs.flag("--force", text="Compute anew what is finished.")] = False,
+    out: Annotated[Path, option("DIR", "Folder for the results.")] = Path("out"),
+    jobs: Annotated[int, whole("Figures to run at once.")] = 1,
+    force: Annotated[bool, flag("Compute anew what is finished.", "--force")] = False,
     run: Annotated[
-        bool, inputs.flag("--run", text="Repeat the CIFAR-10 training instead of using the stored table.")
+        bool, flag("Repeat the CIFAR-10 training instead of using the stored table.", "--run")
     ] = False,
     settings: Annotated[
-        list[str] | None, inputs.settings_option("An option of a figure's compute(), such as starts=1.")
+        list[str] | None, settings_option("An option of a figure's compute(), such as starts=1.")
     ] = None,
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
@@ -93,7 +92,7 @@ def _bars(figures: Sequence[str], quiet: bool) -> "Iterator[Callable[[FigureProg
     """A bar for each figure in a terminal, one line for each stage in a log file, or nothing."""
     screen = console(stderr=True)
     if quiet:
-        yield lambda news: None
+        yield silent
         return
     if not screen.is_terminal:
 
@@ -124,25 +123,17 @@ def _bars(figures: Sequence[str], quiet: bool) -> "Iterator[Callable[[FigureProg
 
 def _show_table(results: "Sequence[Result]") -> None:
     """Figures, then every claim."""
-    from rich.table import Table
-
-    screen = console()
-    table = Table(title="Figures of the paper")
-    for heading, side in (("figure", "left"), ("", "left"), ("claims held", "right"), ("seconds", "right")):
-        table.add_column(heading, justify=side)  # type: ignore[arg-type]
-    table.add_column("files", overflow="fold")
+    screen, rows = console(), []
     for result in results:
         held = f"{sum(c.holds for c in result.claims)} / {len(result.claims)}" if result.claims else "–"
         folder = str(result.files[0].parent) if result.files else "–"
         names = ", ".join(file.name for file in result.files)
-        table.add_row(
-            result.figure,
-            result.status.value,
-            held,
-            f"{result.seconds:.1f}",
-            f"{folder}: {names}" if names else "–",
-        )
-    screen.print(table)
+        files = f"{folder}: {names}" if names else "–"
+        rows.append((result.figure, result.status.value, held, f"{result.seconds:.1f}", files))
+    headings = ("figure", "", "claims held", "seconds", "files")
+    overview = table("Figures of the paper", headings, rows, words=["figure", "", "files"])
+    overview.columns[-1].overflow = "fold"
+    screen.print(overview)
     for result in results:
         for claim in result.claims:
             mark = "[green]holds[/green]" if claim.holds else "[red bold]FAILS[/red bold]"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from optlearn._cli import inputs
+from optlearn._cli.inputs import argument, flag, option, scenario_argument, settings_option
 from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting
 from optlearn._control.scenario_call import COMMON
 from optlearn._errors import SpecificationError, how_to_install, page, topics
@@ -24,7 +25,7 @@ _KINDS: dict[type[Argument], str] = {Number: "number", Flag: "flag", Choice: "ch
 
 def run_list(
     scenario: Annotated[
-        str | None, inputs.scenario_argument("A scenario to describe (default: name them all).")
+        str | None, scenario_argument("A scenario to describe (default: name them all).")
     ] = None,
     settings: inputs.Settings = None,
     as_json: inputs.Json = False,
@@ -51,7 +52,7 @@ def run_list(
     result = {
         "scenario": scenario,
         "description": entry.description,
-        "arguments": [_described(argument) for argument in entry.arguments],
+        "arguments": [_described(each) for each in entry.arguments],
         **_chosen(problem),
         "baselines": list(problem.baselines),
         "variants": [{"arguments": arguments, **_chosen(other)} for arguments, other in others],
@@ -60,34 +61,27 @@ def run_list(
     deliver(result, None, as_json, lambda: _show_one(entry, result))
 
 
-def _described(argument: Argument) -> dict[str, Any]:
+def _described(setting: Argument) -> dict[str, Any]:
     """Everything about an argument, for JSON."""
-    facts = {
-        "name": argument.name,
-        "kind": _KINDS[type(argument)],
-        "default": argument.default,
-        "meaning": argument.help,
-    }
-    if isinstance(argument, Number):
-        facts |= {"lowest": argument.low, "highest": argument.high, "step": argument.step}
-        facts |= {"whole": argument.whole, "optional": argument.optional}
-    elif isinstance(argument, Choice):
-        facts["choices"] = argument.known
-    elif isinstance(argument, CodeOnly):
-        facts["reason"] = argument.reason
+    facts = {"name": setting.name, "kind": _KINDS[type(setting)], "default": setting.default}
+    facts["meaning"] = setting.help
+    if isinstance(setting, Number):
+        facts |= {"lowest": setting.low, "highest": setting.high, "step": setting.step}
+        facts |= {"whole": setting.whole, "optional": setting.optional}
+    elif isinstance(setting, Choice):
+        facts["choices"] = setting.known
+    elif isinstance(setting, CodeOnly):
+        facts["reason"] = setting.reason
     return facts
 
 
 def _chosen(problem: "Problem") -> dict[str, Any]:
     """What is optimised: controls, and free parameters, with what they may be."""
-    within = {name: [limits.lower, limits.upper] for name, limits in problem.continuous.items()}
-    values = {name: list(control.values) for name, control in problem.discrete.items()}
-    kinds = {
-        name: {"from_to": within[name]} if name in within else {"values": values[name]}
-        for name in problem.controls
-    }
-    free = {name: {"from_to": [limits.lower, limits.upper]} for name, limits in problem.free.items()}
-    return {"controls": kinds, "free": free, "intervals": problem.intervals}
+    within = {n: {"from_to": [limits.lower, limits.upper]} for n, limits in problem.continuous.items()}
+    values = {n: {"values": list(control.values)} for n, control in problem.discrete.items()}
+    free = {n: {"from_to": [limits.lower, limits.upper]} for n, limits in problem.free.items()}
+    controls = {name: (within | values)[name] for name in problem.controls}
+    return {"controls": controls, "free": free, "intervals": problem.intervals}
 
 
 def _show_all(lines: Mapping[str, str]) -> None:
@@ -109,21 +103,18 @@ def _show_one(entry: Entry, result: Mapping[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("argument", "default", "range", "meaning"):
         table.add_column(heading, no_wrap=heading == "argument")
-    for argument in entry.arguments:
-        table.add_row(argument.name, str(argument.default), argument.allowed, argument.help)
+    for each in entry.arguments:
+        table.add_row(each.name, str(each.default), each.allowed, each.help)
     for name, (_, meaning) in COMMON.items():
         table.add_row(name, "None", "", meaning)
     screen.print(table)
-    rows = [("", result), *((_setting(v["arguments"]), v) for v in result["variants"])]
-    for setting, chosen in rows:
-        screen.print(f"\nControls{f', with {setting}' if setting else ''}: {_limits(chosen['controls'])}")
+    for chosen in (result, *result["variants"]):
+        settings = chosen["arguments"] if chosen is not result else {}
+        with_them = ", with " + ", ".join(f"{name}={value}" for name, value in settings.items())
+        screen.print(f"\nControls{with_them if settings else ''}: {_limits(chosen['controls'])}")
         if chosen["free"]:
             screen.print(f"Free parameters: {_limits(chosen['free'])}")
     screen.print(f"\nBaselines: {', '.join(result['baselines'])}", markup=False)
-
-
-def _setting(arguments: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in arguments.items())
 
 
 def _limits(chosen: Mapping[str, Mapping[str, Any]]) -> str:
@@ -136,20 +127,16 @@ def _limits(chosen: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def run_show(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A solution, saved as NetCDF.")],
+    file: Annotated[Path, argument("FILE", "A solution, saved as NetCDF.")],
     report: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.html", help="Write a page with plots, certificate and provenance."),
+        Path | None, option("FILE.html", "Write a page with plots, certificate and provenance.")
     ] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw a figure; the ending is its format (png, pdf, svg)."),
+        Path | None, option("FILE", "Draw a figure; the ending is its format (png, pdf, svg).")
     ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Write the schedule as a table.")
-    ] = None,
+    csv: Annotated[Path | None, option("FILE.csv", "Write the schedule as a table.")] = None,
     baselines: Annotated[
-        bool, inputs.flag("--baselines", text="Compare with the usual schedules in the report.")
+        bool, flag("Compare with the usual schedules in the report.", "--baselines")
     ] = False,
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
@@ -193,9 +180,8 @@ def run_show(
         screen = console()
         screen.print(solution)
         where = solution.provenance
-        screen.print(
-            f"Saved {where.get('created', '?')} by optlearn {where.get('optlearn_version', '?')}", style="dim"
-        )
+        version = where.get("optlearn_version", "?")
+        screen.print(f"Saved {where.get('created', '?')} by optlearn {version}", style="dim")
 
     deliver(result, None, as_json, for_people)
     raise typer.Exit(exit_code(solution))
@@ -203,8 +189,7 @@ def run_show(
 
 def run_cite(
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="A solution, saved as NetCDF (default: of the library alone)."),
+        Path | None, argument("FILE", "A solution, saved as NetCDF (default: of the library alone).")
     ] = None,
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
@@ -231,14 +216,12 @@ def run_cite(
 
 def run_explore(
     scenario: Annotated[
-        str, inputs.scenario_argument("Name of the scenario to begin with; `optlearn list` shows them.")
+        str, scenario_argument("Name of the scenario to begin with; `optlearn list` shows them.")
     ] = "curriculum",
-    settings: Annotated[list[str] | None, inputs.settings_option("A parameter to begin with.")] = None,
-    port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port on 127.0.0.1; 0: any free one.")
-    ] = 0,
+    settings: Annotated[list[str] | None, settings_option("A parameter to begin with.")] = None,
+    port: Annotated[int, option("PORT", "Port on 127.0.0.1; 0: any free one.", min=0, max=65535)] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
-    as_json: Annotated[bool, inputs.flag("--json", text="Print the address as one JSON object.")] = False,
+    as_json: Annotated[bool, flag("Print the address as one JSON object.", "--json")] = False,
 ) -> None:
     """Open a page on this machine: move parameters, see the optimal schedule, download it.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from optlearn._cli import inputs
+from optlearn._cli.inputs import flag, option, settings_option, whole
 from optlearn._cli.output import NOT_CONVERGED, bad_input, console, reporting, to_json
 from optlearn._progress import Progress
 
@@ -25,45 +26,40 @@ def run_sweep(
     scenario: inputs.Scenario,
     grid: Annotated[
         list[str],
-        typer.Option(
-            "--grid",
-            metavar="NAME=VALUES",
-            help="An argument that varies: FIRST:LAST:COUNT, FIRST:LAST:COUNT:log, or V1,V2,… Repeatable; "
+        option(
+            "NAME=VALUES",
+            "An argument that varies: FIRST:LAST:COUNT, FIRST:LAST:COUNT:log, or V1,V2,… Repeatable; "
             "the last one varies fastest.",
+            "--grid",
         ),
     ],
-    settings: Annotated[list[str] | None, inputs.settings_option("An argument that stays the same.")] = None,
+    settings: Annotated[list[str] | None, settings_option("An argument that stays the same.")] = None,
     baseline: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A baseline schedule whose objective is wanted too. Repeatable."),
+        list[str] | None, option("NAME", "A baseline schedule whose objective is wanted too. Repeatable.")
     ] = None,
     method: inputs.MethodOption = inputs.Method.auto,
     intervals: inputs.Intervals = None,
-    starts: Annotated[
-        int | None, inputs.whole("First guesses of points without a neighbour's solution.")
-    ] = None,
+    starts: Annotated[int | None, whole("First guesses of points without a neighbour's solution.")] = None,
     chain: Annotated[
-        int | None, inputs.whole("Points solved in a row, each from the one before; 1: all on their own.")
+        int | None, whole("Points solved in a row, each from the one before; 1: all on their own.")
     ] = None,
-    jobs: Annotated[int | None, inputs.whole("Local processes.")] = None,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Address of a Dask scheduler.")
-    ] = None,
+    jobs: Annotated[int | None, whole("Local processes.")] = None,
+    cluster: Annotated[str | None, option("ADDRESS", "Address of a Dask scheduler.")] = None,
     batched: Annotated[
-        bool, inputs.flag("--batched", text="All points at once as one program, on a GPU if JAX has one.")
+        bool, flag("All points at once as one program, on a GPU if JAX has one.", "--batched")
     ] = False,
     out: Annotated[
-        Path | None, inputs.folder("Folder for the results (default: out/sweep_SCENARIO).")
+        Path | None, option("DIR", "Folder for the results (default: out/sweep_SCENARIO).")
     ] = None,
-    resume: Annotated[bool, inputs.flag("--resume", text="Go on with the sweep in this folder.")] = False,
+    resume: Annotated[bool, flag("Go on with the sweep in this folder.", "--resume")] = False,
     retry_failed: Annotated[
-        bool, inputs.flag("--retry-failed", text="With --resume: compute failed points anew.")
+        bool, flag("With --resume: compute failed points anew.", "--retry-failed")
     ] = False,
-    force: Annotated[bool, inputs.flag("--force", text="Start over in this folder.")] = False,
-    plot: Annotated[bool, inputs.flag("--plot", text="Draw a heat map into the folder.")] = False,
-    variable: Annotated[str, typer.Option(metavar="NAME", help="What to draw.")] = "objective",
+    force: Annotated[bool, flag("Start over in this folder.", "--force")] = False,
+    plot: Annotated[bool, flag("Draw a heat map into the folder.", "--plot")] = False,
+    variable: Annotated[str, option("NAME", "What to draw.")] = "objective",
     as_json: Annotated[
-        bool, inputs.flag("--json", text="Print a line of JSON for every point, and one at the end.")
+        bool, flag("Print a line of JSON for every point, and one at the end.", "--json")
     ] = False,
     quiet: inputs.Quiet = False,
 ) -> None:
@@ -123,9 +119,8 @@ def _grid(items: list[str]) -> dict[str, list[Any]]:
             bad_input(f"--grid {item!r}: write NAME=FIRST:LAST:COUNT or NAME=V1,V2,…, such as eta=0.5,1,2")
         if name in over:
             bad_input(f"--grid {name}: given twice")
-        over[name] = (
-            _range(item, text) if ":" in text else [inputs.literal(word.strip()) for word in text.split(",")]
-        )
+        listed = [inputs.literal(word.strip()) for word in text.split(",")]
+        over[name] = _range(item, text) if ":" in text else listed
     return over
 
 
@@ -155,15 +150,11 @@ def _shown(total: int, as_json: bool, quiet: bool) -> Iterator[Callable[["PointD
 
         def tell(point: "PointDone") -> None:
             if as_json:
-                _line({"event": "point", **vars(point)})
+                typer.echo(to_json({"event": "point", **vars(point)}))
             if show is not None:
                 show(point)
 
         yield tell
-
-
-def _line(content: dict[str, Any]) -> None:
-    typer.echo(to_json(content))
 
 
 def _draw(dataset: "xarray.Dataset", variable: str, folder: Path) -> Path:
@@ -197,7 +188,7 @@ def _summary(
         "files": files,
     }
     if as_json:
-        _line(summary)
+        typer.echo(to_json(summary))
     else:
         console().print(
             f"{summary['points']} points, {failed} failed, {not_converged} not converged, {seconds:.1f} s "

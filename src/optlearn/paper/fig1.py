@@ -5,7 +5,6 @@ problem, and the best constant rate), λ is what is held fixed.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import xarray
@@ -18,17 +17,8 @@ from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._progress import Report
 from optlearn._trajectory import reduction
-from optlearn.paper.shared import (
-    OURS,
-    Claim,
-    Stages,
-    all_certified,
-    certificates,
-    common_grid,
-    middles,
-    panels,
-    stack,
-)
+from optlearn.paper import shared
+from optlearn.paper.shared import OURS, Claim, Stages, all_certified, at_end, pairs, panels, span
 from optlearn.plotting.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, TIME, styled
 from optlearn.scenarios._curriculum import curriculum
 
@@ -45,11 +35,7 @@ EQUAL = 1e-8
 MIXING = 1e-7
 
 # Schedules that people would try → the scenario's baseline.
-USUAL = {
-    "curriculum": "curriculum",
-    "anti-curriculum": "anti-curriculum",
-    "two-switch": "best two-switch",
-}
+USUAL = {"curriculum": "curriculum", "anti-curriculum": "anti-curriculum", "two-switch": "best two-switch"}
 SCHEDULES = (*USUAL, "optimal")
 COLOURS = {
     "curriculum": BLUE,
@@ -85,10 +71,9 @@ def compute(
     starts = starts or (1 if quick else 3)
     tell = Stages(progress, 1 + 3 * len(bars))
     tell("optimal order at λ̄ = 0")
-    data = order_at_zero(intervals, starts)
-    return xarray.merge(
-        [data, _sweep(bars, count, min(starts, 2), tell), _joint(bars, joint_intervals, max(starts, 2), tell)]
-    )
+    zero = order_at_zero(intervals, starts)
+    fixed = _sweep(bars, count, min(starts, 2), tell)
+    return xarray.merge([zero, fixed, _joint(bars, joint_intervals, max(starts, 2), tell)])
 
 
 def order_at_zero(intervals: int | None = None, starts: int = 3) -> xarray.Dataset:
@@ -99,17 +84,14 @@ def order_at_zero(intervals: int | None = None, starts: int = 3) -> xarray.Datas
     schedules = {name: usual[baseline] for name, baseline in USUAL.items()}
     schedules["optimal"] = solution.schedule
     runs = {name: evaluate(problem, schedule, record=481) for name, schedule in schedules.items()}
-    edges, difficulty = common_grid(schedules, "difficulty")
+    edges, difficulty = shared.common_grid(schedules, "difficulty")
     assert solution.relaxed is not None
     mixed = solution.relaxed.schedule
     hard = max(problem.discrete["difficulty"].values)
     random = evaluate(problem, usual["random mix"], record=2).objective
     return xarray.Dataset(
         {
-            **{
-                name: (("schedule", "alpha"), stack(runs.values(), name))
-                for name in ("error", "Q22", "cosine")
-            },
+            **shared.courses(runs, "error", "Q22", "cosine"),
             "objective": ("schedule", [run.objective for run in runs.values()]),
             "hard_share": (("schedule", "interval"), difficulty / hard),
             "edge": edges,
@@ -128,8 +110,7 @@ def _sweep(bars: Sequence[float], intervals: int, starts: int, tell: Stages) -> 
     """Panel e at constant η: final errors against λ̄."""
     final: dict[str, list[float]] = {name: [] for name in (*SCHEDULES, "mixed")}
     solutions: list[Solution] = []
-    for bar in bars:
-        tell(f"optimal order at λ̄ = {bar:g}")
+    for bar in tell.each("optimal order at λ̄ = {:g}", bars):
         problem = curriculum(eta=ETA, weight_decay=bar / ETA)
         usual = baselines(problem)
         solution = solve(problem, intervals, starts=starts, warm_start=usual["best two-switch"])
@@ -139,16 +120,13 @@ def _sweep(bars: Sequence[float], intervals: int, starts: int, tell: Stages) -> 
             final[name].append(evaluate(problem, usual[baseline], record=2).objective)
         final["optimal"].append(solution.objective)
         final["mixed"].append(solution.relaxed.objective)
-    best: list[tuple[float, float]] = []
-    for bar in bars:
-        tell(f"best constant rate at λ = {bar:g}/3")
-        best.append(_best_constant_rate(bar / ETA))
-    final["best constant rate"] = [error for _, error in best]
+    best = [_best_constant_rate(bar / ETA) for bar in tell.each("best constant rate at λ = {:g}/3", bars)]
+    rates, final["best constant rate"] = (list(column) for column in zip(*best, strict=True))
     return xarray.Dataset(
         {
             "final_error": (("strategy", "lambda_bar"), list(final.values())),
-            "constant_rate": ("lambda_bar", [rate for rate, _ in best]),
-            **certificates(solutions, "lambda_bar"),
+            "constant_rate": ("lambda_bar", rates),
+            **shared.certificates(solutions, "lambda_bar"),
         },
         coords={"strategy": list(final), "lambda_bar": list(bars)},
     )
@@ -184,8 +162,7 @@ def _joint(bars: Sequence[float], intervals: int | None, starts: int, tell: Stag
     From the solution of the λ̄ before as well: a neutral start may end in a local optimum.
     """
     solutions: list[Solution] = []
-    for bar in bars:
-        tell(f"order and learning rate at λ = {bar:g}/3")
+    for bar in tell.each("order and learning rate at λ = {:g}/3", bars):
         warm = solutions[-1] if solutions else None
         solutions.append(joint_solution(bar / ETA, intervals, starts, warm))
     hard = max(solutions[0].problem.discrete["difficulty"].values)
@@ -196,7 +173,7 @@ def _joint(bars: Sequence[float], intervals: int | None, starts: int, tell: Stag
             "joint_rate": (dims, [s.schedule["learning_rate"] for s in solutions]),
             "joint_hard_share": (dims, [s.schedule["difficulty"] / hard for s in solutions]),
             "joint_edge": solutions[0].schedule.grid,
-            **certificates(solutions, "lambda_bar", "joint_"),
+            **shared.certificates(solutions, "lambda_bar", "joint_"),
         },
         coords={"lambda_bar": list(bars)},
     )
@@ -228,22 +205,18 @@ def draw_courses(axes: Axes, data: xarray.Dataset, quantity: str, label: str, sh
     for name in shown:
         course = data[quantity].sel(schedule=name)
         axes.plot(data.alpha, course, color=COLOURS[name], label=name, zorder=2 + (name == "optimal"))
-    axes.set(xlabel=TIME, ylabel=label, xlim=(0, float(data.alpha[-1])))
+    axes.set(xlabel=TIME, ylabel=label, xlim=span(data.alpha))
 
 
-def add_zoom(
-    axes: Axes, data: xarray.Dataset, quantity: str, shown: Sequence[str], since: float = 0.8
-) -> None:
-    """An inset with the last part of training."""
-    late = data[quantity].sel(schedule=list(shown)).where(data.alpha >= since * data.alpha[-1], drop=True)
+def add_zoom(axes: Axes, data: xarray.Dataset, quantity: str, shown: Sequence[str]) -> None:
+    """An inset with the last fifth of training."""
+    late = data[quantity].sel(schedule=list(shown)).where(data.alpha >= 0.8 * data.alpha[-1], drop=True)
     inset = axes.inset_axes((0.44, 0.12, 0.52, 0.46))
     for name in shown:
         inset.plot(late.alpha, late.sel(schedule=name), color=COLOURS[name], zorder=2 + (name == "optimal"))
     low, high = float(late.min()), float(late.max())
-    inset.set(
-        xlim=(float(late.alpha[0]), float(late.alpha[-1])),
-        ylim=(low - 0.06 * (high - low), high + 0.06 * (high - low)),
-    )
+    margin = 0.06 * (high - low)
+    inset.set(xlim=span(late.alpha), ylim=(low - margin, high + margin))
     inset.tick_params(labelsize=6.5)
     inset.spines[["top", "right"]].set_visible(True)
     axes.indicate_inset_zoom(inset, edgecolor=GREY)
@@ -257,7 +230,7 @@ def _draw_timelines(axes: Axes, data: xarray.Dataset) -> None:
         for mask, colour in ((~hard, "#DDDDDD"), (hard, COLOURS[name])):
             for left, right in _runs(data.edge.values, mask):
                 axes.barh(level, right - left, left=left, height=0.6, color=colour, linewidth=0)
-    axes.set(xlabel=TIME, xlim=(0, float(data.alpha[-1])), ylim=(-0.5, len(rows) - 0.1))
+    axes.set(xlabel=TIME, xlim=span(data.alpha), ylim=(-0.5, len(rows) - 0.1))
     axes.set_yticks(range(len(rows)), [labels.get(name, name) for name in rows], fontsize=7.5)
     axes.set_title("grey: easy, coloured: hard samples", fontsize=8)
 
@@ -269,23 +242,16 @@ def _runs(edges: np.ndarray, mask: np.ndarray) -> list[tuple[float, float]]:
 
 
 def _draw_sweep(axes: Axes, data: xarray.Dataset) -> None:
-    names = {
-        "curriculum": "curriculum, η = 3",
-        "anti-curriculum": "anti-curriculum, η = 3",
-        "optimal": "optimal, η = 3",
-        "best constant rate": f"best constant η {OURS}",
+    looks = {
+        "curriculum": ("-^", "curriculum, η = 3"),
+        "anti-curriculum": ("-v", "anti-curriculum, η = 3"),
+        "optimal": ("-o", "optimal, η = 3"),
+        "best constant rate": ("--x", f"best constant η {OURS}"),
     }
-    marks = {"curriculum": "^", "anti-curriculum": "v", "optimal": "o", "best constant rate": "x"}
-    for name, label in names.items():
-        dashed = "--" if name == "best constant rate" else "-"
+    for name, (look, label) in looks.items():
         course = data.final_error.sel(strategy=name)
-        axes.plot(
-            data.lambda_bar, course, dashed, marker=marks[name], ms=3.5, color=COLOURS[name], label=label
-        )
-    axes.plot(
-        data.lambda_bar, data.joint_error, "-", marker="s", ms=3.5, color=COLOURS["joint"],
-        label="joint Δ and η",
-    )  # fmt: skip
+        axes.plot(data.lambda_bar, course, look, ms=3.5, color=COLOURS[name], label=label)
+    axes.plot(data.lambda_bar, data.joint_error, "-s", ms=3.5, color=COLOURS["joint"], label="joint Δ and η")
     top = float(data.final_error.sel(strategy="curriculum").max())
     axes.set(
         xlabel=r"regularisation $\bar\lambda=\lambda\eta$ at η = 3 (fixed λ where η varies)",
@@ -337,14 +303,18 @@ def _draw_excess(axes: Axes, data: xarray.Dataset) -> None:
 
 def _excess(data: xarray.Dataset) -> dict[str, float]:
     """Final error of each schedule minus that of the best mixing one, at λ = 0."""
-    best, objective = float(data.mixed_objective), data.objective
-    return {
-        "anti-curriculum": float(objective.sel(schedule="anti-curriculum")) - best,
-        "curriculum": float(objective.sel(schedule="curriculum")) - best,
-        "random mix": float(data.random_objective) - best,
-        "best easy-hard-easy": float(objective.sel(schedule="two-switch")) - best,
-        "optimal, on the grid": float(objective.sel(schedule="optimal")) - best,
+    final = _final(data)
+    reached = {
+        **{name: final[name] for name in ("anti-curriculum", "curriculum")},
+        "random mix": float(data.random_objective),
+        "best easy-hard-easy": final["two-switch"],
+        "optimal, on the grid": final["optimal"],
     }
+    return {name: error - float(data.mixed_objective) for name, error in reached.items()}
+
+
+def _final(data: xarray.Dataset) -> dict[str, float]:
+    return pairs(map(str, data.schedule.values), map(float, data.objective))
 
 
 # --- claims ----------------------------------------------------------------------------------------
@@ -368,7 +338,7 @@ def claims(data: xarray.Dataset) -> list[Claim]:
 
 
 def _non_monotone(data: xarray.Dataset) -> Claim:
-    final = dict(zip(map(str, data.schedule.values), map(float, data.objective), strict=True))
+    final = _final(data)
     hard = data.hard_share.sel(schedule="optimal").values > 0.5
     shape = not hard[0] and bool(hard.any()) and not hard[-1]
     below = final["optimal"] < min(final["curriculum"], final["anti-curriculum"])
@@ -383,12 +353,8 @@ def _non_monotone(data: xarray.Dataset) -> Claim:
 
 
 def _balance(data: xarray.Dataset) -> list[Claim]:
-    end = data.isel(alpha=-1)
-
-    def last(quantity: str) -> dict[str, float]:
-        return {n: float(end[quantity].sel(schedule=n)) for n in ("curriculum", "optimal", "anti-curriculum")}
-
-    cosine, norm = last("cosine"), last("Q22")
+    names = ("curriculum", "optimal", "anti-curriculum")
+    cosine, norm = at_end(data.cosine, names), at_end(data.Q22, names)
     return [
         Claim(
             "alignment",
@@ -439,14 +405,12 @@ def _joint_order(data: xarray.Dataset) -> Claim:
 
 def _rate_claims(data: xarray.Dataset) -> list[Claim]:
     rate, hard = data.joint_rate[0].values, data.joint_hard_share[0].values
-    times = middles(data.joint_edge.values)
+    times = shared.middles(data.joint_edge.values)
     peak = int(np.argmax(rate))
     switches = np.flatnonzero(np.diff(hard))
     switch = int(switches[0]) if len(switches) else len(rate) - 2
     changes = np.diff(rate)
-    others = np.abs(np.delete(changes, switch))
-    drop = -float(changes[switch])
-    after = changes[peak:switch]
+    others, after = np.abs(np.delete(changes, switch)), changes[peak:switch]
     return [
         Claim(
             "warm-up",
@@ -467,24 +431,21 @@ def _rate_claims(data: xarray.Dataset) -> list[Claim]:
             "It drops sharply precisely at the switch from easy to hard samples",
             {"η before": rate[switch], "η after": rate[switch + 1], "largest other change": others.max()},
             "a drop of more than three times the largest other change",
-            len(switches) == 1 and drop > 3 * float(others.max()),
+            len(switches) == 1 and -float(changes[switch]) > 3 * float(others.max()),
         ),
     ]
 
 
 def _joint_gain(data: xarray.Dataset) -> Claim:
     constant = data.final_error.sel(strategy=["optimal", "two-switch", "best constant rate"]).min("strategy")
-    gain = reduction(constant, data.joint_error)
-    fixed = data.final_error.sel(strategy="optimal")
-    at_three = reduction(fixed, data.joint_error)
+    gain, bars = reduction(constant, data.joint_error), data.lambda_bar.values
+    at_three = reduction(data.final_error.sel(strategy="optimal"), data.joint_error)
     return Claim(
         "joint-gain",
         "Optimising order and learning rate together is substantially better than any constant learning rate",
         {
-            "reduction in % against η = 3, at each λ̄": dict(
-                zip(data.lambda_bar.values, at_three, strict=True)
-            ),
-            "against the best constant η": dict(zip(data.lambda_bar.values, gain, strict=True)),
+            "reduction in % against η = 3, at each λ̄": pairs(bars, at_three),
+            "against the best constant η": pairs(bars, gain),
         },
         "at least 5 % at every λ",
         bool(np.all(gain >= 5)),
@@ -494,16 +455,14 @@ def _joint_gain(data: xarray.Dataset) -> Claim:
 
 def _mixing(data: xarray.Dataset) -> Claim:
     excess, share = _excess(data), data.mixed_hard_share.values
-    edges = data.mixed_edge.values
-    inner = (share > 0.01) & (share < 0.99)
-    mixed_time = float(np.diff(edges)[inner].sum())
+    mixed_time = float(np.diff(data.mixed_edge.values)[(share > 0.01) & (share < 0.99)].sum())
     gaps = (data.final_error.sel(strategy="two-switch") - data.final_error.sel(strategy="mixed")).values
-    numbers: dict[str, Any] = {
-        "best easy-hard-easy": float(data.objective.sel(schedule="two-switch")),
+    numbers = {
+        "best easy-hard-easy": _final(data)["two-switch"],
         "mixing": float(data.mixed_objective),
-        "on the grid": float(data.objective.sel(schedule="optimal")),
+        "on the grid": _final(data)["optimal"],
         "training time with both": mixed_time,
-        "easy-hard-easy minus mixing, at each λ̄": dict(zip(data.lambda_bar.values, gaps, strict=True)),
+        "easy-hard-easy minus mixing, at each λ̄": pairs(data.lambda_bar.values, gaps),
     }
     return Claim(
         "mixing",

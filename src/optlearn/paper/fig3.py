@@ -16,8 +16,9 @@ from optlearn._control.solve import solve
 from optlearn._progress import Report
 from optlearn._trajectory import Trajectory, improvement
 from optlearn.models._autoencoder import optimal_skip
-from optlearn.paper.shared import Claim, Stages, all_certified, certificates, crossing, panels
-from optlearn.plotting.style import BLACK, BLUE, GREY, ORANGE, TIME, shades, styled
+from optlearn.paper import shared
+from optlearn.paper.shared import Claim, Stages, all_certified, at_end, pairs, panels, span
+from optlearn.plotting.style import BLACK, BLUE, GREY, ORANGE, TIME, styled
 from optlearn.scenarios._denoising import denoising, denoising_batch
 
 TITLE = "Optimal schedules for denoising autoencoders"
@@ -63,15 +64,17 @@ def compute(
     others = tuple(level for level in inset if level not in curves)
     tell = Stages(progress, len(levels) + len(curves) + len(others))
     count, batch_count = intervals or (100 if quick else 400), batch_intervals or (60 if quick else 120)
-    noise = []
-    for level in levels:
-        tell(f"optimal noise at Δ_F = {level:g}")
-        noise.append(Solved.from_problem(denoising(Delta_F=level), count, starts or (1 if quick else 2)))
-    batch = {}
-    for level in (*curves, *others):
-        tell(f"optimal batch at Δ_F = {level:g}")
-        batch[level] = Solved.from_problem(denoising_batch(Delta_F=level), batch_count, 1)
+    noise = [
+        Solved.from_problem(denoising(Delta_F=level), count, starts or (1 if quick else 2))
+        for level in tell.each("optimal noise at Δ_F = {:g}", levels)
+    ]
+    batch = {
+        level: Solved.from_problem(denoising_batch(Delta_F=level), batch_count, 1)
+        for level in tell.each("optimal batch at Δ_F = {:g}", (*curves, *others))
+    }
     shown = noise[levels.index(SHOWN_NOISE)]
+    shown_batch, all_batch = ([batch[level] for level in part] for part in (curves, sorted(batch)))
+    batch_dims = ("batch_Delta_F", "batch_interval")
     return xarray.Dataset(
         {
             "noise": (("Delta_F", "interval"), [run.solution.schedule["noise"] for run in noise]),
@@ -80,18 +83,12 @@ def compute(
             "theta": (("schedule", "cluster", "alpha"), shown.both("theta11", "theta22")),
             "b": (("schedule", "alpha"), shown.both("b")[:, 0]),
             "b_target": optimal_skip(SHOWN_NOISE, 0.1),
-            **certificates([run.solution for run in noise], "Delta_F"),
-            "batch": (
-                ("batch_Delta_F", "batch_interval"),
-                [batch[level].solution.schedule["batch"] for level in curves],
-            ),
-            "batch_edge": batch[curves[0]].solution.schedule.grid,
-            "batch_improvement": (
-                ("batch_Delta_F", "batch_alpha"),
-                [batch[level].improvement for level in curves],
-            ),
-            "inset_improvement": ("inset_Delta_F", [batch[level].improvement[-1] for level in sorted(batch)]),
-            **certificates([batch[level].solution for level in sorted(batch)], "inset_Delta_F", "batch_"),
+            **shared.certificates([run.solution for run in noise], "Delta_F"),
+            "batch": (batch_dims, [run.solution.schedule["batch"] for run in shown_batch]),
+            "batch_edge": shown_batch[0].solution.schedule.grid,
+            "batch_improvement": (("batch_Delta_F", "batch_alpha"), [run.improvement for run in shown_batch]),
+            "inset_improvement": ("inset_Delta_F", [run.improvement[-1] for run in all_batch]),
+            **shared.certificates([run.solution for run in all_batch], "inset_Delta_F", "batch_"),
         },
         coords={
             "Delta_F": list(levels),
@@ -99,7 +96,7 @@ def compute(
             "schedule": ["optimal", "constant"],
             "cluster": [1, 2],
             "batch_Delta_F": list(curves),
-            "batch_alpha": batch[curves[0]].optimal.alpha,
+            "batch_alpha": shown_batch[0].optimal.alpha,
             "inset_Delta_F": sorted(batch),
         },
     )
@@ -136,55 +133,38 @@ class Solved(NamedTuple):
 def plot(data: xarray.Dataset) -> Figure:
     """Panels a-f with the inset."""
     figure, axes = panels([["a", "b", "c"], ["d", "e", "f"]], height=5.8)
-    colours = shades(data.sizes["Delta_F"])
-    for colour, level in zip(colours, data.Delta_F.values, strict=True):
-        at_level = data.sel(Delta_F=level)
-        axes["a"].stairs(
-            at_level.noise, data.edge, baseline=None, color=colour, linewidth=1.5, label=f"{level:g}"
-        )
-        axes["b"].plot(data.alpha, at_level.improvement, color=colour)
-    axes["a"].set(xlabel=TIME, ylabel="optimal noise Δ", xlim=_span(data.edge), ylim=(0, 1.25))
+    shared.draw_family(axes["a"], data.noise, data.edge)
+    shared.draw_family(axes["b"], data.improvement, data.alpha)
+    shared.draw_family(axes["e"], data.batch, data.batch_edge)
+    shared.draw_family(axes["f"], data.batch_improvement, data.batch_alpha)
+    axes["a"].set(xlabel=TIME, ylabel="optimal noise Δ", xlim=span(data.edge), ylim=(0, 1.25))
     axes["a"].set_yticks(np.linspace(0, 1, 6))
     axes["a"].legend(title=r"test noise $\Delta_F$", title_fontsize=7.5, ncols=3, loc="upper right")
-    low = float(data.improvement.min())
-    axes["b"].set(
-        xlabel=TIME, ylabel="MSE improvement over Δ = $\\Delta_F$ (%)", xlim=_span(data.alpha),
-        ylim=(max(1.08 * low, -60), None),
-    )  # fmt: skip
+    lowest = max(1.08 * float(data.improvement.min()), -60)
+    over = "MSE improvement over Δ = $\\Delta_F$ (%)"
+    axes["b"].set(xlabel=TIME, ylabel=over, xlim=span(data.alpha), ylim=(lowest, None))
     axes["b"].axhline(0, color=GREY, linewidth=0.8, linestyle=":")
     axes["b"].set_title("colours as in a", fontsize=8)
     _draw_cosines(axes["c"], data)
     _draw_skip(axes["d"], data)
-    for colour, level in zip(shades(data.sizes["batch_Delta_F"]), data.batch_Delta_F.values, strict=True):
-        at_level = data.sel(batch_Delta_F=level)
-        axes["e"].stairs(
-            at_level.batch, data.batch_edge, baseline=None, color=colour, linewidth=1.5, label=f"{level:g}"
-        )
-        axes["f"].plot(data.batch_alpha, at_level.batch_improvement, color=colour, label=f"{level:g}")
     axes["e"].axhline(5, color=GREY, linewidth=0.8, linestyle=":")
-    axes["e"].set(xlabel=TIME, ylabel="optimal batch size B", xlim=_span(data.batch_edge), ylim=(0, None))
+    axes["e"].set(xlabel=TIME, ylabel="optimal batch size B", xlim=span(data.batch_edge), ylim=(0, None))
     axes["e"].legend(title=r"noise $\Delta_F$; dotted: mean $\bar{B}=5$", title_fontsize=7.5)
     axes["f"].axhline(0, color=GREY, linewidth=0.8, linestyle=":")
-    axes["f"].set(
-        xlabel=TIME, ylabel=r"MSE improvement over $B=\bar{B}=5$ (%)", xlim=_span(data.batch_alpha),
-    )  # fmt: skip
+    over = r"MSE improvement over $B=\bar{B}=5$ (%)"
+    axes["f"].set(xlabel=TIME, ylabel=over, xlim=span(data.batch_alpha))
     axes["f"].set_title("colours as in e", fontsize=8)
     _draw_inset(axes["f"], data)
     return figure
 
 
-def _span(course: xarray.DataArray) -> tuple[float, float]:
-    return float(course[0]), float(course[-1])
-
-
 def _draw_cosines(axes: Axes, data: xarray.Dataset) -> None:
     for cluster, colour in ((1, BLACK), (2, ORANGE)):
         for schedule, line in (("optimal", "-"), ("constant", "--")):
-            axes.plot(
-                data.alpha, data.theta.sel(cluster=cluster, schedule=schedule), line, color=colour,
-                label=rf"$\theta_{{{cluster},{cluster}}}$, {schedule}",
-            )  # fmt: skip
-    axes.set(xlabel=TIME, ylabel=r"cosine similarity $\theta_{k,k}$", xlim=_span(data.alpha))
+            course = data.theta.sel(cluster=cluster, schedule=schedule)
+            label = rf"$\theta_{{{cluster},{cluster}}}$, {schedule}"
+            axes.plot(data.alpha, course, line, color=colour, label=label)
+    axes.set(xlabel=TIME, ylabel=r"cosine similarity $\theta_{k,k}$", xlim=span(data.alpha))
     axes.set_title(rf"$\Delta_F={SHOWN_NOISE}$", fontsize=8)
     axes.legend(loc="lower right")
 
@@ -193,7 +173,7 @@ def _draw_skip(axes: Axes, data: xarray.Dataset) -> None:
     for schedule, line, colour in (("optimal", "-", BLACK), ("constant", "--", BLUE)):
         axes.plot(data.alpha, data.b.sel(schedule=schedule), line, color=colour, label=schedule)
     axes.axhline(float(data.b_target), color=GREY, linestyle=":", label="target $b^*$")
-    axes.set(xlabel=TIME, ylabel="skip connection b", xlim=_span(data.alpha), ylim=(0, None))
+    axes.set(xlabel=TIME, ylabel="skip connection b", xlim=span(data.alpha), ylim=(0, None))
     axes.set_title(rf"$\Delta_F={SHOWN_NOISE}$", fontsize=8)
     axes.legend(loc="lower right")
 
@@ -214,19 +194,10 @@ def _draw_inset(axes: Axes, data: xarray.Dataset) -> None:
 
 def claims(data: xarray.Dataset) -> list[Claim]:
     """The paper's claims about this figure."""
-    return [
-        _falls_then_rises(data),
-        _mean_noise(data),
-        _improvement(data),
-        _cosines(data),
-        _skip(data),
-        _batch_grows(data),
-        _batch_gain(data),
-        _non_monotone(data),
-        all_certified(
-            [*data.converged.values, *data.batch_converged.values], [*data.gap.values, *data.batch_gap.values]
-        ),
-    ]
+    of_noise = (_falls_then_rises, _mean_noise, _improvement, _cosines, _skip)
+    of_batch = (_batch_grows, _batch_gain, _non_monotone)
+    certified = all_certified([*data.converged, *data.batch_converged], [*data.gap, *data.batch_gap])
+    return [*(check(data) for check in (*of_noise, *of_batch)), certified]
 
 
 def _shape(schedule: np.ndarray) -> str:
@@ -241,26 +212,22 @@ def _shape(schedule: np.ndarray) -> str:
 
 
 def _falls_then_rises(data: xarray.Dataset) -> Claim:
-    shapes = {float(level): _shape(row) for level, row in zip(data.Delta_F, data.noise.values, strict=True)}
-    fine = [shape in ("falls, then rises", "flat near 0, then rises") for shape in shapes.values()]
-    early = [
-        f"{float(level):g}" for level, row in zip(data.Delta_F, data.noise.values, strict=True)
-        if row.max() - row[0] > 0.01 and np.argmax(row) < np.argmin(row)
-    ]  # fmt: skip
+    rows = pairs(data.Delta_F.values.tolist(), data.noise.values)
+    shapes = {level: _shape(row) for level, row in rows.items()}
+    fine = all(shape in ("falls, then rises", "flat near 0, then rises") for shape in shapes.values())
+    falls = ["falls" in shape for shape in shapes.values()]
+    flat_ones_first = any(falls) and all(falls[falls.index(True) :])
+    rising = (row.max() - row[0] > 0.01 and np.argmax(row) < np.argmin(row) for row in rows.values())
+    early = [f"{level:g}" for level, rises in zip(rows, rising, strict=True) if rises]
     return Claim(
         "falls-then-rises",
         "The optimal noise first falls and rises moderately towards the end; at low Δ_F it stays near 0 "
         "before it rises",
         shapes,
         "falls, then rises; flat near 0 only below the smallest Δ_F at which it falls",
-        all(fine) and _flat_ones_first(list(shapes.values())),
+        fine and flat_ones_first,
         f"at Δ_F = {', '.join(early)} a slight rise comes before the fall" if early else "",
     )
-
-
-def _flat_ones_first(shapes: list[str]) -> bool:
-    falls = ["falls" in shape for shape in shapes]
-    return any(falls) and all(falls[falls.index(True) :])
 
 
 def _mean_noise(data: xarray.Dataset) -> Claim:
@@ -272,8 +239,8 @@ def _mean_noise(data: xarray.Dataset) -> Claim:
         "more-noise-with-test-noise",
         "The duration of the initial decreasing phase and the average noise increase with Δ_F",
         {
-            "mean noise": dict(zip(data.Delta_F.values, means, strict=True)),
-            "decreasing until α": dict(zip(data.Delta_F.values[falls], ends[falls], strict=True)),
+            "mean noise": pairs(data.Delta_F.values, means),
+            "decreasing until α": pairs(data.Delta_F.values[falls], ends[falls]),
         },
         "both increase with Δ_F",
         bool(np.all(np.diff(means) > 0) and np.all(np.diff(ends[falls]) > 0)),
@@ -287,7 +254,7 @@ def _improvement(data: xarray.Dataset) -> Claim:
     return Claim(
         "improvement",
         "The optimal schedule improves the MSE by approximately 10 to 30 %",
-        dict(zip(data.Delta_F.values, final, strict=True)),
+        pairs(data.Delta_F.values, final),
         "10 to 30 % at α_F for every Δ_F, give or take 2 points",
         bool(fine.all()),
         "" if fine.all() or not len(inside)
@@ -311,10 +278,10 @@ def _cosines(data: xarray.Dataset) -> Claim:
 def _skip(data: xarray.Dataset) -> Claim:
     target, alpha = float(data.b_target), data.alpha.values
     reached = {
-        str(name): crossing(alpha, np.abs(data.b.sel(schedule=name).values - target), 0.3 * target)
+        str(name): shared.crossing(alpha, np.abs(data.b.sel(schedule=name).values - target), 0.3 * target)
         for name in data.schedule.values
     }
-    final = {str(name): float(data.b.sel(schedule=name)[-1]) for name in data.schedule.values}
+    final = at_end(data.b, map(str, data.schedule.values))
     distance = {name: abs(value - target) for name, value in final.items()}
     sooner = np.isfinite(reached["optimal"]) and not reached["optimal"] >= reached["constant"]
     return Claim(
@@ -332,10 +299,7 @@ def _batch_grows(data: xarray.Dataset) -> Claim:
     return Claim(
         "batch-grows",
         "The optimal batch size grows throughout training, with a moderate dependence on Δ_F",
-        {
-            "B at first": dict(zip(levels, first, strict=True)),
-            "B at the end": dict(zip(levels, last, strict=True)),
-        },
+        {"B at first": pairs(levels, first), "B at the end": pairs(levels, last)},
         "B never falls, at any Δ_F",
         bool(np.all(np.diff(data.batch.values, axis=1) > -1e-3) and np.all(last > first)),
     )
@@ -347,7 +311,7 @@ def _batch_gain(data: xarray.Dataset) -> Claim:
     return Claim(
         "batch-gain",
         "The optimal batch schedule improves the MSE by up to 10 %",
-        dict(zip(data.batch_Delta_F.values, final, strict=True)),
+        pairs(data.batch_Delta_F.values, final),
         "largest improvement among these Δ_F between 9 and 11 %",
         bool(9 <= final.max() <= 11),
         f"up to {highest:.1f} % if all Δ of the inset are considered",

@@ -16,7 +16,8 @@ from optlearn._control.solve import solve
 from optlearn._progress import Report
 from optlearn._schedule import Schedule
 from optlearn._trajectory import improvement
-from optlearn.paper.shared import WIDTH, Claim, Stages, all_certified, certificates, set_letter
+from optlearn.paper import shared
+from optlearn.paper.shared import WIDTH, Claim, Stages, all_certified, pairs, set_letter
 from optlearn.plotting.style import BLACK, GREY, TIME, shades, styled
 from optlearn.practice import denoise
 from optlearn.practice.datasets import mnist
@@ -72,10 +73,8 @@ def compute(
         # Shown among the claims, with its numbers.
         warnings.simplefilter("ignore", AnisotropyWarning)
         fit = gaussian_mixture(images, digits.labels)
-    solved = []
-    for level in NOISES:
-        tell(f"optimal noise at Δ_F = {level:g}")
-        solved.append(_solved(fit, level, intervals or (QUICK_INTERVALS if quick else INTERVALS)))
+    steps = intervals or (QUICK_INTERVALS if quick else INTERVALS)
+    solved = [_solved(fit, level, steps) for level in tell.each("optimal noise at Δ_F = {:g}", NOISES)]
     schedules = {
         f"{kind} {level}": run.schedules[kind]
         for level, run in zip(NOISES, solved, strict=True)
@@ -85,27 +84,27 @@ def compute(
     more = further_sets if further_sets is not None else (0 if quick else FURTHER_SETS)
     tell("training")
     chosen = denoise.training_sets(len(images), count + more, fit.N, seed)
-    training = _train(fit, images, chosen[:count], schedules, (seed, 0), RECORDS + 1)
+
+    def train(part: np.ndarray, first: int, records: int) -> denoise.Training:
+        moment = denoise.held_out_moment(images, part)
+        return _train(fit, images[part], moment, schedules, seed, first, records)
+
+    training = train(chosen[:count], 0, RECORDS + 1)
     ends = [training.error[..., [0, -1]]]
     for first in range(count, count + more, SETS):
-        part = chosen[first : first + SETS]
-        ends.append(_train(fit, images, part, schedules, (seed, first), 2).error)
+        ends.append(train(chosen[first : first + SETS], first, 2).error)
     end_errors = np.concatenate(ends).reshape(count + more, len(NOISES), 2, 2)
-    control = _train_on_gaussians(fit, schedules, count, seed)
+    errors = training.error.reshape(count, len(NOISES), 2, -1)
+    control = _train(fit, *_gaussians(fit, count, seed), schedules, seed, 0, 2).error[..., -1]
+    predicted = np.stack([run.error for run in solved], axis=1)
     pictures = _examples(images, digits.labels, chosen[0], training)
     return xarray.Dataset(
         {
             "noise": (("Delta_F", "interval"), [run.solution.schedule["noise"] for run in solved]),
             "edge": solved[0].solution.schedule.grid,
-            **certificates([run.solution for run in solved], "Delta_F"),
-            "theory_error": (
-                ("terms", "Delta_F", "schedule", "theory_alpha"),
-                np.stack([run.error for run in solved], axis=1),
-            ),
-            "error": (
-                ("set", "Delta_F", "schedule", "alpha"),
-                training.error.reshape(count, len(NOISES), 2, -1),
-            ),
+            **shared.certificates([run.solution for run in solved], "Delta_F"),
+            "theory_error": (("terms", "Delta_F", "schedule", "theory_alpha"), predicted),
+            "error": (("set", "Delta_F", "schedule", "alpha"), errors),
             "end_error": (("any_set", "Delta_F", "schedule", "end"), end_errors),
             "gaussian_error": (("set", "Delta_F", "schedule"), control.reshape(count, len(NOISES), 2)),
             "sigma": ("cluster", fit.sigma),
@@ -130,19 +129,12 @@ def compute(
 
 
 class Solved(NamedTuple):
-    """The optimum at one level of test noise, and what the theory predicts.
-
-    Attributes:
-        solution: the optimum.
-        schedules: the constant and the optimal one.
-        alpha: (T,) training times.
-        error: (terms, schedules, T) predicted errors: the paper's, and with the terms that it neglects.
-    """
+    """The optimum at one level of test noise, and what the theory predicts."""
 
     solution: Solution
-    schedules: dict[str, Schedule]
-    alpha: np.ndarray
-    error: np.ndarray
+    schedules: dict[str, Schedule]  # the constant and the optimal one
+    alpha: np.ndarray  # (T,)
+    error: np.ndarray  # (terms, schedules, T): the paper's, and with the terms that it neglects
 
 
 def _solved(fit: MixtureFit, level: float, intervals: int) -> Solved:
@@ -158,40 +150,26 @@ def _solved(fit: MixtureFit, level: float, intervals: int) -> Solved:
 def _train(
     fit: MixtureFit,
     images: np.ndarray,
-    chosen: np.ndarray,
+    moment: np.ndarray,
     schedules: dict[str, Schedule],
-    stream: tuple[int, int],
+    seed: int,
+    first: int,
     records: int,
 ) -> denoise.Training:
-    """Train on sets of images; ``stream`` is the seed and the number of the first set."""
-    seed, first = stream
-    return denoise.train(
-        images[chosen],
-        np.stack([fit.weights(START["Q"], START["R"], [seed, first + s]) for s in range(len(chosen))]),
-        schedules,
-        denoise.held_out_moment(images, chosen),
-        np.repeat(NOISES, 2),
-        seed=seed,
-        first_set=first,
-        records=records,
-    )
+    """Train on sets (S, P, N) of images, the first of which has the number ``first``."""
+    weights = [fit.weights(START["Q"], START["R"], [seed, first + s]) for s in range(len(images))]
+    options: dict[str, Any] = {"seed": seed, "first_set": first, "records": records}
+    return denoise.train(images, np.stack(weights), schedules, moment, np.repeat(NOISES, 2), **options)
 
 
-def _train_on_gaussians(fit: MixtureFit, schedules: dict[str, Schedule], sets: int, seed: int) -> np.ndarray:
-    """(sets, V) final errors of the same training on data that are what the theory assumes them to be."""
+def _gaussians(fit: MixtureFit, sets: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sets of data that are what the theory assumes them to be, and their second moment."""
     rng = np.random.default_rng([seed, sets, fit.N])
     labels = rng.choice(len(fit.classes), (sets, fit.N), p=fit.probabilities)
     spread = fit.sigma[labels][..., None] * rng.standard_normal((sets, fit.N, fit.N))
     second = (fit.centroids.T * fit.probabilities) @ fit.centroids / fit.N
-    return denoise.train(
-        fit.centroids[labels] / np.sqrt(fit.N) + spread,
-        np.stack([fit.weights(START["Q"], START["R"], [seed, s]) for s in range(sets)]),
-        schedules,
-        second + (fit.probabilities @ fit.sigma**2) * np.eye(fit.N),
-        np.repeat(NOISES, 2),
-        seed=seed,
-        records=2,
-    ).error[..., -1]
+    moment = second + (fit.probabilities @ fit.sigma**2) * np.eye(fit.N)
+    return fit.centroids[labels] / np.sqrt(fit.N) + spread, moment
 
 
 def _examples(
@@ -220,23 +198,20 @@ def plot(data: xarray.Dataset) -> Figure:
     figure = Figure(figsize=(WIDTH, 3.5), layout="constrained")
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[2.0, 1.5])[0]
     first, second = left.subplots(1, 2)
-    colours = shades(data.sizes["Delta_F"])
-    for colour, level in zip(colours, data.Delta_F.values, strict=True):
-        row = data.noise.sel(Delta_F=level)
-        first.stairs(row, data.edge, baseline=None, color=colour, linewidth=1.5, label=f"{level:g}")
+    shared.draw_family(first, data.noise, data.edge)
     first.set(xlabel=TIME, ylabel="optimal noise Δ", xlim=(0, HORIZON), ylim=(0, None))
     first.legend(title=r"test noise $\Delta_F$", title_fontsize=7.5)
-    _draw_improvement(second, data, colours)
+    _draw_improvement(second, data)
     _draw_images(right, data)
     for axes, letter in ((first, "a"), (second, "b")):
         set_letter(axes, letter)
     return figure
 
 
-def _draw_improvement(axes: Axes, data: xarray.Dataset, colours: np.ndarray) -> None:
+def _draw_improvement(axes: Axes, data: xarray.Dataset) -> None:
     predicted = _predicted(data)
     mean, half = denoise.mean_interval(_measured(data))
-    for i, colour in enumerate(colours):
+    for i, colour in enumerate(shades(data.sizes["Delta_F"])):
         axes.fill_between(data.alpha, mean[i] - half[i], mean[i] + half[i], color=colour, alpha=0.25, lw=0)
         axes.plot(data.alpha, mean[i], color=colour)
         axes.plot(data.theory_alpha, predicted[i], "--", color=colour, lw=1)
@@ -244,10 +219,9 @@ def _draw_improvement(axes: Axes, data: xarray.Dataset, colours: np.ndarray) -> 
     axes.fill_between([], [], color=BLACK, alpha=0.25, lw=0, label="its 95 % interval")
     axes.plot([], [], "--", color=BLACK, lw=1, label="theory")
     axes.axhline(0, color=GREY, linewidth=0.8, linestyle=":")
-    axes.set(
-        xlabel=TIME, ylabel="test MSE improvement over Δ = $\\Delta_F$ (%)", xlim=(0, HORIZON),
-        ylim=(np.nanmin(mean) - 3, np.nanmax((mean + half)[:, -1]) + 3),
-    )  # fmt: skip
+    limits = (np.nanmin(mean) - 3, np.nanmax((mean + half)[:, -1]) + 3)
+    over = "test MSE improvement over Δ = $\\Delta_F$ (%)"
+    axes.set(xlabel=TIME, ylabel=over, xlim=(0, HORIZON), ylim=limits)
     axes.set_title("colours as in a", fontsize=8)
     axes.legend(loc="upper left")
 
@@ -261,10 +235,7 @@ def _draw_images(figure: SubFigure, data: xarray.Dataset) -> None:
     error = data.error.sel(Delta_F=SHOWN_NOISE).isel(alpha=-1).mean("set")
     for row, kind in zip(grid, map(str, data.kind.values), strict=True):
         low, high = ranges.get(kind, (0.0, denoised))
-        for axes, picture in zip(row, data.image.sel(kind=kind), strict=True):
-            axes.imshow(picture, cmap="gray", vmin=low, vmax=high, interpolation="nearest")
-            axes.set(xticks=[], yticks=[])
-            axes.spines[:].set_visible(False)
+        shared.draw_pictures(row, data.image.sel(kind=kind), cmap="gray", vmin=low, vmax=high)
         label = kind
         if kind in data.schedule.values:
             label = f"denoised,\n{kind} noise\nMSE {float(error.sel(schedule=kind)):.2f}"
@@ -295,21 +266,14 @@ def _predicted(data: xarray.Dataset, terms: str = "paper") -> np.ndarray:
 
 def claims(data: xarray.Dataset) -> list[Claim]:
     """The paper's claims about this figure, and how its theory compares with real training."""
-    return [
-        _rises_then_falls(data),
-        _more_noise(data),
-        _up_to_forty(data),
-        _theory_against_training(data),
-        _errors_against_training(data),
-        _images_are_better(data),
-        _isotropic(data),
-        *_printed(data),
-        all_certified(data.converged.values, data.gap.values),
-    ]
+    of_schedules = (_rises_then_falls, _more_noise, _up_to_forty)
+    of_theory = (_theory_against_training, _errors_against_training, _images_are_better, _isotropic)
+    checked = [check(data) for check in (*of_schedules, *of_theory)]
+    return [*checked, *_printed(data), all_certified(data.converged.values, data.gap.values)]
 
 
 def _by_level(data: xarray.Dataset, values: Any) -> dict[float, Any]:
-    return dict(zip(data.Delta_F.values.tolist(), values, strict=True))
+    return pairs(data.Delta_F.values.tolist(), values)
 
 
 def _rises_then_falls(data: xarray.Dataset) -> Claim:
@@ -373,16 +337,14 @@ def _theory_against_training(data: xarray.Dataset) -> Claim:
     predicted, finite = (_predicted(data, terms)[:, -1] for terms in ("paper", "finite size"))
     off = np.abs(predicted - mean)
     outside = ", ".join(f"{level:g}" for level in data.Delta_F.values[off > half])
+    numbers = [
+        {"theory %": p, "theory with all terms %": f, "training %": m, "95 % ±": h}
+        for p, f, m, h in zip(predicted, finite, mean, half, strict=True)
+    ]
     return Claim(
         "theory-against-training",
         "The theory applies to real data: the improvement that it predicts is what training gives",
-        _by_level(
-            data,
-            [
-                {"theory %": p, "theory with all terms %": f, "training %": m, "95 % ±": h}
-                for p, f, m, h in zip(predicted, finite, mean, half, strict=True)
-            ],
-        ),
+        _by_level(data, numbers),
         f"they differ by no more than {AGREEMENT:.0%} of the improvement, up to the 95 % interval",
         bool(np.all(off <= AGREEMENT * mean + half)),
         f"mean over {len(sets)} training sets; the prediction is outside the 95 % interval at Δ_F = "
@@ -395,18 +357,13 @@ def _errors_against_training(data: xarray.Dataset) -> Claim:
     trained = data.end_error.sel(end="final").mean("any_set")
     gaussian = data.gaussian_error.mean("set")
     off, control = (theory.values / mean.values - 1 for mean in (trained, gaussian))
+    compared = {"theory": theory, "training": trained, "on Gaussian data": gaussian}
+
+    def errors_at(level: float, schedule: str) -> dict[str, float]:
+        return {name: float(e.sel(Delta_F=level, schedule=schedule)) for name, e in compared.items()}
+
     errors = {
-        level: {
-            f"{schedule} noise": {
-                name: float(values.sel(Delta_F=level, schedule=schedule))
-                for name, values in (
-                    ("theory", theory),
-                    ("training", trained),
-                    ("on Gaussian data", gaussian),
-                )
-            }
-            for schedule in data.schedule.values
-        }
+        level: {f"{schedule} noise": errors_at(level, schedule) for schedule in data.schedule.values}
         for level in data.Delta_F.values.tolist()
     }
     return Claim(
@@ -440,12 +397,13 @@ def _images_are_better(data: xarray.Dataset) -> Claim:
 
 
 def _isotropic(data: xarray.Dataset) -> Claim:
-    measured, expected = data.participation.values, data.isotropic_participation.values
+    clusters, measured = data.cluster.values, data.participation.values
+    expected = data.isotropic_participation.values
     return Claim(
         "isotropic-clusters",
         "(this work) The images meet the theory's assumption that a cluster spreads alike in all directions",
-        {"participation ratio": dict(zip(data.cluster.values, measured, strict=True))},
-        {"participation ratio": dict(zip(data.cluster.values, expected, strict=True))},
+        {"participation ratio": pairs(clusters, measured)},
+        {"participation ratio": pairs(clusters, expected)},
         bool(np.all(measured > 0.5 * expected)),
         "the spread lies in few of 784 directions: that the predicted improvement is nearly right all the "
         "same is a finding, not a consequence of the theory",
@@ -455,35 +413,18 @@ def _isotropic(data: xarray.Dataset) -> Claim:
 def _printed(data: xarray.Dataset) -> list[Claim]:
     sigma, probabilities = data.sigma.values, data.probabilities.values
     norms = np.diag(data.Omega.values)
+    norm = "Squared norm of the centroid of the {}, divided by N"
+    notes = {
+        "sigma": "within one unit of the last printed digit (0.0338 is printed as 0.033)",
+        "Omega11": "a misprint of the first digit; everything here uses the value of the data",
+    }
+    rows = [
+        ("sigma", "Standard deviations of the clusters, fitted to the data", sigma, PRINTED["sigma"], 1e-3),
+        ("cluster-probabilities", "Shares of zeros and ones", probabilities, PRINTED["probabilities"], 5e-3),
+        ("Omega22", norm.format("ones"), norms[1], PRINTED["Omega"][1], 5e-4),
+        ("Omega11", norm.format("zeros"), norms[0], PRINTED["Omega"][0], 1.5e-3),
+    ]
     return [
-        Claim(
-            "sigma",
-            "Standard deviations of the clusters, fitted to the data",
-            sigma,
-            PRINTED["sigma"],
-            bool(np.all(np.abs(sigma - PRINTED["sigma"]) < 1e-3)),
-            "within one unit of the last printed digit (0.0338 is printed as 0.033)",
-        ),
-        Claim(
-            "cluster-probabilities",
-            "Shares of zeros and ones",
-            probabilities,
-            PRINTED["probabilities"],
-            bool(np.all(np.abs(probabilities - PRINTED["probabilities"]) < 5e-3)),
-        ),
-        Claim(
-            "Omega22",
-            "Squared norm of the centroid of the ones, divided by N",
-            norms[1],
-            PRINTED["Omega"][1],
-            bool(abs(norms[1] - PRINTED["Omega"][1]) < 5e-4),
-        ),
-        Claim(
-            "Omega11",
-            "Squared norm of the centroid of the zeros, divided by N",
-            norms[0],
-            PRINTED["Omega"][0],
-            bool(abs(norms[0] - PRINTED["Omega"][0]) < 1.5e-3),
-            "a misprint of the first digit; everything here uses the value of the data",
-        ),
+        Claim(name, text, value, printed, bool(np.all(np.abs(value - printed) < within)), notes.get(name, ""))
+        for name, text, value, printed, within in rows
     ]

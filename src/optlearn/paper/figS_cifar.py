@@ -21,7 +21,7 @@ from scipy import stats
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report
 from optlearn.paper import cifar_training as training
-from optlearn.paper.shared import OURS, WIDTH, Claim, set_letter
+from optlearn.paper.shared import OURS, WIDTH, Claim, draw_pictures, pairs, set_letter
 from optlearn.plotting.style import BLACK, BLUE, GREY, VERMILION, styled
 from optlearn.practice.datasets import CIFAR10, ImageSet, cifar10
 from optlearn.practice.denoise import mean_interval
@@ -71,13 +71,10 @@ def compute(
     elif seeds is not None or samples is not None:
         raise SpecificationError("seeds and samples are of the training: they need run=True")
     else:
-        sources: Sequence[Any] = [Path(table)] if table is not None else [_stored(name) for name in STORED]
+        stored = [files("optlearn.paper") / "data" / name for name in STORED]
+        sources: Sequence[Any] = [Path(table)] if table is not None else stored
         data = _dataset([json.loads(source.read_text(encoding="utf-8")) for source in sources])
     return data.merge(_examples(data_dir), combine_attrs="drop_conflicts") if has_images else data
-
-
-def _stored(name: str) -> Any:
-    return files("optlearn.paper") / "data" / name
 
 
 def _trained(
@@ -120,24 +117,19 @@ def _dataset(tables: Sequence[dict[str, Any]]) -> xarray.Dataset:
                 f"a = {table['a']}: 0, 50 and a value between are needed to compare schedules"
             )
         for order, sweep in table["sweeps"].items():
-            grid = {
-                name: (("order", "a", "seed"), [sweep[name]])
-                for name in ("error", "error_easy", "error_hard")
-            }
-            parts.append(
-                xarray.Dataset(
-                    grid | {"loss": (("order", "a", "part"), [sweep["loss"]])},
-                    coords={"order": [order], "a": table["a"], "seed": table["seeds"]},
-                )
-            )
-    data = xarray.concat(parts, dim="order", join="outer")
-    first = tables[0]
-    return data.assign_attrs(
+            names = ("error", "error_easy", "error_hard")
+            grid: dict[str, Any] = {name: (("order", "a", "seed"), [sweep[name]]) for name in names}
+            grid["loss"] = (("order", "a", "part"), [sweep["loss"]])
+            coords = {"order": [order], "a": table["a"], "seed": table["seeds"]}
+            parts.append(xarray.Dataset(grid, coords))
+    first, sources = tables[0], []
+    for table in tables:
+        seconds = {order: sweep["seconds"] for order, sweep in table["sweeps"].items()}
+        sources.append(table["provenance"] | {"seconds": seconds})
+    return xarray.concat(parts, dim="order", join="outer").assign_attrs(
         chance_error=first["chance_error"],
         settings=json.dumps(first["settings"]),
-        provenance=json.dumps(
-            [t["provenance"] | {"seconds": {o: s["seconds"] for o, s in t["sweeps"].items()}} for t in tables]
-        ),
+        provenance=json.dumps(sources),
     )
 
 
@@ -181,10 +173,7 @@ def plot(data: xarray.Dataset) -> Figure:
 def _draw_images(figure: SubFigure, data: xarray.Dataset) -> None:
     grid = figure.subplots(data.sizes["kind"], data.sizes["example"], squeeze=False)
     for row, kind in zip(grid, data.kind.values, strict=True):
-        for axes, picture in zip(row, data.image.sel(kind=kind), strict=True):
-            axes.imshow(np.clip(picture, 0, 1), interpolation="nearest")
-            axes.set(xticks=[], yticks=[])
-            axes.spines[:].set_visible(False)
+        draw_pictures(row, data.image.sel(kind=kind).clip(0, 1))
         row[0].set_ylabel(str(kind), rotation=0, ha="right", va="center")
     for axes, name in zip(grid[0], data["class"].values, strict=True):
         axes.set_title(str(name), fontsize=8)
@@ -198,34 +187,29 @@ def _draw_errors(axes: Axes, data: xarray.Dataset) -> None:
         mark = f" {OURS}" if order == "per-seed" else ""
         label = f"{LABELS[str(order)]}, {errors.shape[1]} seeds{mark}"
         places = data.a.values + side * shift
-        _draw_interval(axes, places, errors, colour, marker, label)
+        _draw_interval(axes, places, errors, color=colour, marker=marker, label=label)
         mean = POINTS * errors.mean(axis=1)
         best = int(np.argmin(mean))
         axes.plot(places[best], mean[best], marker, color=colour, markersize=9, fillstyle="none")
     axes.axvline(PAPER_BEST, ymax=0.6, color=GREY, lw=0.8, ls=":", label=f"the paper's best, {PAPER_BEST} %")
     axes.plot([], [], "o", color=GREY, markersize=9, fillstyle="none", label="lowest mean")
-    axes.legend(title=f"mean and {LEVEL:.0%} interval; chance {data.chance_error:.0%}",
-                title_fontsize=7.5)  # fmt: skip
+    title = f"mean and {LEVEL:.0%} interval; chance {data.chance_error:.0%}"
+    axes.legend(title=title, title_fontsize=7.5)
 
 
 def _draw_kinds(axes: Axes, data: xarray.Dataset) -> None:
     order = str(data.order.values[-1])
     for kind, colour, marker in (("easy", BLUE, "^"), ("hard", VERMILION, "v")):
-        errors = _errors(data, order, f"error_{kind}")
-        _draw_interval(axes, data.a.values, errors, colour, marker, f"{kind} test samples")
+        errors, label = _errors(data, order, f"error_{kind}"), f"{kind} test samples"
+        _draw_interval(axes, data.a.values, errors, color=colour, marker=marker, label=label)
     axes.set_title(f"{LABELS[order]} {OURS}", fontsize=8)
     axes.legend()
 
 
-def _draw_interval(
-    axes: Axes, a: np.ndarray, errors: np.ndarray, colour: str, marker: str, label: str
-) -> None:
+def _draw_interval(axes: Axes, a: np.ndarray, errors: np.ndarray, **look: Any) -> None:
     mean, half = mean_interval(errors.T, LEVEL)
     half = np.where(np.isfinite(half), half, 0.0)  # a single seed has no interval
-    axes.errorbar(
-        a, POINTS * mean, POINTS * half, color=colour, marker=marker, markersize=4, linewidth=1,
-        elinewidth=1, capsize=2, label=label,
-    )  # fmt: skip
+    axes.errorbar(a, POINTS * mean, POINTS * half, markersize=4, linewidth=1, elinewidth=1, capsize=2, **look)
 
 
 # --- numbers ---------------------------------------------------------------------------------------
@@ -250,9 +234,7 @@ def claims(data: xarray.Dataset) -> list[Claim]:
         ]
         if order == "per-seed":
             start = f"{OURS} With samples shuffled anew for each repetition: "
-            of_order = [
-                replace(claim, id=f"{claim.id}-shuffled", text=start + claim.text) for claim in of_order
-            ]
+            of_order = [replace(c, id=f"{c.id}-shuffled", text=start + c.text) for c in of_order]
         checked += of_order
     checked.append(_chance(data))
     if {"shared", "per-seed"} <= set(data.order.values):
@@ -340,25 +322,18 @@ def _named_best(sweep: _Sweep) -> Claim:
 
 
 def _minimum(sweep: _Sweep) -> Claim:
-    ties = []
-    for i, value in enumerate(sweep.a):
-        if i == sweep.best or sweep.difference(i, sweep.best)[1][0] <= 0:
-            ties.append(float(value))
-    lowest: dict[str, Any] = {
-        "a": sweep.a[sweep.best],
-        "error (%)": POINTS * sweep.mean[sweep.best],
-        "tied": ties,
-    }
+    best = sweep.best
+    tied = [i == best or sweep.difference(i, best)[1][0] <= 0 for i in range(len(sweep.a))]
+    ties = sweep.a[tied].astype(float).tolist()
+    lowest: dict[str, Any] = {"a": sweep.a[best], "error (%)": POINTS * sweep.mean[best], "tied": ties}
     if PAPER_BEST in sweep.a:
-        above, _ = sweep.difference(sweep.at(PAPER_BEST), sweep.best)
-        lowest[f"error at {PAPER_BEST} % above it (points)"] = above
-    inside = ANTI_CURRICULUM < sweep.a[sweep.best] < CURRICULUM
+        lowest[f"error at {PAPER_BEST} % above it (points)"] = sweep.difference(sweep.at(PAPER_BEST), best)[0]
     return Claim(
         "minimum",
         f"The error is lowest at an intermediate a (the paper's best: {PAPER_BEST} %)",
         lowest,
         f"{ANTI_CURRICULUM} < a < {CURRICULUM}",
-        inside,
+        ANTI_CURRICULUM < sweep.a[best] < CURRICULUM,
         "Tied are the values whose paired difference from the lowest has an interval that holds 0: where "
         f"among them the minimum lies is not resolved. {PAPER_BEST} % is "
         f"{'among' if PAPER_BEST in ties else 'not among'} them.",
@@ -367,14 +342,13 @@ def _minimum(sweep: _Sweep) -> Claim:
 
 def _extremes(sweep: _Sweep) -> Claim:
     worst = sorted(float(value) for value in sweep.a[np.argsort(sweep.mean)[-2:]])
-    extremes = [sweep.at(ANTI_CURRICULUM), sweep.at(CURRICULUM)]
-    lower = min(extremes, key=lambda i: sweep.mean[i])
+    lower = min(sweep.at(ANTI_CURRICULUM), sweep.at(CURRICULUM), key=lambda i: sweep.mean[i])
     rival = int(sweep.middle[np.argmax(sweep.mean[sweep.middle])])
     mean, interval = sweep.difference(rival, lower)
     return Claim(
         "extremes-highest",
         "The extremes a = 0 and a = 50 have the highest errors of all",
-        {"two highest at": worst, "error (%)": dict(zip(sweep.a.tolist(), POINTS * sweep.mean, strict=True))},
+        {"two highest at": worst, "error (%)": pairs(sweep.a.tolist(), POINTS * sweep.mean)},
         [ANTI_CURRICULUM, CURRICULUM],
         worst == [ANTI_CURRICULUM, CURRICULUM],
         f"By the means alone. The highest intermediate error, at a = {sweep.a[rival]:g}, minus that at "

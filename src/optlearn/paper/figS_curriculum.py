@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from optlearn._control.evaluate import evaluate
 from optlearn._progress import Report
 from optlearn.paper.fig1 import add_zoom, draw_courses, joint_solution, order_at_zero
-from optlearn.paper.shared import Claim, Stages, all_certified, panels
+from optlearn.paper.shared import Claim, Stages, all_certified, at_end, panels
 from optlearn.plotting.style import styled
 
 TITLE = "Dynamics of curriculum learning with jointly optimised difficulty and learning rate"
@@ -61,12 +61,7 @@ def plot(data: xarray.Dataset) -> Figure:
 
 def claims(data: xarray.Dataset) -> list[Claim]:
     """What the figure is there to show."""
-    end = data.isel(alpha=-1)
-
-    def last(quantity: str) -> dict[str, float]:
-        return {name: float(end[quantity].sel(schedule=name)) for name in SHOWN}
-
-    error, cosine, norm = last("error"), last("cosine"), last("Q22")
+    error, cosine, norm = (at_end(data[quantity], SHOWN) for quantity in ("error", "cosine", "Q22"))
     return [
         Claim(
             "joint-lowest-error",
@@ -81,8 +76,7 @@ def claims(data: xarray.Dataset) -> list[Claim]:
             "similarity and the smallest irrelevant norm",
             {"cosine": cosine, "Q22": norm},
             "joint: highest cosine and lowest Q22",
-            max(cosine, key=lambda name: cosine[name]) == "joint"
-            and min(norm, key=lambda name: norm[name]) == "joint",
+            max(cosine, key=cosine.__getitem__) == "joint" and min(norm, key=norm.__getitem__) == "joint",
         ),
         all_certified(data.converged, data.gap),
     ]

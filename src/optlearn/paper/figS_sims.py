@@ -6,7 +6,6 @@ N, which has the same law as SGD on N-dimensional weights.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import xarray
@@ -33,24 +32,18 @@ LIMIT = 4.0
 BIAS = 5.0
 
 
-class Case(NamedTuple):
-    """One comparison."""
-
-    model: LearningModel
-    start: OrderParameters
-    schedule: Schedule
-    N: int
+Case = tuple[LearningModel, OrderParameters, Schedule]  # the start is one of the model
 
 
 def _curriculum(N: int) -> Case:
     model = curriculum(T=1.0)
     schedule = Schedule.piecewise([0, 2.5, 5], {"difficulty": [2.0, 0.0]})
-    return Case(model, model.state(Q11=0.984, Q22=0.998, M11=0.01), schedule, N)
+    return model, model.state(Q11=0.984, Q22=0.998, M11=0.01), schedule
 
 
 def _dropout(N: int) -> Case:
     model = committee(K=2, M=1, sigma_n=0.3, dropout=True, rescaling=0.7)
-    return Case(model, model.state(), Schedule.constant(5.0, {"activation": 0.7}), N)
+    return model, model.state(), Schedule.constant(5.0, {"activation": 0.7})
 
 
 def _autoencoder(N: int) -> Case:
@@ -58,26 +51,16 @@ def _autoencoder(N: int) -> Case:
         Omega=FIGS_OMEGA, N=N, eta=2.0, noise=0.8, test_noise=0.8, trained_skip=False, augmentation=True
     )
     start = model.state(**FIGS_START, b=optimal_skip(0.8, 0.1))
-    return Case(model, start, Schedule.constant(1.0, {"batch": 5.0}), N)
+    return model, start, Schedule.constant(1.0, {"batch": 5.0})
 
 
+LEARNED = {"error": "generalisation error", "M11": "$M_{11}$", "Q11": "$Q_{11}$", "Q22": "$Q_{22}$"}
+DENOISED = {"improvement": r"MSE(0) − MSE(α)", "R11": "$R_{1,(1,1)}$", "Q11": "$Q_{11}$"}
 # Model → how to make it, the paper's N, and its quantities with labels.
 CASES: dict[str, tuple[Callable[[int], Case], int, dict[str, str]]] = {
-    "curriculum": (
-        _curriculum,
-        30_000,
-        {"error": "generalisation error", "M11": "$M_{11}$", "Q11": "$Q_{11}$", "Q22": "$Q_{22}$"},
-    ),
-    "dropout": (
-        _dropout,
-        30_000,
-        {"error": "generalisation error", "M11": "$M_{11}$", "Q11": "$Q_{11}$", "Q22": "$Q_{22}$"},
-    ),
-    "autoencoder": (
-        _autoencoder,
-        10_000,
-        {"improvement": r"MSE(0) − MSE(α)", "R11": "$R_{1,(1,1)}$", "Q11": "$Q_{11}$"},
-    ),
+    "curriculum": (_curriculum, 30_000, LEARNED),
+    "dropout": (_dropout, 30_000, LEARNED),
+    "autoencoder": (_autoencoder, 10_000, DENOISED),
 }
 
 
@@ -104,9 +87,9 @@ def compute(
     courses: dict[str, xarray.DataArray] = {}
     for (name, (make, _, quantities)), N in zip(CASES.items(), sizes, strict=True):
         tell(f"{name}: {count} runs at N = {N}")
-        case = make(N)
-        run = simulate(case.model, case.schedule, start=case.start, N=N, seeds=count, mode=mode, record=TIMES)
-        theory = theory_beside(run, case.model, case.schedule, start=case.start)
+        model, start, schedule = make(N)
+        run = simulate(model, schedule, start=start, N=N, seeds=count, mode=mode, record=TIMES)
+        theory = theory_beside(run, model, schedule, start=start)
         axis = f"{name}_alpha"
         coords = {axis: run.alpha}
         for quantity in quantities:
@@ -132,15 +115,11 @@ def plot(data: xarray.Dataset) -> Figure:
             panel = axes[f"{name} {quantity}"]
             runs = data[f"{name}_{quantity}"].values
             theory, spread = data[f"{name}_{quantity}_theory"].values, runs[1:].std(axis=0, ddof=1)
-            panel.fill_between(
-                alpha, theory - 2 * spread, theory + 2 * spread, color=SKY, alpha=0.5, linewidth=0,
-                label="± 2 s.d. of a run",
-            )  # fmt: skip
+            band = (theory - 2 * spread, theory + 2 * spread)
+            panel.fill_between(alpha, *band, color=SKY, alpha=0.5, linewidth=0, label="± 2 s.d. of a run")
             panel.plot(alpha, theory, color=BLUE, label="theory, N → ∞")
-            panel.plot(
-                alpha, runs[0], "x", color=VERMILION, ms=4, mew=1,
-                label=f"one run, N = {int(data[f'{name}_N'])}",
-            )  # fmt: skip
+            one = f"one run, N = {int(data[f'{name}_N'])}"
+            panel.plot(alpha, runs[0], "x", color=VERMILION, ms=4, mew=1, label=one)
             panel.set(xlabel="α = steps/N" if letter != "a" else TIME, ylabel=label)
             set_letter(panel, letter)
             if letter == "a":
@@ -156,8 +135,7 @@ def claims(data: xarray.Dataset) -> list[Claim]:
 
 def _agreement(data: xarray.Dataset, name: str) -> list[Claim]:
     N = int(data[f"{name}_N"])
-    single: dict[str, float] = {}
-    mean: dict[str, float] = {}
+    single, mean = {}, {}
     for quantity in CASES[name][2]:
         theory, runs = data[f"{name}_{quantity}_theory"].values[1:], data[f"{name}_{quantity}"].values[:, 1:]
         first, others = runs[0], runs[1:]

@@ -146,16 +146,13 @@ def run_task(task: Task, progress: Report) -> Result:
         progress(FigureProgress(**vars(news), figure=task.figure))
 
     try:
-        module = load_figure(task.figure)
-        return _run(task, module, tell)
+        return _run(task, load_figure(task.figure), tell)
     except Exception as error:
         seconds = time.perf_counter() - began
         if isinstance(error, MissingDataError):
             return Result(task.figure, Status.SKIPPED, seconds=seconds, message=str(error))
-        message = f"{type(error).__name__}: {error}"
-        return Result(
-            task.figure, Status.FAILED, seconds=seconds, message=message, details=traceback.format_exc()
-        )
+        message, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
+        return Result(task.figure, Status.FAILED, seconds=seconds, message=message, details=trace)
 
 
 def run_all(tasks: Sequence[Task], jobs: int, progress: Report) -> list[Result]:
@@ -193,8 +190,8 @@ def load_figure(name: str) -> ModuleType:
 def _run(task: Task, module: ModuleType, tell: Report) -> Result:
     began = time.perf_counter()
     folder, name = task.out / task.figure, task.figure
-    data_file, claims_file = folder / "data.nc", folder / "claims.json"
-    drawings = [folder / f"{name}.png", folder / f"{name}.pdf"]
+    files = ("data.nc", f"{name}.png", f"{name}.pdf", "claims.json")
+    data_file, *drawings, claims_file = (folder / file for file in files)
     options = {"quick": task.quick, **_accepted(module, task.options)}
     stamp = json.dumps(options, sort_keys=True, default=str)
     data = None if task.force else _finished(data_file, stamp)
@@ -202,10 +199,9 @@ def _run(task: Task, module: ModuleType, tell: Report) -> Result:
     if data is None:
         for old in (claims_file, *drawings):  # they would not belong to the new data
             old.unlink(missing_ok=True)
+        source = _accepted(module, {"data_dir": task.data_dir})
         with _warnings() as caught:
-            computed = module.compute(
-                progress=tell, **_accepted(module, {"data_dir": task.data_dir}), **options
-            )
+            computed = module.compute(progress=tell, **source, **options)
         attributes = {
             "figure": name,
             "title": module.TITLE,
@@ -225,14 +221,9 @@ def _run(task: Task, module: ModuleType, tell: Report) -> Result:
         for drawing in drawings:
             save_figure(figure, drawing)
         save_claims(module.claims(data), claims_file)
-    return Result(
-        name,
-        status,
-        tuple(load_claims(claims_file)),
-        float(data.attrs["seconds"]),
-        (data_file, *drawings, claims_file),
-        warnings=tuple(line for line in str(data.attrs["warnings"]).split("\n") if line),
-    )
+    claims, written = tuple(load_claims(claims_file)), (data_file, *drawings, claims_file)
+    said = tuple(line for line in str(data.attrs["warnings"]).split("\n") if line)
+    return Result(name, status, claims, float(data.attrs["seconds"]), written, warnings=said)
 
 
 def _finished(path: Path, stamp: str) -> Any:
@@ -267,8 +258,11 @@ def _warnings() -> Iterator[list[str]]:
 
 def _accepted(module: ModuleType, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that the figure has."""
-    parameters = inspect.signature(module.compute).parameters
-    return {name: value for name, value in options.items() if name in parameters}
+    return {name: value for name, value in options.items() if name in _parameters(module)}
+
+
+def _parameters(module: ModuleType) -> list[str]:
+    return list(inspect.signature(module.compute).parameters)
 
 
 def _check_options(figures: Sequence[str], options: Mapping[str, Any]) -> None:
@@ -276,10 +270,7 @@ def _check_options(figures: Sequence[str], options: Mapping[str, Any]) -> None:
     if not options:
         return
     taken = {"quick", "progress", "data_dir"}
-    choices: dict[str, list[str]] = {}
-    for name in figures:
-        parameters = inspect.signature(load_figure(name).compute).parameters
-        choices[name] = [p for p in parameters if p not in taken]
+    choices = {name: [p for p in _parameters(load_figure(name)) if p not in taken] for name in figures}
     for option in options:
         if not any(option in names for names in choices.values()):
             shown = "; ".join(f"{name}: {', '.join(names) or 'none'}" for name, names in choices.items())

@@ -1,12 +1,13 @@
 """What the figures share: claims and whether they hold, stages, courses as arrays, lettered panels."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import xarray
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -17,6 +18,7 @@ from optlearn._json import finite, plain
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
+from optlearn.plotting.style import shades
 
 WIDTH = 10.0  # inches, of a figure with three columns
 OURS = "(this work)"
@@ -62,8 +64,7 @@ class Claim:
 def save_claims(claims: Iterable[Claim], path: Path) -> None:
     """Write claims as JSON."""
     rows = [claim.to_dict() for claim in claims]
-    text = json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False)
-    write_file(path, text + "\n")
+    write_file(path, json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 
 def load_claims(path: Path) -> list[Claim]:
@@ -80,12 +81,7 @@ def _ten_digits(value: float) -> float | None:
 
 
 def all_certified(converged: Any, gaps: Any) -> Claim:
-    """Ours: every optimum of the figure has a certificate that says converged.
-
-    Args:
-        converged: whether each solution is.
-        gaps: their Hamiltonian gaps, in units of the objective.
-    """
+    """Ours: every optimum of the figure, with these Hamiltonian gaps, has converged by its certificate."""
     states, worst = [bool(c) for c in converged], max(map(float, gaps))
     return Claim(
         "certified",
@@ -111,10 +107,26 @@ class Stages:
             self.progress(Progress(text, self.done, self.total))
         self.done += 1
 
+    def each(self, text: str, values: Iterable[float]) -> Iterator[float]:
+        """The values one by one, each announced by the text that it is put into."""
+        for value in values:
+            self(text.format(value))
+            yield value
 
-def stack(trajectories: Iterable[Trajectory], name: str) -> np.ndarray:
-    """(n, T) courses of one quantity, for trajectories on the same grid."""
-    return np.stack([trajectory[name] for trajectory in trajectories])
+
+def courses(runs: Mapping[str, Trajectory], *names: str) -> dict[str, Any]:
+    """Variables of a data set: quantities of runs on the same grid, one run for each schedule."""
+    return {name: (("schedule", "alpha"), np.stack([run[name] for run in runs.values()])) for name in names}
+
+
+def at_end(course: xarray.DataArray, schedules: Iterable[str]) -> dict[str, float]:
+    """Name of each schedule → the last value of its course."""
+    return {name: float(course.sel(schedule=name)[-1]) for name in schedules}
+
+
+def pairs(keys: Iterable[Any], values: Iterable[Any]) -> dict[Any, Any]:
+    """Key → value, as many of one as of the other."""
+    return dict(zip(keys, values, strict=True))
 
 
 def common_grid(schedules: Mapping[str, Schedule], control: str) -> tuple[np.ndarray, np.ndarray]:
@@ -129,9 +141,7 @@ def middles(edges: np.ndarray) -> np.ndarray:
     return np.asarray((edges[1:] + edges[:-1]) / 2)
 
 
-def certificates(
-    solutions: Iterable[Solution], dimension: str, prefix: str = ""
-) -> dict[str, tuple[str, list[Any]]]:
+def certificates(solutions: Iterable[Solution], dimension: str, prefix: str = "") -> dict[str, Any]:
     """Variables of a data set: whether each solution is converged, and its Hamiltonian gap."""
     evidence = [solution.certificate for solution in solutions]
     return {
@@ -163,6 +173,29 @@ def panels(layout: list[list[str]], height: float, width: float = WIDTH) -> tupl
     for letter, panel in axes.items():
         set_letter(panel, letter)
     return figure, axes
+
+
+def span(course: xarray.DataArray) -> tuple[float, float]:
+    """First and last value, for the limits of an axis."""
+    return float(course[0]), float(course[-1])
+
+
+def draw_family(axes: Axes, family: xarray.DataArray, times: xarray.DataArray) -> None:
+    """Curves from dark to light, labelled by the first coordinate; steps, if the times are edges."""
+    levels = family[family.dims[0]].values
+    for colour, level, row in zip(shades(len(levels)), levels, family.values, strict=True):
+        if len(times) > len(row):
+            axes.stairs(row, times, baseline=None, color=colour, linewidth=1.5, label=f"{level:g}")
+        else:
+            axes.plot(times, row, color=colour, label=f"{level:g}")
+
+
+def draw_pictures(row: Iterable[Axes], pictures: xarray.DataArray, **look: Any) -> None:
+    """One picture in each of the axes, without a frame."""
+    for axes, picture in zip(row, pictures, strict=True):
+        axes.imshow(picture, interpolation="nearest", **look)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
 
 
 def set_letter(axes: Axes, letter: str) -> None:

@@ -14,24 +14,12 @@ from optlearn._errors import SpecificationError
 from optlearn._schedule import Mixture, Schedule
 from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
-from optlearn.plotting.style import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    TIME,
-    VERMILION,
-    ShownFigure,
-    own_axes,
-    shades,
-    styled,
-)
+from optlearn.plotting.style import BLUE, FEW, GREY, TIME, VERMILION, ShownFigure, own_axes, shades, styled
 
 if TYPE_CHECKING:
     from optlearn._planning.pareto import Front
     from optlearn._planning.worlds import Regret
 
-FEW = 4  # a control with at most this many values has them as ticks
 MANY = 7  # at most this many curves have distinct colours; more are shaded from dark to light
 NAMED = 24  # at most this many curves are in the legend; of more, every second, third, …
 WORDS = {
@@ -66,12 +54,13 @@ def plot_schedule(
     if mixed and len(named) == 1:
         _draw_shares(axes, mixed[0].grid, mixed[0].mixtures[control], control)
     else:
+        look = {"linewidth": 1.5, **line}
         for name, drawn in named.items():
-            axes.stairs(
-                drawn[control], drawn.grid, baseline=None, label=name or None, **{"linewidth": 1.5, **line}
-            )
+            axes.stairs(drawn[control], drawn.grid, baseline=None, label=name or None, **look)
         axes.set_ylabel(f"mean {control}" if mixed else control)
-        _few_ticks(axes, np.unique(np.concatenate([drawn[control] for drawn in named.values()])))
+        values = np.unique(np.concatenate([drawn[control] for drawn in named.values()]))
+        if 1 < len(values) <= len(FEW) and len(values) == len(np.unique(np.round(values, 6))):
+            axes.set_yticks(values, [f"{value:g}" for value in values])  # of a discrete control
         if len(named) > 1:
             axes.legend()
     axes.set(xlabel=TIME, xlim=(0, max(drawn.horizon for drawn in named.values())))
@@ -92,7 +81,7 @@ def _control(schedules: Mapping[str, Schedule], control: str | None) -> str:
 def _draw_shares(axes: Axes, grid: np.ndarray, mixture: Mixture, control: str) -> None:
     """Shares stacked from 0 to 1."""
     below, count = np.zeros(len(grid) - 1), len(mixture.values)
-    colours = [BLUE, ORANGE, GREEN, VERMILION][:count] if count <= FEW else list(shades(count))
+    colours = FEW[:count] if count <= len(FEW) else list(shades(count))
     for value, share, colour in zip(mixture.values, mixture.shares.T, colours, strict=True):
         top = below + share
         axes.stairs(top, grid, baseline=below, fill=True, color=colour, label=f"{value:g}")
@@ -101,19 +90,10 @@ def _draw_shares(axes: Axes, grid: np.ndarray, mixture: Mixture, control: str) -
     axes.legend(title=control, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
-def _few_ticks(axes: Axes, values: np.ndarray) -> None:
-    """A discrete control has its values as ticks."""
-    if 1 < len(values) <= FEW and len(values) == len(np.unique(np.round(values, 6))):
-        axes.set_yticks(values, [f"{value:g}" for value in values])
-
-
 @checked
 @styled
 def plot_order_parameters(
-    trajectory: Trajectory,
-    names: Sequence[str] | None = None,
-    axes: Axes | None = None,
-    **line: Any,
+    trajectory: Trajectory, names: Sequence[str] | None = None, axes: Axes | None = None, **line: Any
 ) -> Axes:
     """Draw order parameters, or anything else that a trajectory has.
 
@@ -168,9 +148,8 @@ def plot_error(
 def _draw(axes: Axes, trajectory: Trajectory, name: str, **line: Any) -> None:
     (drawn,) = axes.plot(trajectory.alpha, trajectory.mean(name), **line)
     if trajectory.seeds > 1:
-        axes.fill_between(
-            trajectory.alpha, *trajectory.band(name), color=drawn.get_color(), alpha=0.25, linewidth=0
-        )
+        band, colour = trajectory.band(name), drawn.get_color()
+        axes.fill_between(trajectory.alpha, *band, color=colour, alpha=0.25, linewidth=0)
 
 
 @styled
@@ -210,14 +189,12 @@ def plot_certificate(solution: Solution, axes: Axes | None = None) -> Axes:
     floor = min(seen) / 30
     for row, (name, size) in enumerate(sizes.items()):
         fine = size <= small[name]
-        axes.plot(
-            [floor / 3, small[name]], [row, row], color=GREY, alpha=0.35, linewidth=7, solid_capstyle="butt"
-        )
-        axes.plot(max(size, floor), row, "o", color=BLUE if fine else VERMILION, clip_on=False, zorder=3)
+        bar = [floor / 3, small[name]]
+        axes.plot(bar, [row, row], color=GREY, alpha=0.35, linewidth=7, solid_capstyle="butt")
+        place = max(size, floor), row
+        axes.plot(*place, "o", color=BLUE if fine else VERMILION, clip_on=False, zorder=3)
         shown = "0" if size == 0 else f"{size:.1e}"
-        axes.annotate(
-            shown, (max(size, floor), row), (0, 7), textcoords="offset points", ha="center", fontsize=7.5
-        )
+        axes.annotate(shown, place, (0, 7), textcoords="offset points", ha="center", fontsize=7.5)
     axes.set_yticks(range(len(sizes)), [WORDS[name] for name in sizes])
     axes.set(xscale="log", xlim=(floor / 3, max(seen) * 10), ylim=(len(sizes) - 0.4, -0.7))
     axes.set_xlabel("units of the objective; the bar is what counts as small")
@@ -245,9 +222,8 @@ def plot_compare(comparison: Comparison, axes: Axes | None = None) -> Axes:
         axes.plot([best, value], [i, i], color=colour, linewidth=1.5)
         axes.plot(value, i, "o", color=colour)
         more = "" if row.excess is None or row.name == OPTIMUM else f"  +{row.excess:.1e}"
-        axes.annotate(
-            f"{value:.5g}{more}", (value, i), (7, 0), textcoords="offset points", va="center", fontsize=7.5
-        )
+        text = f"{value:.5g}{more}"
+        axes.annotate(text, (value, i), (7, 0), textcoords="offset points", va="center", fontsize=7.5)
     left_out = [row.name for row in comparison.rows if row.objective is None]
     names = [row.name if row.budgets_met else f"{row.name} (breaks limits)" for row in rows]
     axes.set_yticks(range(len(rows)), names)

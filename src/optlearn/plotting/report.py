@@ -3,7 +3,8 @@
 import html
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,44 +18,16 @@ from optlearn._control.solution import Solution
 from optlearn._control.summary import certificate_words, may_still_be_won
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._io import provenance, write_file
+from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
-from optlearn.plotting.plots import (
-    plot_certificate,
-    plot_compare,
-    plot_error,
-    plot_order_parameters,
-    plot_schedule,
-)
+from optlearn.plotting import plots as draw
 from optlearn.plotting.style import style
 
 # Wide enough to read, narrow enough for two beside each other and for one on a phone.
 SIZE = (4.4, 2.9)
 # Plots inherit the page's text colour, so they can be read on a dark page too.
-CSS = """
-:root { color-scheme: light dark; --fg: #1a1a1a; --bg: #fff; --soft: #5c5c5c; --line: #d8d8d8;
-  --card: #f7f7f7; --good: #00694d; --bad: #a63c00; }
-@media (prefers-color-scheme: dark) { :root { --fg: #e8e8e8; --bg: #16181b; --soft: #a8a8a8;
-  --line: #3a3d42; --card: #1f2226; --good: #3fc79c; --bad: #ff9a5c; } }
-body { margin: 0; background: var(--bg); color: var(--fg); font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 68rem; margin: 0 auto; padding: 1.2rem; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: .2rem 0 .6rem; }
-h2 { font-size: 1.12rem; margin: 1.8rem 0 .5rem; }
-.facts { display: flex; flex-wrap: wrap; gap: .6rem; margin: 0; padding: 0; }
-.facts div { background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
-  padding: .5rem .8rem; }
-.facts dt { color: var(--soft); font-size: .85rem; } .facts dd { margin: 0; font-weight: 600; }
-.good { color: var(--good); } .bad { color: var(--bad); }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: 1rem; }
-.one { max-width: 34rem; margin-top: 1rem; }
-figure { margin: 0; } figcaption { color: var(--soft); font-size: .9rem; }
-svg.plot { width: 100%; height: auto; color: var(--fg); fill: currentColor; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .92rem; }
-th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; }
-td.long { overflow-wrap: anywhere; } .compare td { white-space: nowrap; }
-footer { color: var(--soft); font-size: .85rem; margin-top: 2rem; }
-"""
+CSS = (files("optlearn.plotting") / "report.css").read_text(encoding="utf-8")
 
 
 @checked
@@ -67,7 +40,7 @@ def write_report(solution: Solution, path: str | PathLike[str], *, baselines: bo
     text = (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>optlearn: {name}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
+        f"<title>optlearn: {name}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
         "</body>\n</html>\n"
     )
     return write_file(path, text)
@@ -76,10 +49,7 @@ def write_report(solution: Solution, path: str | PathLike[str], *, baselines: bo
 def fragment(solution: Solution) -> str:
     """A few facts and the schedule, for notebooks."""
     with style():
-        plots = "".join(
-            _figure(plot_schedule(solution.schedule, name, _new_axes()), f"{name} over training")
-            for name in solution.schedule.controls
-        )
+        plots = "".join(_schedules(solution.schedule, solution.schedule.controls, "{} over training"))
     return (
         "<style>.optlearn svg.plot { max-width: 30rem; width: 100%; height: auto; fill: currentColor; }"
         ".optlearn figure { margin: 0; display: inline-block; }</style>"
@@ -89,26 +59,21 @@ def fragment(solution: Solution) -> str:
 
 
 def _page(solution: Solution, comparison: Comparison | None) -> str:
-    converged = solution.certificate.converged
+    verdict = {"certificate": ' class="good"' if solution.certificate.converged else ' class="bad"'}
     facts = "".join(
-        f"<div><dt>{html.escape(name)}</dt><dd{_verdict(name, converged)}>{html.escape(value)}</dd></div>"
+        f"<div><dt>{html.escape(name)}</dt><dd{verdict.get(name, '')}>{html.escape(value)}</dd></div>"
         for name, value in _facts(solution).items()
     )
-    plots = [
-        _figure(plot_schedule(solution.schedule, name, _new_axes()), f"{name}: the best schedule found")
-        for name in solution.schedule.controls
-    ]
+    plots = _schedules(solution.schedule, solution.schedule.controls, "{}: the best schedule found")
     if solution.relaxed is not None:
-        plots += [
-            _figure(
-                plot_schedule(solution.relaxed.schedule, name, _new_axes()),
-                f"{name}: the best schedule that may mix values sample by sample",
-            )
-            for name in solution.relaxed.schedule.mixtures
-        ]
+        mixed, caption = (
+            solution.relaxed.schedule,
+            "{}: the best schedule that may mix values sample by sample",
+        )
+        plots += _schedules(mixed, mixed.mixtures, caption)
     plots += [
-        _figure(plot_error(_courses(solution, comparison), _new_axes()), "generalisation error"),
-        _figure(plot_order_parameters(solution.trajectory, axes=_new_axes()), "order parameters"),
+        _figure(draw.plot_error(_courses(solution, comparison), _new_axes()), "generalisation error"),
+        _figure(draw.plot_order_parameters(solution.trajectory, axes=_new_axes()), "order parameters"),
     ]
     sections = [
         f"<h1>{html.escape(solution.problem.name)}: the best schedule found</h1>",
@@ -116,11 +81,11 @@ def _page(solution: Solution, comparison: Comparison | None) -> str:
         f'<h2>Schedule and training</h2><div class="plots">{"".join(plots)}</div>',
     ]
     if comparison is not None:
-        drawn = _figure(plot_compare(comparison, _new_axes()), "objective of every schedule")
+        drawn = _figure(draw.plot_compare(comparison, _new_axes()), "objective of every schedule")
         table = f'<div class="scroll compare">{comparison._repr_html_()}</div>'
         sections.append(f'<h2>Beside the usual schedules</h2>{table}<div class="one">{drawn}</div>')
     words = _table(dict(certificate_words(solution)))
-    evidence = _figure(plot_certificate(solution, _new_axes()), "gaps, and what counts as small")
+    evidence = _figure(draw.plot_certificate(solution, _new_axes()), "gaps, and what counts as small")
     sections += [
         f'<h2>How optimal is it?</h2><div class="plots"><div>{words}</div>{evidence}</div>',
         f"<h2>Where it comes from</h2>{_table(_source(solution))}",
@@ -128,6 +93,12 @@ def _page(solution: Solution, comparison: Comparison | None) -> str:
         "</footer>",
     ]
     return "\n".join(sections)
+
+
+def _schedules(schedule: Schedule, controls: Iterable[str], caption: str) -> list[str]:
+    """A drawing of each of the controls, whose name is put into the caption."""
+    drawn = {name: draw.plot_schedule(schedule, name, _new_axes()) for name in controls}
+    return [_figure(axes, caption.format(name)) for name, axes in drawn.items()]
 
 
 def _facts(solution: Solution) -> dict[str, str]:
@@ -146,18 +117,11 @@ def _facts(solution: Solution) -> dict[str, str]:
     return facts
 
 
-def _verdict(name: str, converged: bool) -> str:
-    if name != "certificate":
-        return ""
-    return ' class="good"' if converged else ' class="bad"'
-
-
 def _source(solution: Solution) -> dict[str, str]:
     call = solution.problem.made_by
     rows: dict[str, Any] = {"method": solution.method, "seconds": f"{solution.seconds:.2f}"}
-    rows |= {
-        name: value for name, value in solution.options.items() if value is not None and name != "method"
-    }
+    options = solution.options.items()
+    rows |= {name: value for name, value in options if value is not None and name != "method"}
     if call is not None:
         arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
         rows["problem"] = f"{call.scenario}({arguments})"
@@ -200,8 +164,7 @@ def _svg(axes: Axes, caption: str) -> str:
     with style():
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     drawn = text.getvalue()
-    drawn = drawn[drawn.index("<svg") :]
-    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn, flags=re.DOTALL)
+    drawn = re.sub(r"<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
     drawn = drawn.replace("#000000", "currentColor")
     label = html.escape(caption, quote=True)
     return re.sub(r"<svg ", f'<svg class="plot" role="img" aria-label="{label}" ', drawn, count=1)

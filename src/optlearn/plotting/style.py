@@ -16,6 +16,7 @@ from optlearn._io import write_file
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY = "#7F7F7F"
+FEW = (BLUE, ORANGE, GREEN, VERMILION)  # for values that are told apart at a glance
 
 TIME = "training time α = steps/N"
 

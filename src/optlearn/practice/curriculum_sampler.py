@@ -186,9 +186,7 @@ class CurriculumSampler(Sampler[int]):
             data: the data set.
             **options: of ``DataLoader``, such as ``num_workers``.
         """
-        return CurriculumLoader(
-            data, batch_size=self.batch_size, sampler=self, drop_last=self.drop_last, **options
-        )
+        return CurriculumLoader(data, self.batch_size, sampler=self, drop_last=self.drop_last, **options)
 
     def state_dict(self) -> dict[str, Any]:
         """The position, and what identifies the order.
@@ -257,10 +255,7 @@ def _process(rank: int | None, replicas: int | None) -> tuple[int, int]:
     running = torch.distributed.is_available() and torch.distributed.is_initialized()
     count = (torch.distributed.get_world_size() if running else 1) if replicas is None else replicas
     mine = (torch.distributed.get_rank() if running else 0) if rank is None else rank
-    if not (is_whole(count) and count >= 1):
-        raise SpecificationError(
-            f"CurriculumSampler: replicas must be a whole number of at least 1, got {count!r}"
-        )
+    Arguments("CurriculumSampler").count("replicas", count)
     if not (is_whole(mine) and 0 <= mine < count):
         raise SpecificationError(f"CurriculumSampler: rank must be from 0 to {count - 1}, got {mine!r}")
     return int(mine), int(count)
@@ -347,9 +342,7 @@ def curriculum_order(
             weights[:, g] = lengths * shares[:, column] * sizes[g] / sizes[same].sum()
     counts = largest_remainder(weights.sum(axis=0), total)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-    times = [
-        _times(weights[:, g], schedule.grid, counts[g], rng.random(counts[g])) for g in range(len(labels))
-    ]
+    times = [_times(weights[:, g], schedule.grid, n, rng.random(n)) for g, n in enumerate(counts)]
     sequence = np.repeat(np.arange(len(labels)), counts)[np.argsort(np.concatenate(times), kind="stable")]
     members = tuple(np.flatnonzero(assignment == g) for g in range(len(labels)))
     return CurriculumOrder(tuple(labels.tolist()), members, counts, sequence, seed)
@@ -381,9 +374,7 @@ def _control(schedule: Schedule, control: str | None) -> str:
     return control
 
 
-def _shares(
-    schedule: Schedule, name: str
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "intervals n"]]:
+def _shares(schedule: Schedule, name: str) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "I n"]]:
     """Values of a control, ascending, and the share of each."""
     if name in schedule.mixtures:
         mixture = schedule.mixtures[name]
@@ -418,11 +409,8 @@ def _columns(
         raise SpecificationError(
             f"values={dict(values)!r} has no value of {name} for the group {lacking[0]!r}"
         )
-    columns: list[int | None] = []
-    for label in labels:
-        near = np.flatnonzero(np.abs(offered - values[label]) <= TOLERANCE)
-        columns.append(int(near[0]) if len(near) else None)
-    return columns
+    near = (np.flatnonzero(np.abs(offered - values[label]) <= TOLERANCE) for label in labels)
+    return [int(columns[0]) if len(columns) else None for columns in near]
 
 
 def _times(weights: np.ndarray, grid: np.ndarray, count: int, uniforms: np.ndarray) -> np.ndarray:

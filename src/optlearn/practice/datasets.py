@@ -30,6 +30,7 @@ TIMEOUT = 30  # seconds to wait for an answer of a mirror
 MOST_AXES = 32  # of an IDX file; NumPy has no more than 64
 
 Split = Literal["train", "test", "all"]
+FilePath = str | os.PathLike[str]
 
 
 class MissingDataError(DataFileError):
@@ -82,7 +83,7 @@ class DataSet:
     download: Callable[[Path], None]
     size: str
 
-    def locate(self, data_dir: str | os.PathLike[str] | None = None) -> Path:
+    def locate(self, data_dir: FilePath | None = None) -> Path:
         """The folder in which the files are looked for; they need not be there."""
         chosen = data_dir if data_dir is not None else os.environ.get(ENVIRONMENT) or None
         if chosen is None:
@@ -101,7 +102,7 @@ class DataSet:
             raise MissingDataError(self.advice(folder))
         return path, self.digests[name] if verify else None
 
-    def ensure(self, data_dir: str | os.PathLike[str] | None = None) -> Path:
+    def ensure(self, data_dir: FilePath | None = None) -> Path:
         """The folder that holds the files; they are fetched into the cache if none was named."""
         folder = self.locate(data_dir)
         if not self.missing(folder):
@@ -123,9 +124,7 @@ class DataSet:
         )
 
 
-def mnist(
-    split: Split = "train", data_dir: str | os.PathLike[str] | None = None, *, verify: bool = True
-) -> ImageSet:
+def mnist(split: Split = "train", data_dir: FilePath | None = None, *, verify: bool = True) -> ImageSet:
     """Handwritten digits, 28 by 28: 60,000 for training, 10,000 for testing.
 
     Args:
@@ -149,9 +148,7 @@ def mnist(
     return _joined(parts)
 
 
-def cifar10(
-    split: Split = "train", data_dir: str | os.PathLike[str] | None = None, *, verify: bool = True
-) -> ImageSet:
+def cifar10(split: Split = "train", data_dir: FilePath | None = None, *, verify: bool = True) -> ImageSet:
     """Colour photographs of ten classes, 3 by 32 by 32: 50,000 for training, 10,000 for testing.
 
     Args:
@@ -167,9 +164,7 @@ def cifar10(
     return _joined([read_cifar(*CIFAR10.file(folder, f"{stem}.bin", verify)) for stem in stems])
 
 
-def read_idx(
-    path: str | os.PathLike[str], sha256: str | None = None, *, dimensions: int | None = None
-) -> np.ndarray:
+def read_idx(path: FilePath, sha256: str | None = None, *, dimensions: int | None = None) -> np.ndarray:
     """The array of unsigned bytes in an IDX file, gzipped or not.
 
     Args:
@@ -196,7 +191,7 @@ def read_idx(
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def read_cifar(path: str | os.PathLike[str], sha256: str | None = None) -> ImageSet:
+def read_cifar(path: FilePath, sha256: str | None = None) -> ImageSet:
     """The images of one binary file of CIFAR-10: records of a label and 3 × 32 × 32 pixels.
 
     Args:
@@ -217,7 +212,7 @@ def read_cifar(path: str | os.PathLike[str], sha256: str | None = None) -> Image
     return ImageSet(table[:, 1:].reshape(-1, 3, 32, 32), table[:, 0].copy())
 
 
-def fetch(name: str, data_dir: str | os.PathLike[str] | None = None) -> Path:
+def fetch(name: str, data_dir: FilePath | None = None) -> Path:
     """Download a data set, unless its files are there already.
 
     Args:
@@ -265,24 +260,19 @@ def _download_mnist(folder: Path) -> None:
 def _download_cifar10(folder: Path) -> None:
     import pooch
 
-    # The archive holds the folder itself.
-    unpack = pooch.Untar(extract_dir=".")
+    unpack = pooch.Untar(extract_dir=".")  # the archive holds the folder itself
     name = "cifar-10-binary.tar.gz"
     _retrieve(CIFAR10_MIRRORS, name, f"sha256:{CIFAR10_ARCHIVE}", folder.parent, unpack)
 
 
-def _retrieve(
-    mirrors: tuple[str, ...], name: str, known_hash: str, folder: Path, processor: Any = None
-) -> None:
+def _retrieve(mirrors: tuple[str, ...], name: str, digest: str, folder: Path, unpack: Any = None) -> None:
     """Fetch a file from the first mirror that has it; pooch checks it before it is put in place."""
     import pooch
 
     ask = pooch.HTTPDownloader(timeout=TIMEOUT)
     for index, mirror in enumerate(mirrors, start=1):
         try:
-            pooch.retrieve(
-                mirror + name, known_hash, fname=name, path=folder, processor=processor, downloader=ask
-            )
+            pooch.retrieve(mirror + name, digest, fname=name, path=folder, processor=unpack, downloader=ask)
         except (OSError, ValueError):
             if index == len(mirrors):
                 raise
@@ -323,10 +313,7 @@ DATA_SETS = {data.name: data for data in (MNIST, CIFAR10)}
 
 
 def _find(folder: Path, name: str) -> Path | None:
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.is_file():
-            return path
-    return None
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def _of_split(split: str, train: list[str], test: list[str]) -> list[str]:
@@ -336,7 +323,7 @@ def _of_split(split: str, train: list[str], test: list[str]) -> list[str]:
     return stems[split]
 
 
-def _content(path: str | os.PathLike[str]) -> bytes:
+def _content(path: FilePath) -> bytes:
     try:
         content = read_file(path)
     except DataFileError:
@@ -355,7 +342,7 @@ def _content(path: str | os.PathLike[str]) -> bytes:
     return whole
 
 
-def _check_digest(path: str | os.PathLike[str], content: bytes, sha256: str | None) -> None:
+def _check_digest(path: FilePath, content: bytes, sha256: str | None) -> None:
     if sha256 is None:
         return
     digest = hashlib.sha256(content).hexdigest()

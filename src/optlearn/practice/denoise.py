@@ -101,20 +101,16 @@ def train(
     runs = []
     # One training set after the other, so that its weights stay in the processor's cache.
     for s in range(sets):
-        initial = w if w.ndim == 2 else w[s]
-        learner = _Learner(np.repeat(initial[None], count, axis=0), np.full(count, float(skip)))
-        rng = _stream("noise", seed, first_set + s)
+        learner = _Learner(w if w.ndim == 2 else w[s], float(skip), count, eta, skip_rate)
         held_out = moment if moment.ndim == 2 else moment[s]
-        runs.append(_run(learner, x[s], noise, stops, held_out, test, rng, eta, skip_rate))
-    _check_finite([learner for learner, _, _, _ in runs], names)
-    return Training(
-        alpha=stops / N,
-        error=np.stack([error for _, error, _, _ in runs]),
-        overlaps=np.stack([overlaps for _, _, overlaps, _ in runs]),
-        skips=np.stack([skips for _, _, _, skips in runs]),
-        weights=np.stack([learner.w for learner, _, _, _ in runs]),
-        names=names,
-    )
+        rng = _stream("noise", seed, first_set + s)
+        runs.append(_run(learner, x[s], noise, stops, held_out, test, rng))
+    error, overlaps, skips, final = (np.stack(parts) for parts in zip(*runs, strict=True))
+    good = np.isfinite(final).all(axis=(2, 3)) & np.isfinite(skips[..., -1])
+    if not good.all():
+        name = names[np.argwhere(~good)[0][1]]
+        raise FloatingPointError(f"training diverged under schedule {name!r}: use a smaller learning rate")
+    return Training(stops / N, error, overlaps, skips, final, names)
 
 
 def mean_squared_error(weights: Array, skip: Array, second_moment: Array, noise: Array) -> np.ndarray:
@@ -212,32 +208,25 @@ def _stream(purpose: str, seed: int, index: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence([seed, index], spawn_key=(purposes.index(purpose),)))
 
 
-@dataclass
 class _Learner:
-    """V networks: weights w (V, K, N) and skips b (V,)."""
+    """V networks: weights w (V, K, N) and skips b (V,), all of which begin alike."""
 
-    w: Float[np.ndarray, "V K N"]
-    b: Float[np.ndarray, " V"]
+    def __init__(self, weights: np.ndarray, skip: float, count: int, eta: float, skip_rate: float) -> None:
+        self.w, self.b = np.repeat(weights[None], count, axis=0), np.full(count, skip)
+        self.eta, self.skip_rate = eta, skip_rate
 
-    def step(
-        self,
-        x: Float[np.ndarray, " N"],
-        z: Float[np.ndarray, " N"],
-        noise: Float[np.ndarray, " V"],
-        eta: float,
-        skip_rate: float,
-    ) -> None:
-        """One step of SGD on the image x with noise z of these variances."""
+    def step(self, x: np.ndarray, z: np.ndarray, noise: np.ndarray) -> None:
+        """One step of SGD on the image x (N,) with noise z (N,) of these variances (V,)."""
         w, N = self.w, len(x)
         noisy = np.sqrt(1 - noise)[:, None] * x + np.sqrt(noise)[:, None] * z
         hidden = (w @ noisy[:, :, None])[:, :, 0] / np.sqrt(N)
         residual = x - self.b[:, None] * noisy - (hidden[:, None] @ w)[:, 0] / np.sqrt(N)
         back = (w @ residual[:, :, None])[:, :, 0] / np.sqrt(N)
         # The weights are tied: they appear in the decoder (first term) and in the encoder (second).
-        rate = eta / np.sqrt(N)
+        rate = self.eta / np.sqrt(N)
         for k in range(w.shape[1]):
             w[:, k] += (rate * hidden[:, k, None]) * residual + (rate * back[:, k, None]) * noisy
-        self.b += skip_rate / N**2 * np.sum(noisy * residual, axis=1)
+        self.b += self.skip_rate / N**2 * np.sum(noisy * residual, axis=1)
 
 
 def _run(
@@ -248,14 +237,8 @@ def _run(
     moment: Float[np.ndarray, "N N"],
     test_noise: Float[np.ndarray, " V"],
     rng: np.random.Generator,
-    eta: float,
-    skip_rate: float,
-) -> tuple[_Learner, np.ndarray, np.ndarray, np.ndarray]:
-    """Train on images with noise of these variances.
-
-    Returns:
-        The learner, its errors (V, T), overlaps (V, T, K, K) and skips (V, T) at the ``stops``.
-    """
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Errors (V, T), overlaps (V, T, K, K) and skips (V, T) at the ``stops``, and weights at the end."""
     steps, N = images.shape
     wanted = set(stops.tolist())
     weights, skips = [], []
@@ -264,10 +247,10 @@ def _run(
             weights.append(learner.w.copy())
             skips.append(learner.b.copy())
         if step < steps:
-            learner.step(images[step], rng.standard_normal((N,)), noise[step], eta, skip_rate)
+            learner.step(images[step], rng.standard_normal((N,)), noise[step])
     w, b = np.stack(weights, axis=1), np.stack(skips, axis=1)
     error = mean_squared_error(w, b, moment, test_noise[:, None])
-    return learner, error, w @ np.swapaxes(w, -1, -2) / N, b
+    return error, w @ np.swapaxes(w, -1, -2) / N, b, learner.w
 
 
 def _noise_of_steps(name: str, schedule: Schedule, steps: int, N: int) -> Float[np.ndarray, " P"]:
@@ -283,22 +266,10 @@ def _noise_of_steps(name: str, schedule: Schedule, steps: int, N: int) -> Float[
     return values
 
 
-def _check_finite(learners: list[_Learner], names: tuple[str, ...]) -> None:
-    for learner in learners:
-        good = np.isfinite(learner.w).all(axis=(1, 2)) & np.isfinite(learner.b)
-        if not good.all():
-            name = names[int(np.argmin(good))]
-            raise FloatingPointError(
-                f"training diverged under schedule {name!r}: use a smaller learning rate"
-            )
-
-
-def _floats(name: str, value: Array, dimensions: int) -> np.ndarray:
+def _floats(name: str, value: Array, axes: int) -> np.ndarray:
     array = np.asarray(value, dtype=float)
-    if array.ndim != dimensions or not np.all(np.isfinite(array)):
-        raise SpecificationError(
-            f"{name} must be finite numbers in {dimensions} axes, got shape {array.shape}"
-        )
+    if array.ndim != axes or not np.all(np.isfinite(array)):
+        raise SpecificationError(f"{name} must be finite numbers in {axes} axes, got shape {array.shape}")
     return array
 
 

@@ -233,20 +233,14 @@ class MixtureFit:
             raise SpecificationError(
                 f"scenario must be one that data can be fitted for, {names}, got {scenario!r}"
             )
-        taken = sorted({"sigma", "N", "cluster_probabilities"} & set(arguments))
-        if taken:
-            raise SpecificationError(
-                f"{taken[0]} must be left out, since the data say it, got {arguments[taken[0]]!r}"
-            )
+        for name in sorted({"sigma", "N", "cluster_probabilities"} & set(arguments)):
+            value = arguments[name]
+            raise SpecificationError(f"{name} must be left out, since the data say it, got {value!r}")
         if start is None:
             start = self.random_weights(nodes, seed)
         overlaps = {"Omega": self.Omega, **start} if isinstance(start, Mapping) else self.start(start)
         made: Problem = getattr(scenarios, scenario)(
-            sigma=self.sigma,
-            N=self.N,
-            start=overlaps,
-            cluster_probabilities=self.probabilities,
-            **arguments,
+            sigma=self.sigma, N=self.N, start=overlaps, cluster_probabilities=self.probabilities, **arguments
         )
         return made
 
@@ -259,13 +253,12 @@ class MixtureFit:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON: everything but the centroids and the assignment."""
+        arrays = {name: getattr(self, name).tolist() for name in ("sigma", "probabilities", "Omega")}
         return {
             "classes": self.classes.tolist(),
             "N": self.N,
             "samples": len(self.assignment),
-            "sigma": self.sigma.tolist(),
-            "probabilities": self.probabilities.tolist(),
-            "Omega": self.Omega.tolist(),
+            **arrays,
             "participation": self.isotropy.participation.tolist(),
             "isotropic_participation": self.isotropy.expected.tolist(),
             "far_from_isotropic": self.isotropy.far,
@@ -275,11 +268,8 @@ class MixtureFit:
 def data_scenarios() -> tuple[str, ...]:
     """The scenarios whose inputs are a Gaussian mixture, so that data can be fitted for them."""
     needed = {"sigma", "N", "start", "cluster_probabilities"}
-    return tuple(
-        name
-        for name in scenarios.list_scenarios()
-        if needed <= set(inspect.signature(getattr(scenarios, name)).parameters)
-    )
+    names = scenarios.list_scenarios()
+    return tuple(n for n in names if needed <= set(inspect.signature(getattr(scenarios, n)).parameters))
 
 
 @checked

@@ -278,19 +278,12 @@ class ManyPassesFit:
             seeds: runs of each.
             seed: of the random numbers.
         """
+        options: dict[str, Any] = {"data": self.data, "seeds": seeds, "seed": seed, "sampling": sampling}
         checks = []
         for name, schedule in schedules.items():
             predicted = float(evaluate(problem, schedule, record=2).objective)
-            runs = simulate_finite_data(
-                problem,
-                schedule,
-                data=self.data,
-                seeds=seeds,
-                seed=seed,
-                sampling=sampling,
-                parameters=dict(schedule.parameters),
-                record=2,
-            )
+            free = dict(schedule.parameters)
+            runs = simulate_finite_data(problem, schedule, parameters=free, record=2, **options)
             ends = runs["test_error"][:, -1]
             error = ends.std(ddof=1) / np.sqrt(seeds) if seeds > 1 else np.nan
             checks.append(Check(name, predicted, float(ends.mean()), float(error)))
@@ -329,8 +322,7 @@ def many_passes(X: Array, y: Array, test_share: float = 0.2, seed: int = 0) -> M
     if table.ndim != 2 or len(table) < 4:
         check.fail("X", table, "must be a table of at least 4 samples by features")
     if labels.shape != table.shape[:1]:
-        needed = f"must be {len(table)} labels, one for each row of X"
-        check.fail("y", labels, needed)
+        check.fail("y", labels, f"must be {len(table)} labels, one for each row of X")
     share = check.number("test_share", test_share, 0.0, 1.0, open_below=True)
     held = min(max(1, round(share * len(table))), len(table) - 2)
     order = np.random.default_rng(check.count("seed", seed, 0)).permutation(len(table))
@@ -342,10 +334,5 @@ def many_passes(X: Array, y: Array, test_share: float = 0.2, seed: int = 0) -> M
 
 def measured_numbers(samples: int, features: int, noise: float | None, largest: float) -> dict[str, Any]:
     """What both kinds of fit measure of their data, for JSON."""
-    return {
-        "samples": samples,
-        "features": features,
-        "kappa": samples / features,
-        "noise": noise,
-        "largest": largest,
-    }
+    sizes = {"samples": samples, "features": features, "kappa": samples / features}
+    return sizes | {"noise": noise, "largest": largest}

@@ -79,8 +79,7 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
     if version not in read:
         raise ValueError(f"an array of format {version}")
-    shape, in_columns, dtype = read[version](file)
-    return shape, in_columns, dtype
+    return read[version](file)
 
 
 def _memory() -> float:

@@ -35,80 +35,61 @@ class Constant(NamedTuple):
     meaning: str
 
 
-class Part(NamedTuple):
-    """Data and network: a section of the framework's file, and the constants that it reads."""
+class Part:
+    """Data and network: a section of the framework's file, the rate, and further constants that it reads."""
 
-    section: str
-    constants: tuple[Constant, ...]
+    def __init__(self, section: str, rate: float, *constants: Constant) -> None:
+        meaning = "learning rate in the units of the theory: RATE / N in these"
+        self.section, self.constants = section, (Constant("RATE", "eta", rate, meaning), *constants)
 
 
 NODES = Constant("K", "K", 2, "hidden nodes")
 LABEL_NOISE = Constant("NOISE", "sigma_n", 0.0, "standard deviation of the label noise")
-
-
-def _rate(default: float) -> Constant:
-    return Constant("RATE", "eta", default, "learning rate in the units of the theory: RATE / N in these")
-
-
-COMMITTEE = Part(
-    "committee", (_rate(1.0), NODES, Constant("M", "M", 2, "hidden nodes of the teacher"), LABEL_NOISE)
-)
+COMMITTEE = Part("committee", 1.0, NODES, Constant("M", "M", 2, "hidden nodes of the teacher"), LABEL_NOISE)
 DENOISING = Part(
     "denoising",
-    (
-        _rate(5.0),
-        Constant("SKIP_RATE", "skip_rate", 5.0, "learning rate of the skip"),
-        Constant("TEST_NOISE", "Delta_F", 0.3, "variance of the noise at test time"),
-        Constant("SPREAD", "sigma", 0.1, "standard deviation of clean inputs around their centroid"),
-    ),
+    5.0,
+    Constant("SKIP_RATE", "skip_rate", 5.0, "learning rate of the skip"),
+    Constant("TEST_NOISE", "Delta_F", 0.3, "variance of the noise at test time"),
+    Constant("SPREAD", "sigma", 0.1, "standard deviation of clean inputs around their centroid"),
 )
 CLASSES = Part(
     "classes",
-    (
-        _rate(3.0),
-        Constant("CLUTTER", "Delta", (0.0, 2.0), "variance of the clutter in easy and in hard samples"),
-        Constant("TEACHER", "T", 2.0, "squared norm of the teacher"),
-    ),
+    3.0,
+    Constant("CLUTTER", "Delta", (0.0, 2.0), "variance of the clutter in easy and in hard samples"),
+    Constant("TEACHER", "T", 2.0, "squared norm of the teacher"),
 )
 TASKS = Part(
     "tasks",
-    (
-        _rate(3.0),
-        Constant("TASKS", "tasks", 2, "how many"),
-        NODES,
-        Constant("SIMILARITY", "similarity", 0.6, "overlap of any two teachers"),
-        LABEL_NOISE,
-    ),
+    3.0,
+    Constant("TASKS", "tasks", 2, "how many"),
+    NODES,
+    Constant("SIMILARITY", "similarity", 0.6, "overlap of any two teachers"),
+    LABEL_NOISE,
 )
 GROUPS = Part(
     "groups",
-    (
-        _rate(0.5),
-        Constant("SHARE", "share", 0.2, "of the minority"),
-        Constant("VARIANCE", "variance", (1.0, 0.5), "of the inputs of majority and minority"),
-        Constant("MEAN", "mean", (0.5, 0.5), "distance of their centroids from the origin"),
-        Constant("SIMILARITY", "similarity", 0.5, "overlap of their teachers"),
-    ),
+    0.5,
+    Constant("SHARE", "share", 0.2, "of the minority"),
+    Constant("VARIANCE", "variance", (1.0, 0.5), "of the inputs of majority and minority"),
+    Constant("MEAN", "mean", (0.5, 0.5), "distance of their centroids from the origin"),
+    Constant("SIMILARITY", "similarity", 0.5, "overlap of their teachers"),
 )
 GATING = Part(
     "gating",
-    (
-        _rate(1.0),
-        Constant("CONTROL", "control", "gain", "what the gate is"),
-        Constant("GAIN", "teacher_gain", 2.0, "of the teacher's gate"),
-        Constant("THRESHOLD", "teacher_threshold", 0.0, "of the teacher's gate"),
-        LABEL_NOISE,
-    ),
+    1.0,
+    Constant("CONTROL", "control", "gain", "what the gate is"),
+    Constant("GAIN", "teacher_gain", 2.0, "of the teacher's gate"),
+    Constant("THRESHOLD", "teacher_threshold", 0.0, "of the teacher's gate"),
+    LABEL_NOISE,
 )
 ATTENTION = Part(
     "attention",
-    (
-        _rate(1.0),
-        Constant("MASKED", "control", "temperature", "what a mask hides"),
-        Constant("TOKENS", "tokens", 3, "in a sample"),
-        Constant("HEADS", "heads", 2, "of attention"),
-        Constant("TEACHER", "T", 1.0, "squared norm of the teacher's queries and keys"),
-    ),
+    1.0,
+    Constant("MASKED", "control", "temperature", "what a mask hides"),
+    Constant("TOKENS", "tokens", 3, "in a sample"),
+    Constant("HEADS", "heads", 2, "of attention"),
+    Constant("TEACHER", "T", 1.0, "squared norm of the teacher's queries and keys"),
 )
 # Which data and network show a control at work.
 PARTS = {
@@ -160,7 +141,9 @@ def training_script(
             "practice.AttributeScheduler"
         )
     settings = {name: value for name, value in (arguments or {}).items() if value is not None}
-    part = _part(schedule, settings)
+    shown = [PARTS[control] for control in schedule.controls if control in PARTS]
+    shown += [part for argument, part in BY_ARGUMENT.items() if argument in settings]
+    part = shown[0] if shown else COMMITTEE
     inputs = max(INPUTS, ceil(STEPS / schedule.horizon)) if N is None else N
     total = total_steps(schedule, steps, None if steps is not None else inputs, "to_script")
     header = [
@@ -177,10 +160,7 @@ def training_script(
         f"N = {inputs}  # inputs",
         f"STEPS = {total}  # of the whole training, over which the schedule is stretched",
         f"BATCH = {_mean_batch(schedule, settings)}  # samples in a step",
-        *(
-            f"{constant.name} = {_value(constant, settings)!r}  # {constant.meaning}"
-            for constant in part.constants
-        ),
+        *(f"{each.name} = {_value(each, settings)!r}  # {each.meaning}" for each in part.constants),
         f"schedule = ol.Schedule.from_json({schedule.merged().to_json()!r})",
         "",
     ]
@@ -210,9 +190,8 @@ def _torch(schedule: Schedule, part: Part, settings: Mapping[str, Any]) -> list[
 
 def _jax(schedule: Schedule, part: Part, settings: Mapping[str, Any]) -> list[str]:
     """The controls, data and network, and the training."""
-    largest = (
-        ceil(schedule["batch"].max()) if "batch" in schedule.controls else _mean_batch(schedule, settings)
-    )
+    varies = "batch" in schedule.controls
+    largest = ceil(schedule["batch"].max()) if varies else _mean_batch(schedule, settings)
     calls = {name: f"{name!r}, steps=STEPS" for name in schedule.controls}
     if "learning_rate" in calls:
         calls["learning_rate"] += ", scale=1 / N"
@@ -228,12 +207,6 @@ def _jax(schedule: Schedule, part: Part, settings: Mapping[str, Any]) -> list[st
         "",
         *_section("jax", "training"),
     ]
-
-
-def _part(schedule: Schedule, settings: Mapping[str, Any]) -> Part:
-    named = [PARTS[control] for control in schedule.controls if control in PARTS]
-    named += [part for argument, part in BY_ARGUMENT.items() if argument in settings]
-    return named[0] if named else COMMITTEE
 
 
 def _value(constant: Constant, settings: Mapping[str, Any]) -> Any:
@@ -275,18 +248,17 @@ def _in_torch(control: str, schedule: Schedule, part: Part, settings: Mapping[st
 
 def _ordered(control: str, schedule: Schedule, settings: Mapping[str, Any]) -> list[str]:
     """The lines that put samples in the order of a control."""
-    groups = {"difficulty": CLASSES.constants[1], "task": TASKS.constants[1]}
-    source = "schedule"
-    lines = []
+    source, lines = "schedule", []
     if control == "sampling":
         source, values = "shares", {0: 0.0, 1: 1.0}
         lines = [
             "minority = schedule['sampling']  # its share of the samples",
             "shares = ol.Schedule.mixed(schedule.grid, {'sampling': {0: 1 - minority, 1: minority}})",
         ]
+    elif control == "difficulty":
+        values = dict(enumerate(_value(CLASSES.constants[1], settings)))  # the variances of the clutter
     else:
-        constant = _value(groups[control], settings)  # the variances themselves, or how many tasks
-        values = dict(enumerate(constant if control == "difficulty" else range(constant)))
+        values = dict(enumerate(range(_value(TASKS.constants[1], settings))))  # tasks by their number
     return [
         *lines,
         "order = ol.practice.CurriculumSampler(",

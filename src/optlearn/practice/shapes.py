@@ -98,9 +98,8 @@ def nearest_shape(
 
     def course(numbers: np.ndarray) -> np.ndarray:
         top, end = peak * np.abs(numbers[:2])
-        return end + (top - end) * fall(
-            shape, share, None if form is None else np.clip(numbers[2], *form.bounds)
-        )
+        number = None if form is None else np.clip(numbers[2], *form.bounds)
+        return end + (top - end) * fall(shape, share, number)
 
     def whole(numbers: np.ndarray) -> Schedule:
         both = np.append(values[:first], course(numbers))

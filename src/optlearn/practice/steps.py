@@ -123,20 +123,17 @@ def step_table(
         raise SpecificationError(
             f"{purpose}: no control {control!r} in this schedule; it has {', '.join(schedule.controls)}"
         )
-    factor = _factor(np.asarray(schedule.values[control]), scale, peak, is_rate, purpose)
+    values = np.asarray(schedule.values[control])
+    factor = _factor(float(values.max()), scale, peak, is_rate, purpose)
     total = total_steps(schedule, steps, N, purpose)
     first = schedule.first_steps(total / schedule.horizon)
     # Of intervals that begin at the same step only the last one counts.
     kept = np.append(np.diff(first) > 0, True) & (first < total)
-    values = np.asarray(schedule.values[control]) * factor
-    return StepTable(tuple(first[kept].tolist()), tuple(values[kept].tolist()), total)
+    return StepTable(tuple(first[kept].tolist()), tuple((values * factor)[kept].tolist()), total)
 
 
-def _factor(
-    values: np.ndarray, scale: float | None, peak: float | None, is_rate: bool, purpose: str
-) -> float:
+def _factor(largest: float, scale: float | None, peak: float | None, is_rate: bool, purpose: str) -> float:
     """From the schedule's values to the user's."""
-    largest = float(values.max())
     if scale is None and peak is None:
         if is_rate and largest >= THEORY_RATE:
             warn(
@@ -240,6 +237,7 @@ class AttributeScheduler:
             schedule, control, steps=steps, N=N, scale=scale, purpose="AttributeScheduler"
         )
         self._target, self._attribute, self._convert = target, attribute or control, convert
+        self._is_mapping = isinstance(target, MutableMapping)
         exists = self._attribute in target if self._is_mapping else hasattr(target, self._attribute)
         if not exists:
             what = "entry" if self._is_mapping else "attribute"
@@ -247,8 +245,7 @@ class AttributeScheduler:
                 f"AttributeScheduler: target must have the {what} {self._attribute!r} (say another with "
                 f"attribute=…), got {type(target).__name__}"
             )
-        self._step = 0
-        self._set()
+        self.set_step(0)
 
     @property
     def value(self) -> Any:
@@ -267,7 +264,10 @@ class AttributeScheduler:
     def set_step(self, steps_done: int) -> None:
         """Set the value of the step that follows ``steps_done`` optimiser steps."""
         self._step = int(steps_done)
-        self._set()
+        if self._is_mapping:
+            self._target[self._attribute] = self.value
+        else:
+            setattr(self._target, self._attribute, self.value)
 
     def state_dict(self) -> dict[str, Any]:
         """The position, and the schedule by step, which is compared when a run is resumed."""
@@ -281,13 +281,3 @@ class AttributeScheduler:
         """
         self.set_step(state["step"])
         self._table.resume(state, self._step, "AttributeScheduler")
-
-    @property
-    def _is_mapping(self) -> bool:
-        return isinstance(self._target, MutableMapping)
-
-    def _set(self) -> None:
-        if self._is_mapping:
-            self._target[self._attribute] = self.value
-        else:
-            setattr(self._target, self._attribute, self.value)

@@ -68,11 +68,8 @@ def thresholds(
     values = np.array(table.values)
     changes = np.append(True, values[1:] != values[:-1])
     factor = 1 if tokens_per_step is None else tokens_per_step
-    return " ".join(
-        f"{round(first * factor)}:{value:.10g}"
-        for first, value, changed in zip(table.first, table.values, changes, strict=True)
-        if changed
-    )
+    rows = zip(table.first, table.values, changes, strict=True)
+    return " ".join(f"{round(first * factor)}:{value:.10g}" for first, value, changed in rows if changed)
 
 
 def write_json(schedule: Schedule, path: str | PathLike[str] | None = None) -> str:

@@ -104,8 +104,7 @@ def _scales(scale: Any, groups: int) -> list[float]:
             f"to_torch: scale must be a finite number, or one for each of {groups} parameter groups, got "
             f"{scale!r}"
         )
-    made: list[float] = scales.tolist()
-    return made
+    return [float(factor) for factor in scales]
 
 
 class ScheduledDropout(torch.nn.Module):
