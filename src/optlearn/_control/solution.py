@@ -192,10 +192,7 @@ class Solution:
         for name in ("relaxed", "whole_numbers"):
             variant = getattr(self, name)
             if variant is not None:
-                made[name] = {
-                    "objective": variant.objective,
-                    "schedule": schedule_dict(variant.schedule),
-                }
+                made[name] = {"objective": variant.objective, "schedule": schedule_dict(variant.schedule)}
         return made
 
     def __repr__(self) -> str:

@@ -75,10 +75,7 @@ def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
             if c.converged
             else f"Not to the tolerance: {'; '.join(c.reasons)}.",
         ),
-        (
-            "What may still be won?",
-            f"{may_still_be_won(solution)}. {_what_it_is(solution)}",
-        ),
+        ("What may still be won?", f"{may_still_be_won(solution)}. {_what_it_is(solution)}"),
     ]
     if solution.relaxed is not None:
         words.append(
@@ -95,10 +92,7 @@ def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
             "The objective is re-integrated adaptively to full accuracy; the solver's own value differs by "
             f"{abs(c.integration_error):.1e}. {_expectations(c)}",
         ),
-        (
-            "Are budgets met?",
-            "Exactly." if c.budget_error == 0 else f"Up to {c.budget_error:.1e}.",
-        ),
+        ("Are budgets met?", "Exactly." if c.budget_error == 0 else f"Up to {c.budget_error:.1e}."),
         ("Is it the best of many optima?", _starts(c.starts)),
     ]
     if c.lower_bound is not None:

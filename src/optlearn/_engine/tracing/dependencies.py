@@ -14,15 +14,7 @@ import numpy as np
 
 from optlearn._engine.tracing import moving
 from optlearn._engine.tracing.trace import interpret, trace
-from optlearn._engine.tracing.values import (
-    Array,
-    Symbolic,
-    Value,
-    casadi,
-    entries_of,
-    is_real,
-    sx_array,
-)
+from optlearn._engine.tracing.values import Array, Symbolic, Value, casadi, entries_of, is_real, sx_array
 
 _Origins = frozenset[int]  # hashes of symbols
 
