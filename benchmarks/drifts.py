@@ -10,7 +10,7 @@ from optlearn._dynamics.on_casadi import _function
 
 import optlearn as ol
 from optlearn._engine.functions import FlatSystem, pack
-from optlearn._engine.tracing.buffered import Buffered
+from optlearn._engine.tracing.values import Buffered
 
 BATCH = 1024
 

@@ -127,10 +127,9 @@ class Control(ABC):
 
     def broken_bounds(self, name: str, schedule: Schedule) -> list[str]:
         """What a schedule breaks of its bounds or values, in words."""
-        if name in schedule.mixtures:
-            mixture = schedule.mixtures[name]
-            return self._outside(name, mixture.values[mixture.shares.max(axis=0) > 0])
-        return self._outside(name, schedule[name])
+        mixture = schedule.mixtures.get(name)
+        values = schedule[name] if mixture is None else mixture.values[mixture.shares.max(axis=0) > 0]
+        return self._outside(name, values)
 
     @abstractmethod
     def _outside(self, name: str, values: np.ndarray) -> list[str]: ...

@@ -76,7 +76,7 @@ class Accounted(System):
 
     def initial_state(self, given: Any) -> Any:
         """An inner state alone starts the accounts at 0."""
-        state, accounts = given if isinstance(given, tuple) else (given, {"account": 0.0, "elapsed": 0.0})
+        state, accounts = given if isinstance(given, tuple) else (given, {})
         return self.inner.initial_state(state), self.layout.parts[1].state(**accounts)
 
     @override
@@ -145,14 +145,11 @@ class BaselineOf:
     make: Baseline
 
     def __call__(self, problem: Problem, intervals: int) -> Schedule:
-        return self.make(self._like(problem), intervals)
+        return self.make(replace(self.problem, horizon=problem.horizon), intervals)
 
     def roughly(self, problem: Problem, intervals: int) -> Schedule:
         """See ``first_guess``."""
-        return first_guess(self.make, self._like(problem), intervals)
-
-    def _like(self, problem: Problem) -> Problem:
-        return replace(self.problem, horizon=problem.horizon)
+        return first_guess(self.make, replace(self.problem, horizon=problem.horizon), intervals)
 
 
 def accounted(problem: Problem, objectives: Sequence[Objective]) -> tuple[Problem, list[Objective]]:
@@ -181,5 +178,4 @@ def accounted(problem: Problem, objectives: Sequence[Objective]) -> tuple[Proble
 
 def counted(problem: Problem) -> Problem:
     """The problem with its own running costs, if it has any, counted in the state."""
-    made, (objective,) = accounted(problem, [problem.objective])
-    return replace(made, objective=objective)
+    return accounted(problem, [problem.objective])[0]

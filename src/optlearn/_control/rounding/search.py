@@ -181,11 +181,7 @@ def search_phases(
 ) -> np.ndarray | None:
     """The best levels (I,) reached from the best of the admissible starts; None if there are none.
 
-    Args:
-        starts: levels (I,).
-        evaluate: levels → objective.
-        slopes: levels → (I, n) first-order cost of each value in each interval.
-        admissible: whether levels respect budgets and limits.
+    Functions of levels are as in ``exchange``.
     """
     distinct = {levels.tobytes(): levels for levels in starts if admissible(levels)}
     if not distinct:

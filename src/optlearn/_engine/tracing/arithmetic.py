@@ -112,11 +112,6 @@ def _elementwise_symbols(eqn: Any, *values: Value) -> list[Value]:
     return [Symbolic(result, out.shape)]
 
 
-def _integer_pow(eqn: Any, x: Symbolic) -> list[Value]:
-    # casadi.power multiplies out integer powers.
-    return [Symbolic(casadi.power(x.entries, eqn.params["y"]), x.shape)]
-
-
 def _convert(eqn: Any, x: Symbolic) -> list[Value]:
     old, new = eqn.invars[0].aval.dtype, np.dtype(eqn.params["new_dtype"])
     if new == np.bool_:
@@ -256,7 +251,8 @@ FOR_SYMBOLS: dict[str, Operation] = {
     "cholesky": _cholesky,
     "convert_element_type": _convert,
     "dot_general": _dot_general_symbols,
-    "integer_pow": _integer_pow,
+    # casadi.power multiplies out integer powers.
+    "integer_pow": lambda eqn, x: [Symbolic(casadi.power(x.entries, eqn.params["y"]), x.shape)],
     "round": _round_symbols,
     "triangular_solve": _triangular_solve,
 }
@@ -286,15 +282,6 @@ def in_jax(eqn: Any, values: Sequence[Any]) -> list[Any]:
 def plain(array: Any) -> Any:
     """The array in NumPy, unless its dtype (a random key's, say) is known to JAX alone."""
     return np.asarray(array) if isinstance(array.dtype, np.dtype) else array
-
-
-def _elementwise_numbers(eqn: Any, *values: Array) -> list[Any]:
-    return [ELEMENTWISE[eqn.primitive.name][0](*values)]
-
-
-def _pow_numbers(eqn: Any, x: Array, y: Array) -> list[Any]:
-    # NumPy refuses negative powers of integers.
-    return in_jax(eqn, [x, y]) if x.dtype.kind in "iu" else [np.power(x, y)]
 
 
 def _round_numbers(eqn: Any, x: Array) -> list[Any]:
@@ -333,7 +320,7 @@ def _sort_numbers(eqn: Any, *operands: Array) -> list[Any]:
 
 
 _FOR_NUMBERS: dict[str, Callable[..., list[Any]]] = {
-    **dict.fromkeys(ELEMENTWISE, _elementwise_numbers),
+    **dict.fromkeys(ELEMENTWISE, lambda eqn, *values: [ELEMENTWISE[eqn.primitive.name][0](*values)]),
     **dict.fromkeys(_REDUCTIONS, _reduce_numbers),
     **dict.fromkeys(_CUMULATIVE, _cumulate_numbers),
     "argmax": lambda eqn, x: [np.argmax(x, *eqn.params["axes"])],
@@ -342,7 +329,8 @@ _FOR_NUMBERS: dict[str, Callable[..., list[Any]]] = {
     "dot_general": _dot_general_numbers,
     "integer_pow": lambda eqn, x: [np.power(x, eqn.params["y"])],
     "iota": lambda eqn: [np.indices(eqn.params["shape"])[eqn.params["dimension"]]],
-    "pow": _pow_numbers,
+    # NumPy refuses negative powers of integers.
+    "pow": lambda eqn, x, y: in_jax(eqn, [x, y]) if x.dtype.kind in "iu" else [np.power(x, y)],
     "round": _round_numbers,
     "sort": _sort_numbers,
 }

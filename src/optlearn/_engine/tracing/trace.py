@@ -174,22 +174,7 @@ _SHARED = frozenset({"_traced_once"})
 interpretations: Counter[tuple[str, tuple[tuple[int, ...], ...]]] = Counter()
 
 
-@dataclass(frozen=True)
-class _Converted:
-    """An inner function that was interpreted once, on symbols of its own: `results` are theirs."""
-
-    function: Any
-    results: list[Value]
-
-    def __call__(self, values: Sequence[Value]) -> list[Value]:
-        columns = iter(self.function.call([entries_of(value) for value in values]))
-        # What no symbol reaches is the same number for all arguments.
-        return [
-            Symbolic(next(columns), result.shape) if isinstance(result, Symbolic) else result
-            for result in self.results
-        ]
-
-
+_Converted: TypeAlias = Callable[[Sequence[Value]], list[Value]]  # an inner function, interpreted once
 # JAX traces a jitted function once for each structure of its arguments, so that equal calls hold the same
 # jaxpr, in other functions too. None: on symbols alone it has no form.
 _CONVERTED: WeakKeyDictionary[Any, _Converted | None] = WeakKeyDictionary()
@@ -222,7 +207,14 @@ def _convert(eqn: Any, jaxpr: Any) -> _Converted | None:
     except UnsupportedPrimitive:
         return None
     outputs = [result.entries for result in results if isinstance(result, Symbolic)]
-    return _Converted(casadi.Function("inner", columns, outputs), results)
+    function = casadi.Function("inner", columns, outputs)
+
+    def converted(values: Sequence[Value]) -> list[Value]:
+        entries = iter(function.call([entries_of(value) for value in values]))
+        # What no symbol reaches is the same number for all arguments.
+        return [Symbolic(next(entries), r.shape) if isinstance(r, Symbolic) else r for r in results]
+
+    return converted
 
 
 def _count_interpretation(eqn: Any) -> None:
@@ -329,13 +321,12 @@ class TracedFunction:
         argument without leaves is a (0, 1) input. A function that returns a plain tuple has one
         output per item of it, any other function has one. `options` go to `casadi.Function`.
         """
-        columns = [
-            casadi.SX.sym(f"x{number}", _total_size(example), 1) for number, example in enumerate(self.inputs)
-        ]
+        sizes = [sum(prod(leaf.shape) for leaf in jax.tree.leaves(example)) for example in self.inputs]
+        columns = [casadi.SX.sym(f"x{number}", size, 1) for number, size in enumerate(sizes)]
         pairs = zip(columns, self.inputs, strict=True)
         result = self.expressions(*[_unpack(column, example) for column, example in pairs])
         items = result if type(result) is tuple else (result,)
-        outputs = [_pack(item) for item in items]
+        outputs = [casadi.vertcat(casadi.SX(0, 1), *map(sx_vector, jax.tree.leaves(i))) for i in items]
         return casadi.Function(name, columns, casadi.cse(outputs) if outputs else [], options or {})
 
 
@@ -355,10 +346,6 @@ def interpret(traced: TracedFunction, args: Sequence[Any], fallback: _Fallback =
         return _run(traced.jaxpr, values, fallback)
 
 
-def _total_size(tree: Any) -> int:
-    return sum(prod(leaf.shape) for leaf in jax.tree.leaves(tree))
-
-
 def _unpack(column: Any, example: Any) -> Any:
     """Cut a column into the pytree of object arrays that `example` describes."""
     leaves, structure = jax.tree.flatten(example)
@@ -368,10 +355,6 @@ def _unpack(column: Any, example: Any) -> Any:
         for leaf, start, stop in zip(leaves, stops[:-1], stops[1:], strict=True)
     ]
     return jax.tree.unflatten(structure, arrays)
-
-
-def _pack(tree: Any) -> Any:
-    return casadi.vertcat(casadi.SX(0, 1), *[sx_vector(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 def _specification(leaf: Any) -> jax.ShapeDtypeStruct:
