@@ -88,13 +88,6 @@ class Reader:
                     f"and the controls for kind='sos', and has {words}"
                 )
 
-    def inputs(self) -> list[Polynomial]:
-        """Every variable as a polynomial."""
-        variables = [poly.variable(i, self.size) for i in range(self.size)]
-        for i, change in self.changes.items():
-            variables[self.states + i] = change.polynomial(variables[self.states + i])
-        return variables
-
 
 class _Walk:
     """Through a function's operations, with polynomials (None: no polynomial)."""
@@ -103,7 +96,9 @@ class _Walk:
         self.reader = reader
         self.met: set[str] = set()  # operations that make no polynomial
         self._under: list[tuple[Polynomial, bool]] = []  # a root, or (true) a quotient
-        inputs = reader.inputs()
+        inputs = [poly.variable(i, reader.size) for i in range(reader.size)]
+        for i, change in reader.changes.items():
+            inputs[reader.states + i] = change.polynomial(inputs[reader.states + i])
         work: dict[int, Polynomial | None] = {}
         self.outputs: list[Polynomial | None] = [{} for _ in range(function.numel_out(0))]
         for k in range(function.n_instructions()):

@@ -27,12 +27,9 @@ THIN = 1e-8
 
 @dataclass(frozen=True)
 class Charts:
-    """Coordinates z (d,) of states x (n,) at N + 1 times: x = centre + axes z.
+    """Coordinates z (d,) of states x (n,) at N + 1 times: x = centre + axes z, and z = inverse (x − centre).
 
-    Attributes:
-        centres: (N + 1, n).
-        axes: (N + 1, n, d), of the length of half the box.
-        inverse: (N + 1, d, n), with z = inverse (x − centre).
+    Axes have the length of half the box.
     """
 
     centres: Float[np.ndarray, "times n"]

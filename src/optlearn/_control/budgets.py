@@ -112,17 +112,11 @@ class Budget:
 
 
 class BudgetRows(NamedTuple):
-    """All budgets of a problem on the vector w (m,): the mean over training of a·w is t, or ≤ t.
+    """All budgets of a problem on the vector w (m,): the mean over training of a·w is t, or ≤ t."""
 
-    Attributes:
-        rows: (b, m) a.
-        targets: (b,) t.
-        equal: (b,) flags.
-    """
-
-    rows: np.ndarray
-    targets: np.ndarray
-    equal: np.ndarray
+    rows: np.ndarray  # (b, m) a
+    targets: np.ndarray  # (b,) t
+    equal: np.ndarray  # (b,) whether it must be t
 
     @property
     def limits(self) -> tuple[np.ndarray, np.ndarray]:

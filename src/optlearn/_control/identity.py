@@ -122,9 +122,7 @@ class MissingProblem(Problem):
     described: Mapping[str, Any]
 
     def __init__(self, name: str, why: str, described: Mapping[str, Any]) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "_why", why)
-        object.__setattr__(self, "described", described)
+        vars(self).update(name=name, _why=why, described=described)  # past what is frozen
 
     def __getattribute__(self, attribute: str) -> Any:
         if attribute in _UNKNOWN:

@@ -104,13 +104,12 @@ class Problem:
         check_states(self.model, self.flat_start[None], np.zeros(1), where="at the start")
         settings = self.model.settings(self.parameters)
         for kind, names in (("control", self.controls), ("free parameter", self.free)):
-            for name in names:
+            for name, limited in names.items():
                 if name not in settings:
                     raise SpecificationError(
                         f"unknown {kind} {name!r}: {type(self.model).__name__} has "
                         f"{', '.join(sorted(settings))}"
                     )
-                limited = names[name]
                 for bound in (limited.lower, limited.upper):
                     self.model.check_parameter(name, bound)
                 if np.shape(settings[name]) != ():

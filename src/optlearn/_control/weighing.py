@@ -55,15 +55,10 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Weighing:
-    """The largest weighted sum of the costs of members; limits are not part of its value.
+    """The largest weighted sum of the costs of members; limits are not part of its value."""
 
-    Attributes:
-        caps: (M,) the most that each member may weigh.
-        limits: (L,) upper limits of the costs after those of the members.
-    """
-
-    caps: tuple[float, ...]
-    limits: tuple[float, ...] = ()
+    caps: tuple[float, ...]  # (M,) the most that each member may weigh
+    limits: tuple[float, ...] = ()  # (L,) of the costs after those of the members, at most
 
     @property
     def members(self) -> int:
@@ -117,16 +112,11 @@ class Proximal:
 
     It is smooth in J, with gradient p', and where p' = p it has the value and the minimisers of the exact
     cost: so p moves to p' after every minimisation, until it stays.
-
-    Attributes:
-        weighing: admissible weights.
-        p: (K,) weights so far.
-        rho: (K,) how far a unit of cost moves them.
     """
 
-    weighing: Weighing
-    p: np.ndarray
-    rho: np.ndarray
+    weighing: Weighing  # admissible weights
+    p: np.ndarray  # (K,) weights so far
+    rho: np.ndarray  # (K,) how far a unit of cost moves them
 
     def value(self, J: np.ndarray) -> float:
         """The largest value."""

@@ -51,13 +51,9 @@ def check_problem(
 
 
 def check_states(system: System, states: np.ndarray, alphas: np.ndarray, where: str = "") -> None:
-    """Raise ``UnphysicalStateError`` at the first of flat states (T, n) that is impossible.
+    """Raise ``UnphysicalStateError`` at the first of flat states (T, n), at times (T,), that is impossible.
 
-    Args:
-        system: whose states they are.
-        states: (T, n).
-        alphas: (T,) training times.
-        where: words for the place, if it is not along training.
+    ``where`` are words for the place, if it is not along training.
     """
     infinite = np.argwhere(~np.isfinite(states))
     first: tuple[int, str] | None

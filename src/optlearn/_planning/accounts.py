@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from optlearn._arrays import Array, Settings
-from optlearn._control.objective import Objective
+from optlearn._control.objective import Cost, Objective
 from optlearn._control.problem import Baseline, Problem, first_guess
 from optlearn._dynamics.layout import JoinedLayout, NamedLayout
 from optlearn._dynamics.system import Resolved, System
@@ -110,15 +110,10 @@ class Accounted(System):
 
 @dataclass(frozen=True)
 class Spent:
-    """An objective at the end of an accounted training: ``objective.terminal`` on its state.
+    """An objective at the end of an accounted training: ``objective.terminal`` on its state."""
 
-    Attributes:
-        terminal: further function of the inner state.
-        account: number of the account.
-    """
-
-    terminal: Callable[[Any, Settings], Array] | None
-    account: int
+    terminal: Cost | None  # further function of the inner state
+    account: int  # its number
 
     def __call__(self, x: Any, u: Settings) -> Array:
         inner, accounts = x
@@ -131,7 +126,7 @@ class Spent:
 class _OnInner:
     """A function of the inner state."""
 
-    function: Callable[[Any, Settings], Array]
+    function: Cost
 
     def __call__(self, x: Any, u: Settings) -> Array:
         return self.function(x[0], u)

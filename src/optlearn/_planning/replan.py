@@ -1,6 +1,6 @@
 """The optimal rest of a training, from where it is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -12,7 +12,7 @@ from optlearn._control.budgets import Budget, used
 from optlearn._control.compiled import compile_problem
 from optlearn._control.controls import Control, Discrete
 from optlearn._control.evaluate import evaluate
-from optlearn._control.objective import Objective
+from optlearn._control.objective import Cost, Objective
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
@@ -135,7 +135,7 @@ def _left_over(budget: Budget, problem: Problem, past: Schedule | None, end: flo
 class _Scaled:
     """A running cost times a factor."""
 
-    cost: Callable[[Any, Settings], Array]
+    cost: Cost
     factor: float
 
     def __call__(self, x: Any, u: Settings) -> Array:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._engine.tracing.dependencies import dependencies
+from optlearn._engine.tracing.trace import dependencies
 from optlearn._theory.model import LearningModel
 from optlearn._theory.sample import Fields
 

@@ -1,1 +1,1 @@
-"""JAX functions as CasADi expressions: `trace` interprets them, `dependencies` asks what they read."""
+"""JAX functions as CasADi expressions: `trace` interprets them on `values`, primitive by primitive."""
