@@ -7,7 +7,6 @@ import os
 import jax
 import pytest
 from hypothesis import settings
-
 from tests.shapes import check_shapes
 
 # Before the package is imported, which else leaves shapes out.

@@ -8,7 +8,7 @@ import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._bounds.hjb import FINER, Near, Policy, Resolution, dimensions_of, solve_hjb
-from optlearn._bounds.sos import DEGREE, PIECES, Proof, lower_bound
+from optlearn._bounds.sos import DEGREE, PIECES, lower_bound
 from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.hamiltonian.gap import hamiltonian_gap
 from optlearn._control.problem import Problem
@@ -22,7 +22,6 @@ from optlearn._signatures import checked
 Kind = Literal["convex", "sos", "hjb"]
 # Along each coordinate of the coarsest grid, in 1, 2, … dimensions.
 NODES = (24, 12, 7, 5, 4)
-KINDS = ("auto", "convex", "sos", "hjb")
 # The Hamiltonian of an interval is off by a share of the gap: at the optimum that is nothing.
 ROUNDS = 3
 ACCURACY = 1e-8  # that steps are chosen for
@@ -117,17 +116,15 @@ def bound(
         )
     moves = 0 if kind == "sos" else dimensions_of(problem)
     if kind == "sos" or (kind == "auto" and moves > dimensions):
-        proof = _proof(problem, degree, pieces, moves, dimensions)
-        return Bound(proof.value, 0.0, "sos", proof.assumes)
+        value, assumes = _proof(problem, degree, pieces, moves, dimensions)
+        return Bound(value, 0.0, "sos", assumes)
     coarse = nodes or NODES[min(moves, len(NODES)) - 1]
     resolutions = [Resolution(round(times * FINER**i), round(coarse * FINER**i)) for i in range(3)]
-    estimate = solve_hjb(problem, resolutions, dimensions, _near(problem, solution))
-    return Bound(
-        estimate.value, estimate.error, "hjb", "that the error bar is right", estimate.values, estimate.policy
-    )
+    value, error, values, policy = solve_hjb(problem, resolutions, dimensions, _near(problem, solution))
+    return Bound(value, error, "hjb", "that the error bar is right", values, policy)
 
 
-def _proof(problem: Problem, degree: int, pieces: int, moves: int, dimensions: int) -> Proof:
+def _proof(problem: Problem, degree: int, pieces: int, moves: int, dimensions: int) -> tuple[float, str]:
     """By sums of squares; if they do not fit either, it is said why a grid does not."""
     try:
         return lower_bound(problem, degree, pieces)

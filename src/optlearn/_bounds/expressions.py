@@ -88,27 +88,17 @@ class Reader:
                     f"and the controls for kind='sos', and has {words}"
                 )
 
-    def inputs(self) -> list[Polynomial]:
-        """Every variable as a polynomial."""
-        variables = [poly.variable(i, self.size) for i in range(self.size)]
-        for i, change in self.changes.items():
-            variables[self.states + i] = change.polynomial(variables[self.states + i])
-        return variables
-
 
 class _Walk:
-    """Through a function's operations, with polynomials (None: no polynomial).
-
-    Attributes:
-        outputs: its results.
-        met: operations that make no polynomial.
-    """
+    """Through a function's operations, with polynomials (None: no polynomial)."""
 
     def __init__(self, reader: Reader, function: Any) -> None:
         self.reader = reader
-        self.met: set[str] = set()
+        self.met: set[str] = set()  # operations that make no polynomial
         self._under: list[tuple[Polynomial, bool]] = []  # a root, or (true) a quotient
-        inputs = reader.inputs()
+        inputs = [poly.variable(i, reader.size) for i in range(reader.size)]
+        for i, change in reader.changes.items():
+            inputs[reader.states + i] = change.polynomial(inputs[reader.states + i])
         work: dict[int, Polynomial | None] = {}
         self.outputs: list[Polynomial | None] = [{} for _ in range(function.numel_out(0))]
         for k in range(function.n_instructions()):
@@ -151,38 +141,30 @@ class _Walk:
         if op in _RING:
             return _RING[op](a, second)
         if op in ("div", "inv"):
-            over = self._inverse(a if op == "inv" else second)
+            over = self._raised(a if op == "inv" else second, inverse=True)
             return over if op == "inv" or over is None else poly.times(a, over)
         if op == "sqrt":
-            return self._root(a)
+            return self._raised(a, inverse=False)
         if op in ("pow", "constpow") and set(second) <= {(0,) * size}:
             exponent = second.get((0,) * size, 0.0)
             if exponent == int(exponent):
-                base = a if exponent >= 0 else self._inverse(a)
+                base = a if exponent >= 0 else self._raised(a, inverse=True)
                 return None if base is None else poly.power(base, abs(int(exponent)), size)
         return None
 
-    def _inverse(self, a: Polynomial) -> Polynomial | None:
-        """Of a number, or of a power of a control that was changed, which is above 0."""
-        if len(a) == 1 and self._above_zero(a):
-            ((exponents, value),) = a.items()
-            return {tuple(-e for e in exponents): 1 / value}
-        self._under.append((a, True))
-        return None
-
-    def _root(self, a: Polynomial) -> Polynomial | None:
-        if not a:
+    def _raised(self, a: Polynomial, inverse: bool) -> Polynomial | None:
+        """Inverse or root of a number, or of a power of a control that was changed, which is above 0."""
+        if not a and not inverse:
             return a
-        if len(a) == 1 and self._above_zero(a):
+        positive = {self.reader.states + i for i in self.reader.changes}
+        if len(a) == 1 and all(i in positive for exponents in a for i, e in enumerate(exponents) if e):
             ((exponents, value),) = a.items()
+            if inverse:
+                return {tuple(-e for e in exponents): 1 / value}
             if value > 0 and all(e % 2 == 0 for e in exponents):
                 return {tuple(e // 2 for e in exponents): value**0.5}
-        self._under.append((a, False))
+        self._under.append((a, inverse))
         return None
-
-    def _above_zero(self, a: Polynomial) -> bool:
-        positive = {self.reader.states + i for i in self.reader.changes}
-        return all(i in positive for exponents in a for i, e in enumerate(exponents) if e)
 
 
 _RING: dict[str, Callable[[Polynomial, Polynomial], Polynomial]] = {

@@ -27,12 +27,9 @@ THIN = 1e-8
 
 @dataclass(frozen=True)
 class Charts:
-    """Coordinates z (d,) of states x (n,) at N + 1 times: x = centre + axes z.
+    """Coordinates z (d,) of states x (n,) at N + 1 times: x = centre + axes z, and z = inverse (x − centre).
 
-    Attributes:
-        centres: (N + 1, n).
-        axes: (N + 1, n, d), of the length of half the box.
-        inverse: (N + 1, d, n), with z = inverse (x − centre).
+    Axes have the length of half the box.
     """
 
     centres: Float[np.ndarray, "times n"]
@@ -108,15 +105,8 @@ def interpolate(table: Float[Array, "..."], z: Float[Array, " d"]) -> Float[Arra
     first = jnp.clip(cell - 1, 0, count - 4)
     t = (place - first.astype(float))[:, None]
     # Lagrange's polynomials through 0, 1, 2, 3.
-    weights = jnp.concatenate(
-        [
-            -(t - 1) * (t - 2) * (t - 3) / 6,
-            t * (t - 2) * (t - 3) / 2,
-            -t * (t - 1) * (t - 3) / 2,
-            t * (t - 1) * (t - 2) / 6,
-        ],
-        axis=1,
-    )
+    a, b, c = t - 1, t - 2, t - 3
+    weights = jnp.concatenate([-a * b * c / 6, t * b * c / 2, -t * a * c / 2, t * a * b / 6], axis=1)
     near = jax.lax.dynamic_slice(table, first, (4,) * table.ndim)
     corners = jax.lax.dynamic_slice(near, cell - first, (2,) * table.ndim)
     value = near

@@ -35,7 +35,6 @@ TRIED = 5
 REACH = (1.0, 0.3, 0.09)
 BLOCK = 512  # nodes at a time, so that memory stays small
 
-
 # Each resolution is so many times the one before.
 FINER = 1.5
 LONG = 180.0  # seconds from which on a user is told
@@ -50,15 +49,6 @@ class Near(NamedTuple):
     objective: float
 
 
-class Estimate(NamedTuple):
-    """The optimal value, its error bar, the values at all resolutions, and the policy at the finest."""
-
-    value: float
-    error: float
-    values: tuple[float, ...]
-    policy: "Policy"
-
-
 @dataclass(frozen=True)
 class Resolution:
     """How fine a grid is: ``times`` steps, ``count`` nodes along each coordinate."""
@@ -70,11 +60,7 @@ class Resolution:
 class Sweep:
     """The equation of one problem at one resolution; its states (n + b,) end with the budgets' means so far.
 
-    Args:
-        problem: the problem.
-        resolution: of the grid.
-        dimensions: of states, at most.
-        near: multipliers, and an objective that is not far above the optimum.
+    They may move in ``dimensions`` at most; the objective of ``near`` must not be far above the optimum.
     """
 
     def __init__(self, problem: Problem, resolution: Resolution, dimensions: int, near: Near) -> None:
@@ -84,9 +70,8 @@ class Sweep:
         self.compiled, self.functions = compiled, compiled.functions.on_vectors
         self.length = problem.horizon / resolution.times
         # A quarter of the steps that a solver takes for 1e-8 is good to 1e-5 or so, which a grid is not.
-        self.substeps = -(
-            -enough_steps(compiled, resolution.times, [neutral(compiled, resolution.times)]) // 4
-        )
+        guess = neutral(compiled, resolution.times)
+        self.substeps = -(-enough_steps(compiled, resolution.times, [guess]) // 4)
         self.rows, self.targets, self.equal = compiled.relaxation.budget_rows
         self.start = np.concatenate([compiled.start, np.zeros(len(self.targets))])
         states, theta = self._reached()
@@ -144,15 +129,15 @@ class Sweep:
 
         What runs along training is not seen here: too small a c makes the bound lower, never wrong.
         """
-        y = last[:, len(self.compiled.start) :]
-        far = np.sum(y**2, axis=1) > 1e-4
+        constants, n = jnp.asarray(self.compiled.constants), len(self.compiled.start)
+        y = last[:, n:]
+        distance = np.sum(y**2, axis=1)
+        far = distance > 1e-4
         if not np.any(far):
             return 1.0
-        constants = jnp.asarray(self.compiled.constants)
-        n = len(self.compiled.start)
         costs = np.asarray(jax.vmap(lambda x, t: self.functions.final(constants, x[:n], t))(last, theta))
         missing = objective - costs - y @ self.nu
-        return max(4 * float(np.max(missing[far] / np.sum(y**2, axis=1)[far])), 1e-6)
+        return max(4 * float(np.max(missing[far] / distance[far])), 1e-6)
 
     @float64
     def check_nodes(self) -> None:
@@ -162,8 +147,7 @@ class Sweep:
         """
         grid = jnp.asarray(nodes(self.resolution.count, self.charts.dimension))
         neutral = jnp.asarray(self.compiled.relaxation.neutral)
-        free = self.problem.free.values()
-        theta = jnp.array([(f.lower + f.upper) / 2 for f in free])
+        theta = jnp.array([(free.lower + free.upper) / 2 for free in self.problem.free.values()])
         is_defined = jax.jit(lambda x: jnp.all(jnp.isfinite(self.step(x, neutral, theta)[0])))
         for centre, axes in zip(self.charts.centres, self.charts.axes, strict=True):
             states = jnp.asarray(centre)[None] + grid @ jnp.asarray(axes).T
@@ -200,10 +184,9 @@ class Sweep:
 
     @cached_property
     def _solve(self) -> Callable[[Array], tuple[Array, Array]]:
-        shape = (self.resolution.count,) * self.charts.dimension
-        grid = jnp.asarray(nodes(self.resolution.count, self.charts.dimension))
-        parts = (self.charts.centres, self.charts.axes, self.charts.inverse)
-        centres, axes, inverse = map(jnp.asarray, parts)
+        charts, count = self.charts, self.resolution.count
+        shape, grid = (count,) * charts.dimension, jnp.asarray(nodes(count, charts.dimension))
+        centres, axes, inverse = map(jnp.asarray, (charts.centres, charts.axes, charts.inverse))
 
         def solve(theta: Array) -> tuple[Array, Array]:
             def back(table: Array, chart: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -305,8 +288,10 @@ def dimensions_of(problem: Problem) -> int:
     return Sweep(problem, Resolution(8, 4), 1_000, nothing).charts.dimension
 
 
-def solve_hjb(problem: Problem, resolutions: Sequence[Resolution], dimensions: int, near: Near) -> Estimate:
-    """The optimal value at three resolutions, and what they say of the finest.
+def solve_hjb(
+    problem: Problem, resolutions: Sequence[Resolution], dimensions: int, near: Near
+) -> tuple[float, float, tuple[float, ...], Policy]:
+    """The optimal value and its error bar, the values at all three resolutions, the policy at the finest.
 
     Free parameters are found on the coarsest grid, all over their range: near their optimum the value depends
     on them to second order only.
@@ -321,7 +306,7 @@ def solve_hjb(problem: Problem, resolutions: Sequence[Resolution], dimensions: i
     values += [sweep.value(theta) for sweep in sweeps[1:]]
     if not np.all(np.isfinite(values)):
         raise SpecificationError(f"bound: the grid of {problem.name!r} must hold finite values, got {values}")
-    return Estimate(*extrapolate(values), tuple(values), sweeps[-1].policy(theta))
+    return *extrapolate(values), tuple(values), sweeps[-1].policy(theta)
 
 
 def _announce(problem: Problem, seconds: float, sweeps: Sequence[Sweep]) -> None:

@@ -8,7 +8,7 @@ a state does not matter, its square takes its place.
 Boxes that no state leaves, whatever the controls, are proven by bounds on the drift at their sides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
@@ -116,7 +116,8 @@ def polynomial_problem(problem: Problem) -> PolynomialProblem:
         step=step,
         reached=_reached(compiled, casadi.Function("slope", [x, w], [slope]), step),
     )
-    return _squared(_seen(_moving(whole)))
+    still = {i: float(whole.start[i]) for i, drift in enumerate(whole.drift) if not drift}
+    return _squared(_seen(_without(whole, still)))
 
 
 def _expressions(compiled: CompiledProblem, x: Any, w: Any, step: float) -> tuple[Any, Any, Any]:
@@ -181,16 +182,26 @@ def _reached(compiled: CompiledProblem, slope: Any, step: float) -> Float[np.nda
     return np.concatenate(states[:, :, kept(states)], axis=1).T
 
 
-def _moving(problem: PolynomialProblem) -> PolynomialProblem:
-    """Without the states that never move."""
-    still = [i for i, drift in enumerate(problem.drift) if not drift]
+def _without(problem: PolynomialProblem, values: Mapping[int, float]) -> PolynomialProblem:
+    """Without some states, which are held at ``values``."""
+    n = len(problem.drift)
+    kept = [i for i in range(n) if i not in values]
 
-    def held(polynomial: Polynomial) -> Polynomial:
-        for i in still:
-            polynomial = poly.at(polynomial, i, float(problem.start[i]))
-        return polynomial
+    def short(polynomial: Polynomial) -> Polynomial:
+        for i, value in values.items():
+            polynomial = poly.at(polynomial, i, value)
+        return {(*(e[i] for i in kept), *e[n:]): value for e, value in polynomial.items()}
 
-    return _restricted(problem, held, [i for i in range(len(problem.drift)) if i not in still])
+    return replace(
+        problem,
+        names=[problem.names[i] for i in kept],
+        drift=[short(problem.drift[i]) for i in kept],
+        running=short(problem.running),
+        final=short(problem.final),
+        excess=[short(e) for e in problem.excess],
+        start=problem.start[kept],
+        reached=problem.reached[:, kept],
+    )
 
 
 def _seen(problem: PolynomialProblem) -> PolynomialProblem:
@@ -198,31 +209,23 @@ def _seen(problem: PolynomialProblem) -> PolynomialProblem:
     n = len(problem.drift)
     seen = _row_space(_gradients([problem.running, problem.final], n))
     while True:
-        drift = [poly.combined(zip(row, problem.drift, strict=True)) for row in seen]
-        more = _row_space(np.vstack([seen, _gradients(drift, n)]))
+        speeds = [poly.combined(zip(row, problem.drift, strict=True)) for row in seen]
+        more = _row_space(np.vstack([seen, _gradients(speeds, n)]))
         if len(more) == len(seen):
             break
         seen = more
     if len(seen) == n:
         return problem
-    rows, pivots = _echelon(seen)
-    # Nothing depends on the other states once the combinations are given: they may be taken to be 0.
-    others = [i for i in range(n) if i not in pivots]
-
-    def without(polynomial: Polynomial) -> Polynomial:
-        return {e: value for e, value in polynomial.items() if not any(e[i] for i in others)}
-
-    drift = [poly.combined(zip(row, problem.drift, strict=True)) for row in rows]
-    full = list(problem.drift)
-    for pivot, combination in zip(pivots, drift, strict=True):
-        full[pivot] = combination
-    names = list(problem.names)
+    names, drift = list(problem.names), list(problem.drift)
     start, reached = problem.start.copy(), problem.reached.copy()
+    rows, pivots = _echelon(seen)
     for pivot, row in zip(pivots, rows, strict=True):
         names[pivot] = _in_words(row, problem.names)
+        drift[pivot] = poly.combined(zip(row, problem.drift, strict=True))
         start[pivot], reached[:, pivot] = row @ problem.start, problem.reached @ row
-    changed = replace(problem, names=names, drift=full, start=start, reached=reached)
-    return _restricted(changed, without, pivots)
+    combined = replace(problem, names=names, drift=drift, start=start, reached=reached)
+    # Nothing depends on the other states once the combinations are given: they may be taken to be 0.
+    return _without(combined, {i: 0.0 for i in range(n) if i not in pivots})
 
 
 def _squared(problem: PolynomialProblem) -> PolynomialProblem:
@@ -249,25 +252,6 @@ def _squared(problem: PolynomialProblem) -> PolynomialProblem:
             reached=np.where(squares, problem.reached**2, problem.reached),
         )
     return problem
-
-
-def _restricted(problem: PolynomialProblem, held: Any, kept: Sequence[int]) -> PolynomialProblem:
-    """With a few of the states, where ``held`` takes the others out of a polynomial."""
-    n = len(problem.drift)
-
-    def short(polynomial: Polynomial) -> Polynomial:
-        return {(*(e[i] for i in kept), *e[n:]): value for e, value in held(polynomial).items()}
-
-    return replace(
-        problem,
-        names=[problem.names[i] for i in kept],
-        drift=[short(problem.drift[i]) for i in kept],
-        running=short(problem.running),
-        final=short(problem.final),
-        excess=[short(e) for e in problem.excess],
-        start=problem.start[kept],
-        reached=problem.reached[:, kept],
-    )
 
 
 def _gradients(polynomials: Sequence[Polynomial], n: int) -> Float[np.ndarray, "G {n}"]:
@@ -335,7 +319,8 @@ def invariant_box(problem: PolynomialProblem) -> Box:
     """The smallest box, of those tried, that no state leaves; around what was reached if there is none."""
     low, high = problem.reached.min(axis=0), problem.reached.max(axis=0)
     thin = 1e-6 * np.maximum(1.0, np.abs(problem.reached).max(axis=0))
-    low, high = np.where(high - low < thin, low - thin, low), np.where(high - low < thin, high + thin, high)
+    widened = np.where(high - low < thin, thin, 0.0)
+    low, high = low - widened, high + widened
     first = Box(low, high, False)
     for _ in range(TRIES):
         leaves = _leaves(problem, low, high)

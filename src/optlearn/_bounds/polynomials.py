@@ -85,10 +85,7 @@ def scaled(polynomial: Polynomial, low: Iterable[float], high: Iterable[float]) 
     for i, (least, most) in enumerate(zip(low, high, strict=True)):
         middle, half = (least + most) / 2, (most - least) / 2
         substituted = combined(
-            (
-                value * comb(e[i], k) * middle ** (e[i] - k) * half**k,
-                {(*e[:i], k, *e[i + 1 :]): 1.0},
-            )
+            (value * comb(e[i], k) * middle ** (e[i] - k) * half**k, {(*e[:i], k, *e[i + 1 :]): 1.0})
             for e, value in substituted.items()
             for k in range(e[i] + 1)
         )

@@ -16,7 +16,6 @@ References:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -37,15 +36,11 @@ SHORTER = 1.5
 LARGEST = 80  # rows of a semidefinite matrix, at most
 
 
-class Proof(NamedTuple):
-    """A lower bound, and what it takes for granted ("" if nothing)."""
-
-    value: float
-    assumes: str
-
-
-def lower_bound(problem: Problem, degree: int, pieces: int) -> Proof:
+def lower_bound(problem: Problem, degree: int, pieces: int) -> tuple[float, str]:
     """The bound of functions V of some degree in the state, with so many pieces in time.
+
+    Returns:
+        The bound, and what it takes for granted ("" if nothing).
 
     Raises:
         SpecificationError: drift or costs are no polynomials, or there are too many variables.
@@ -65,7 +60,7 @@ def lower_bound(problem: Problem, degree: int, pieces: int) -> Proof:
         steps = problem.horizon / problem.intervals / polynomials.step
         if abs(steps - round(steps)) > 1e-6:
             assumed.append("that schedules change between whole steps of SGD")
-    return Proof(value, ", and ".join(assumed))
+    return value, ", and ".join(assumed)
 
 
 def _squares(problem: PolynomialProblem, degree: int) -> "Squares":
@@ -130,14 +125,9 @@ class _Value:
 
     def largest(self, squares: "Squares") -> float:
         """V(0, start) at most, less what the solver's numbers leave open."""
-        n = len(self.drift)
-        size = len(self.powers)
-        moved, kept = (
-            [self._moved(e) for e in self.powers],
-            [poly.times(self.weight, {e: 1.0}) for e in self.powers],
-        )
-        places = squares.places
-        moved_matrix, kept_matrix = _matrix(moved, places), _matrix(kept, places)
+        n, size, places = len(self.drift), len(self.powers), squares.places
+        moved = _matrix([self._moved(e) for e in self.powers], places)
+        kept = _matrix([poly.times(self.weight, {e: 1.0}) for e in self.powers], places)
         budgets, running = _matrix(self.excess, places), _matrix([self.running], places)
         final = np.array([self.final.get(e, 0.0) for e in self.powers])
         inequalities, lengths = [], []
@@ -147,7 +137,7 @@ class _Value:
                 # Of all P_i: unknown but the last, which is the final cost.
                 of_time = np.zeros((2, TIME * len(pieces) + 1))
                 of_time[:, k * TIME : (k + 1) * TIME + 1] = stays, slope
-                every = (sparse.kron(of_time[0], moved_matrix) + sparse.kron(of_time[1], kept_matrix)).tocsc()
+                every = (sparse.kron(of_time[0], moved) + sparse.kron(of_time[1], kept)).tocsc()
                 last = every[:, -size:] @ final + running.toarray()[:, 0]
                 left = sparse.hstack([every[:, :-size], budgets / self.problem.horizon]).tocsc()
                 inequalities.append((left, last))
@@ -201,8 +191,7 @@ def _flow(length: float) -> _Piece:
 
 def _chain(steps: int, step: float) -> _Piece:
     """Of V at the ends of steps, and of what it gains from their starts, on all starts of the piece."""
-    part = 1 / steps
-    starts, ends = _restricted(0.0, 1 - part), _restricted(part, 1.0)
+    starts, ends = _restricted(0.0, 1 - 1 / steps), _restricted(1 / steps, 1.0)
     if steps == 1:
         starts, ends = starts[:1], ends[:1]
     return _Piece(steps * step, ends, (ends - starts) / step)
@@ -230,8 +219,7 @@ def _matrix(polynomials: Sequence[Polynomial], places: dict[Exponents, int]) -> 
 # --- polynomials that are not negative on a box: a semidefinite program, by Clarabel --------------
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(NamedTuple):
     """A sum of squares of monomials, times a weight: 1, or 1 − y² of a variable."""
 
     basis: list[Exponents]
@@ -274,10 +262,7 @@ class Squares:
         return sum(block.entries for block in self.blocks)
 
     def _matrix(self) -> Any:
-        """From Gram matrices to coefficients.
-
-        A Gram matrix is its upper triangle, column by column, off the diagonal times √2.
-        """
+        """From Gram matrices, each its upper triangle as in ``_full``, to coefficients."""
         rows, columns, values, place = [], [], [], 0
         for block in self.blocks:
             for j, b in enumerate(block.basis):
@@ -310,7 +295,7 @@ def largest(
     """Unknowns with the largest aim·unknowns under polynomial inequalities on the box.
 
     Args:
-        aim: (q,).
+        aim: what is made large.
         inequalities: matrices (e, q) and constants (e,), of the coefficients of what must not be negative.
         squares: of which the polynomials must be made.
         at_least_zero: positions of unknowns that must not be negative.
@@ -319,7 +304,13 @@ def largest(
         The unknowns, and by how much each inequality may be broken at most: every monomial lies between −1
         and 1 on the box.
     """
-    clarabel = _clarabel()
+    try:
+        import clarabel
+    except ImportError as error:
+        advice = how_to_install("bounds")
+        raise ModuleNotFoundError(
+            f"bound(kind='sos') needs clarabel, which is not installed: {advice}", name="clarabel"
+        ) from error
     count, size, entries = len(inequalities), len(aim), squares.entries
     lefts, constants = zip(*inequalities, strict=True)
     rows = len(squares.places)
@@ -352,17 +343,6 @@ def largest(
         for left, constant, gram in zip(lefts, constants, x[size:].reshape(count, entries), strict=True)
     ]
     return unknowns, missing
-
-
-def _clarabel() -> Any:
-    try:
-        import clarabel
-    except ImportError as error:
-        advice = how_to_install("bounds")
-        raise ModuleNotFoundError(
-            f"bound(kind='sos') needs clarabel, which is not installed: {advice}", name="clarabel"
-        ) from error
-    return clarabel
 
 
 def _full(triangle: Float[np.ndarray, " entries"], size: int) -> Float[np.ndarray, "{size} {size}"]:

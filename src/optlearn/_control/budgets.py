@@ -86,8 +86,8 @@ class Budget:
         """
         if self.mean is not None:
             return [(control.mean_row, self.mean)]
-        one = np.eye(len(control.values))
-        return [(one[control.values.index(float(v))], share) for v, share in self.share.items()]
+        units = np.eye(len(control.values))
+        return [(units[control.values.index(float(v))], share) for v, share in self.share.items()]
 
     def column_rows(self, control: Control) -> list[tuple[np.ndarray, float]]:
         """The same for the control's columns of w, without what the other rows settle anyway."""
@@ -100,34 +100,23 @@ class Budget:
 
     def broken(self, schedule: Schedule) -> list[str]:
         """What a schedule breaks of it, in words."""
-        name, spent = self.control, used(self, schedule)
+        name, limit = self.control, "" if self.equal else "at most "
+        targets = [(f"share of {name} = {value:g}", share) for value, share in self.share.items()]
         if self.mean is not None:
-            targets = [(f"mean {name}", spent[0], self.mean)]
-        else:
-            targets = [
-                (f"share of {name} = {value:g}", own, share)
-                for (value, share), own in zip(self.share.items(), spent, strict=True)
-            ]
-        limit = "" if self.equal else "at most "
+            targets = [(f"mean {name}", self.mean)]
         return [
             f"{what} is {spent:.6g}, the budget {limit}{target:g}"
-            for what, spent, target in targets
+            for (what, target), spent in zip(targets, used(self, schedule), strict=True)
             if self.violation(spent, target) > TOLERANCE * max(1.0, abs(target))
         ]
 
 
 class BudgetRows(NamedTuple):
-    """All budgets of a problem on the vector w (m,): the mean over training of a·w is t, or ≤ t.
+    """All budgets of a problem on the vector w (m,): the mean over training of a·w is t, or ≤ t."""
 
-    Attributes:
-        rows: (b, m) a.
-        targets: (b,) t.
-        equal: (b,) flags.
-    """
-
-    rows: np.ndarray
-    targets: np.ndarray
-    equal: np.ndarray
+    rows: np.ndarray  # (b, m) a
+    targets: np.ndarray  # (b,) t
+    equal: np.ndarray  # (b,) whether it must be t
 
     @property
     def limits(self) -> tuple[np.ndarray, np.ndarray]:
@@ -157,15 +146,12 @@ def budget_rows(
 ) -> BudgetRows:
     """The budgets on the vector w, of which each control has the columns in ``blocks``."""
     size = max(block.stop for block in blocks.values())
-    rows, targets, equal = [], [], []
-    for budget in budgets:
-        for part, target in budget.column_rows(controls[budget.control]):
-            row = np.zeros(size)
-            row[blocks[budget.control]] = part
-            rows.append(row)
-            targets.append(target)
-            equal.append(budget.equal)
-    return BudgetRows(np.array(rows).reshape(-1, size), np.array(targets), np.array(equal, dtype=bool))
+    parts = [(b, *part) for b in budgets for part in b.column_rows(controls[b.control])]
+    rows = np.zeros((len(parts), size))
+    for row, (budget, columns, _) in zip(rows, parts, strict=True):
+        row[blocks[budget.control]] = columns
+    equal = np.array([budget.equal for budget, _, _ in parts], dtype=bool)
+    return BudgetRows(rows, np.array([target for _, _, target in parts]), equal)
 
 
 def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> None:
@@ -179,13 +165,9 @@ def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> No
         rows, targets = np.vstack([rows, np.ones(control.size)]), np.append(targets, 1.0)
         equal = np.append(equal, False)
     feasible = linprog(
-        np.zeros(control.size),
-        A_eq=rows[equal] if equal.any() else None,
-        b_eq=targets[equal] if equal.any() else None,
-        A_ub=rows[~equal] if not equal.all() else None,
-        b_ub=targets[~equal] if not equal.all() else None,
-        bounds=np.column_stack(control.bounds),
-    )
+        np.zeros(control.size), rows[~equal], targets[~equal], rows[equal], targets[equal],
+        np.column_stack(control.bounds),
+    )  # fmt: skip
     if feasible.status == 2:
         raise BudgetError(
             f"infeasible budgets: no schedule of {name!r} meets all {len(budgets)} of them at once"
@@ -197,12 +179,8 @@ def used(budget: Budget, schedule: Schedule) -> list[float]:
     name, lengths = budget.control, np.diff(schedule.grid) / schedule.horizon
     if budget.mean is not None:
         return [float(lengths @ schedule[name])]
-    return [_share(schedule, name, value, lengths) for value in budget.share]
-
-
-def _share(schedule: Schedule, name: str, value: float, lengths: np.ndarray) -> float:
-    """Share of training that a control spends at a value."""
-    if name in schedule.mixtures:
-        mixture = schedule.mixtures[name]
-        return float(lengths @ mixture.shares[:, np.abs(mixture.values - value) <= TOLERANCE].sum(axis=1))
-    return float(lengths[np.abs(schedule[name] - value) <= TOLERANCE].sum())
+    if name not in schedule.mixtures:
+        return [float(lengths[np.abs(schedule[name] - value) <= TOLERANCE].sum()) for value in budget.share]
+    mixture = schedule.mixtures[name]
+    near = [np.abs(mixture.values - value) <= TOLERANCE for value in budget.share]
+    return [float(lengths @ mixture.shares[:, columns].sum(axis=1)) for columns in near]

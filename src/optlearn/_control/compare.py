@@ -16,7 +16,7 @@ from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._trajectory import Trajectory, improvement, reduction
+from optlearn._trajectory import improvement, reduction
 from optlearn._warn import warn
 
 if TYPE_CHECKING:
@@ -69,6 +69,22 @@ class Row:
     budgets_met: bool
     note: str = ""
 
+    def _cells(self) -> list[str]:
+        """Its numbers and note, as a table shows them."""
+        reduction, improvement, excess = self.reduction, self.improvement, self.excess
+        if self.name == OPTIMUM:
+            reduction = improvement = excess = None
+        objective = _shown(self.objective, ".8g")
+        percent = [_shown(value, ".2f", " %") for value in (reduction, improvement)]
+        return [self.name, objective, _shown(excess, ".2e"), *percent, self.note or "met"]
+
+
+def _shown(value: float | None, form: str, unit: str = "") -> str:
+    return "–" if value is None else f"{value:{form}}{unit}"
+
+
+_NUMBERS = ("objective", "excess", "reduction", "improvement")
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -98,21 +114,20 @@ class Comparison:
         from rich.table import Table
 
         table = Table(title=self.problem)
+        headings, lines = self._cells
         # Words may wrap where the screen is narrow; numbers must not.
-        for heading in self._headings:
+        for heading in headings:
             number = heading in _NUMBERS
             table.add_column(heading, justify="right" if number else "left", no_wrap=number)
-        for row in self.rows:
-            table.add_row(*self._cells(row), style="bold" if row.name == OPTIMUM else None)
+        for row, cells in zip(self.rows, lines, strict=True):
+            table.add_row(*cells, style="bold" if row.name == OPTIMUM else None)
         return table
 
     @property
-    def _headings(self) -> tuple[str, ...]:
-        """What the columns show; limits only where one is broken."""
-        return ("schedule", *_NUMBERS, *(("limits",) if any(row.note for row in self.rows) else ()))
-
-    def _cells(self, row: Row) -> tuple[str, ...]:
-        return _cells(row)[: len(self._headings)]
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Headings of the columns, and what they show of each row; limits only where one is broken."""
+        headings = ["schedule", *_NUMBERS, *(["limits"] if any(row.note for row in self.rows) else [])]
+        return headings, [row._cells()[: len(headings)] for row in self.rows]
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
@@ -132,17 +147,16 @@ class Comparison:
         Console(file=text, width=110, color_system=None, force_jupyter=False).print(self.table())
         return text.getvalue().rstrip()
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        def line(tag: str, cells: tuple[str, ...]) -> str:
+        def line(tag: str, cells: list[str]) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
 
-        body = "".join(line("td", self._cells(row)) for row in self.rows)
-        caption = f"<caption>{html.escape(self.problem)}</caption>"
-        head = f"<thead>{line('th', self._headings)}</thead>"
-        return f"<table>{caption}{head}<tbody>{body}</tbody></table>"
+        headings, lines = self._cells
+        caption, body = html.escape(self.problem), "".join(line("td", cells) for cells in lines)
+        head = f"<caption>{caption}</caption><thead>{line('th', headings)}</thead>"
+        return f"<table>{head}<tbody>{body}</tbody></table>"
 
 
 @checked
@@ -165,8 +179,8 @@ def compare(
             those of ``solution``).
         solve_options: for ``solve``.
     """
-    own = dict(schedules or {})
-    for name, schedule in own.items():
+    schedules = schedules or {}
+    for name, schedule in schedules.items():
         if name == OPTIMUM or name in problem.baselines:
             raise SpecificationError(f"the name {name!r} is taken; call your schedule something else")
         check_schedule(problem, schedule)
@@ -175,59 +189,28 @@ def compare(
     elif solution.problem is not problem:
         check_same(problem, description(solution.problem), "solution")
     count = solution.schedule.intervals if intervals is None else intervals
-    everything = {OPTIMUM: solution.schedule, **baselines(problem, count), **own}
-    known = {OPTIMUM: solution.trajectory}
-    rows = [_row(problem, name, s, solution.objective, known.get(name)) for name, s in everything.items()]
+    everything = {OPTIMUM: solution.schedule, **baselines(problem, count), **schedules}
+    rows = [_row(problem, name, schedule, solution) for name, schedule in everything.items()]
     rows.sort(key=lambda row: np.inf if row.objective is None else row.objective)
     return Comparison(problem.name, tuple(rows), everything, solution)
 
 
-def _row(
-    problem: Problem, name: str, schedule: Schedule, best: float, known: Trajectory | None = None
-) -> Row:
-    notes = broken_limits(problem, schedule)
+def _row(problem: Problem, name: str, schedule: Schedule, solution: Solution) -> Row:
+    notes, trajectory = broken_limits(problem, schedule), solution.trajectory
     try:
-        trajectory = evaluate_anyway(problem, schedule, record=2) if known is None else known
+        if name != OPTIMUM:
+            trajectory = evaluate_anyway(problem, schedule, record=2)
     except (UnphysicalStateError, SpecificationError) as error:
         return Row(name, None, None, None, None, not notes, "; ".join([*notes, str(error)]))
-    objective = trajectory.objective
-    start = problem.objective.final * trajectory["error"][0]
-    own = problem.objective
-    only_final = not (own.has_running or own.terminal or own.tests) and problem.weighing is None
+    aim, objective, best = problem.objective, trajectory.objective, solution.objective
+    only_final = not (aim.has_running or aim.terminal or aim.tests) and problem.weighing is None
+    start = aim.final * trajectory["error"][0]
     learned = improvement([objective], [best], start)[0] if only_final else np.nan
-    return Row(
-        name,
-        objective,
-        objective - best,
-        _defined(reduction(objective, best)),
-        _defined(learned),
-        not notes,
-        "; ".join(notes),
-    )
-
-
-def _defined(percent: np.ndarray | float) -> float | None:
-    return None if np.isnan(percent) else float(percent)
+    percents = [None if np.isnan(p) else float(p) for p in (reduction(objective, best), learned)]
+    return Row(name, objective, objective - best, percents[0], percents[1], not notes, "; ".join(notes))
 
 
 def broken_limits(problem: Problem, schedule: Schedule) -> list[str]:
     """What a schedule breaks of bounds, admissible values and budgets, in words."""
     bounds = (control.broken_bounds(name, schedule) for name, control in problem.controls.items())
     return [note for notes in (*bounds, *(b.broken(schedule) for b in problem.budgets)) for note in notes]
-
-
-_NUMBERS = ("objective", "excess", "reduction", "improvement")
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    percent = [
-        "–" if value is None or row.name == OPTIMUM else f"{value:.2f} %"
-        for value in (row.reduction, row.improvement)
-    ]
-    return (
-        row.name,
-        "–" if row.objective is None else f"{row.objective:.8g}",
-        "–" if row.excess is None or row.name == OPTIMUM else f"{row.excess:.2e}",
-        *percent,
-        row.note or "met",
-    )

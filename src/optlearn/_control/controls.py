@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from typing_extensions import override
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
@@ -56,62 +57,66 @@ class Control(ABC):
     def start(self) -> float:
         """A value to begin with."""
 
-    # --- its columns of w ------------------------------------------------------------------------
+    # --- its columns of w: one, which is its value, unless a subclass says otherwise ----------------
 
     @property
-    @abstractmethod
     def size(self) -> int:
         """s, how many columns of w it has."""
+        return 1
 
     @property
-    @abstractmethod
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """(s,) lower and upper bounds of its columns."""
+        return np.array([self.lower]), np.array([self.upper])
 
     @property
-    @abstractmethod
     def neutral(self) -> np.ndarray:
         """(s,) columns that prefer nothing: where solvers start."""
+        return np.array([self.start])
 
     @property
-    @abstractmethod
     def sum_limited(self) -> bool:
         """Must its columns also add up to at most 1?"""
+        return False
 
     @property
-    @abstractmethod
     def vertices(self) -> np.ndarray:
         """(n, s) columns that stand for each of its n values entirely."""
+        return np.zeros((0, 1))
 
-    @abstractmethod
     def shares(self, columns: np.ndarray) -> np.ndarray:
         """(I, n) shares of its n values, from its columns (I, s)."""
+        return np.zeros((len(columns), 0))
 
-    @abstractmethod
     def options(self, columns: Sequence[Array], values: Array) -> list[tuple[Array, Array]]:
         """Pairs of a value and its share, from its s columns, in ``jax.numpy``.
 
         ``values`` are its few values as a runtime array.
         """
+        return [(columns[0], 1.0)]
 
-    @abstractmethod
     def encode(self, name: str, schedule: Schedule) -> np.ndarray:
-        """(J, s) its columns on the schedule's J intervals, where it is called ``name``."""
+        """(J, s) its columns on the schedule's J intervals, where it is called ``name``.
 
-    @abstractmethod
+        Raises:
+            SpecificationError: a value that is not admissible.
+        """
+        return schedule[name][:, None]
+
     def decode(self, columns: np.ndarray, rounded: bool) -> np.ndarray | Mixture:
         """Values (I,) or a mixture, from its columns (I, s); ``rounded``: each stands for one value."""
+        return columns[:, 0].copy()
 
     # --- budgets and bounds ----------------------------------------------------------------------
 
     @property
-    @abstractmethod
     def mean_row(self) -> np.ndarray:
         """Row a (n,) with a·shares its mean value; (1,) for a control without values, of its mean."""
+        return np.ones(1)
 
-    @abstractmethod
     def reduced(self, row: np.ndarray, target: float) -> tuple[np.ndarray, float]:
         """A constraint row·shares = target, as a row (s,) and a target for its columns."""
+        return row, target
 
     def nearest(self, values: np.ndarray) -> np.ndarray:
         """The admissible values that are nearest to any ``values``."""
@@ -122,18 +127,50 @@ class Control(ABC):
 
     def broken_bounds(self, name: str, schedule: Schedule) -> list[str]:
         """What a schedule breaks of its bounds or values, in words."""
-        if name in schedule.mixtures:
-            mixture = schedule.mixtures[name]
-            return self._outside(name, mixture.values[mixture.shares.max(axis=0) > 0])
-        return self._outside(name, schedule[name])
+        mixture = schedule.mixtures.get(name)
+        values = schedule[name] if mixture is None else mixture.values[mixture.shares.max(axis=0) > 0]
+        return self._outside(name, values)
 
     @abstractmethod
     def _outside(self, name: str, values: np.ndarray) -> list[str]: ...
 
 
+@dataclass(frozen=True)
+class _Bounded:
+    """What may have any value between two finite bounds."""
+
+    lower: float
+    upper: float
+    guess: float | None = None
+
+    def __post_init__(self) -> None:
+        kind, lower, upper, guess = type(self).__name__, self.lower, self.upper, self.guess
+        if not lower < upper:
+            raise SpecificationError(f"{kind}: lower must be below upper, got {lower!r} and {upper!r}")
+        if guess is not None:
+            guess = Arguments(kind).number("guess", guess, lower, upper)
+        vars(self).update(lower=float(lower), upper=float(upper), guess=guess)  # past what is frozen
+
+    @property
+    def start(self) -> float:
+        """Where solvers start."""
+        return (self.lower + self.upper) / 2 if self.guess is None else self.guess
+
+
 @checked
 @dataclass(frozen=True)
-class Continuous(Control):
+class Free(_Bounded):
+    """A parameter optimised once, not over time.
+
+    Args:
+        lower, upper: bounds, both finite.
+        guess: where solvers start; the middle if not given.
+    """
+
+
+@checked
+@dataclass(frozen=True)
+class Continuous(_Bounded, Control):
     """A control with any value between two bounds; its column of w is the value.
 
     Args:
@@ -142,69 +179,9 @@ class Continuous(Control):
         whole_numbers: also report the best schedule of whole numbers (``solution.whole_numbers``).
     """
 
-    lower: float
-    upper: float
-    guess: float | None = None
     whole_numbers: bool = False
 
-    def __post_init__(self) -> None:
-        _check_bounds(self)
-
-    @property
-    def start(self) -> float:
-        """Where solvers start."""
-        return (self.lower + self.upper) / 2 if self.guess is None else self.guess
-
-    @property
-    def size(self) -> int:
-        """One column."""
-        return 1
-
-    @property
-    def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """(1,) the bounds."""
-        return np.array([self.lower]), np.array([self.upper])
-
-    @property
-    def neutral(self) -> np.ndarray:
-        """(1,) the guess."""
-        return np.array([self.start])
-
-    @property
-    def sum_limited(self) -> bool:
-        """No."""
-        return False
-
-    @property
-    def vertices(self) -> np.ndarray:
-        """(0, 1) none."""
-        return np.zeros((0, 1))
-
-    def shares(self, columns: np.ndarray) -> np.ndarray:
-        """(I, 0) none."""
-        return np.zeros((len(columns), 0))
-
-    def options(self, columns: Sequence[Array], values: Array) -> list[tuple[Array, Array]]:
-        """One: the value itself."""
-        return [(columns[0], 1.0)]
-
-    def encode(self, name: str, schedule: Schedule) -> np.ndarray:
-        """(J, 1) the values, or means of a mixture."""
-        return schedule[name][:, None]
-
-    def decode(self, columns: np.ndarray, rounded: bool) -> np.ndarray | Mixture:
-        """(I,) the values."""
-        return columns[:, 0].copy()
-
-    @property
-    def mean_row(self) -> np.ndarray:
-        """(1,) the mean is what it is."""
-        return np.ones(1)
-
-    def reduced(self, row: np.ndarray, target: float) -> tuple[np.ndarray, float]:
-        """Unchanged."""
-        return row, target
-
+    @override
     def _outside(self, name: str, values: np.ndarray) -> list[str]:
         slack = TOLERANCE * (self.upper - self.lower)
         if values.min() >= self.lower - slack and values.max() <= self.upper + slack:
@@ -245,58 +222,54 @@ class Discrete(Control):
         check.number("min_dwell", min_dwell, 0.0)
         if max_switches is not None:
             check.count("max_switches", max_switches, 0)
-        object.__setattr__(self, "values", numbers)
-        object.__setattr__(self, "min_dwell", float(min_dwell))
-        object.__setattr__(self, "max_switches", max_switches)
-        object.__setattr__(self, "lower", min(numbers))
-        object.__setattr__(self, "upper", max(numbers))
+        vars(self).update(  # past what is frozen
+            values=numbers, min_dwell=float(min_dwell), max_switches=max_switches,
+            lower=min(numbers), upper=max(numbers),
+        )  # fmt: skip
 
     @property
+    @override
     def start(self) -> float:
-        """The first value."""
         return self.values[0]
 
     @property
+    @override
     def size(self) -> int:
-        """One share less than values: the last one has the rest."""
         return len(self.values) - 1
 
     @property
+    @override
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """(n − 1,) zeros and ones."""
         return np.zeros(self.size), np.ones(self.size)
 
     @property
+    @override
     def neutral(self) -> np.ndarray:
-        """(n − 1,) equal shares."""
         return np.full(self.size, 1 / len(self.values))
 
     @property
+    @override
     def sum_limited(self) -> bool:
-        """With more than two values; else the bound of the one share says it."""
         return self.size > 1
 
     @property
+    @override
     def vertices(self) -> np.ndarray:
-        """(n, n − 1) one share is 1, or none."""
         return np.eye(len(self.values))[:, :-1]
 
+    @override
     def shares(self, columns: np.ndarray) -> np.ndarray:
-        """(I, n) the shares, less what round-off adds to them."""
+        # Round-off may take them beyond 0 and 1.
         shares = np.clip(np.column_stack([columns, 1 - columns.sum(axis=1)]), 0.0, 1.0)
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
+    @override
     def options(self, columns: Sequence[Array], values: Array) -> list[tuple[Array, Array]]:
-        """All n values with their shares."""
         shares = [*columns, 1 - sum(columns)]
         return [(values[i], share) for i, share in enumerate(shares)]
 
+    @override
     def encode(self, name: str, schedule: Schedule) -> np.ndarray:
-        """(J, n − 1) shares.
-
-        Raises:
-            SpecificationError: a value that is not admissible.
-        """
         shares = np.zeros((schedule.intervals, len(self.values)))
         if name in schedule.mixtures:
             mixture = schedule.mixtures[name]
@@ -307,20 +280,21 @@ class Discrete(Control):
                 shares[interval, self._position(name, value)] = 1.0
         return shares[:, :-1]
 
+    @override
     def decode(self, columns: np.ndarray, rounded: bool) -> np.ndarray | Mixture:
-        """A mixture, or where shares are all 0 or 1 the values (I,)."""
         shares = self.shares(columns)
         if rounded:
             return np.array(self.values)[np.argmax(shares, axis=1)]
         return Mixture(np.array(self.values), shares)
 
     @property
+    @override
     def mean_row(self) -> np.ndarray:
-        """(n,) the values."""
         return np.array(self.values)
 
+    @override
     def reduced(self, row: np.ndarray, target: float) -> tuple[np.ndarray, float]:
-        """Without the last share, which is 1 less the others."""
+        # The last share is 1 less the others.
         return row[:-1] - row[-1], target - float(row[-1])
 
     def _position(self, name: str, value: float) -> int:
@@ -329,6 +303,7 @@ class Discrete(Control):
             raise SpecificationError(f"{name!r} = {value:g} is not among its values {list(self.values)}")
         return close[0]
 
+    @override
     def _outside(self, name: str, values: np.ndarray) -> list[str]:
         admissible = np.array(self.values)
         foreign = [v for v in np.unique(values) if np.min(np.abs(admissible - v)) > TOLERANCE]
@@ -336,38 +311,3 @@ class Discrete(Control):
             return []
         shown = ", ".join(f"{value:g}" for value in foreign[:3]) + (", …" if len(foreign) > 3 else "")
         return [f"{name} = {shown} is not among its values {', '.join(f'{v:g}' for v in admissible)}"]
-
-
-@checked
-@dataclass(frozen=True)
-class Free:
-    """A parameter optimised once, not over time.
-
-    Args:
-        lower, upper: bounds, both finite.
-        guess: where solvers start; the middle if not given.
-    """
-
-    lower: float
-    upper: float
-    guess: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_bounds(self)
-
-    @property
-    def start(self) -> float:
-        """Where solvers start."""
-        return (self.lower + self.upper) / 2 if self.guess is None else self.guess
-
-
-def _check_bounds(bounded: Continuous | Free) -> None:
-    """Raise unless bounds and guess make sense; then make them floats."""
-    kind, lower, upper, guess = type(bounded).__name__, bounded.lower, bounded.upper, bounded.guess
-    if not lower < upper:
-        raise SpecificationError(f"{kind}: lower must be below upper, got {lower!r} and {upper!r}")
-    if guess is not None:
-        Arguments(kind).number("guess", guess, lower, upper)
-    object.__setattr__(bounded, "lower", float(lower))
-    object.__setattr__(bounded, "upper", float(upper))
-    object.__setattr__(bounded, "guess", None if guess is None else float(guess))

@@ -24,39 +24,30 @@ def description(problem: Problem) -> dict[str, Any]:
     if isinstance(problem, MissingProblem):
         return dict(problem.described)
     objective = problem.objective
-    start = np.asarray(problem.model.layout.flatten(problem.start))
-    return plain(
-        {
-            "horizon": problem.horizon,
-            "state": dict(zip(problem.model.layout.names, start, strict=True)),
-            "parameters": {name: np.asarray(value) for name, value in sorted(problem.settings.items())},
-            "controls": {name: _fields(control) for name, control in problem.controls.items()},
-            "free": {name: _fields(free) for name, free in problem.free.items()},
-            "budgets": [_fields(budget) for budget in problem.budgets],
-            "objective": {
-                "final": objective.final,
-                "average": objective.average,
-                "terminal": objective.terminal is not None,
-                "cost": objective.cost is not None,
-                **({"tests": objective.tests} if objective.tests else {}),
-            },
-            **_several(problem),
-        }
-    )
-
-
-def _several(problem: Problem) -> dict[str, Any]:
-    """Of an ensemble, what its members differ in; and limits, if there are any."""
-    described: dict[str, Any] = {}
+    described: dict[str, Any] = {
+        "horizon": problem.horizon,
+        "state": dict(zip(problem.model.layout.names, problem.flat_start, strict=True)),
+        "parameters": {name: np.asarray(value) for name, value in sorted(problem.settings.items())},
+        "controls": {name: _fields(control) for name, control in problem.controls.items()},
+        "free": {name: _fields(free) for name, free in problem.free.items()},
+        "budgets": [_fields(budget) for budget in problem.budgets],
+        "objective": {
+            "final": objective.final,
+            "average": objective.average,
+            "terminal": objective.terminal is not None,
+            "cost": objective.cost is not None,
+            **({"tests": objective.tests} if objective.tests else {}),
+        },
+    }
     if isinstance(problem.model, Ensemble):
         described["weights"] = np.asarray(problem.model.weights)
-        described["members"] = [dict(sorted(own.items())) for own in problem.model.own]
+        described["members"] = [dict(sorted(parameters.items())) for parameters in problem.model.own]
         described["risk"] = None if problem.risk is None else problem.risk.level
     if problem.rivals:
         described["rivals"] = [rival.tests for rival in problem.rivals]
     if problem.limits:
         described["limits"] = [limit.at_most for limit in problem.limits]
-    return described
+    return plain(described)
 
 
 def differences(described: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
@@ -98,17 +89,16 @@ def _differences(path: str, described: Any, wanted: Any) -> Iterator[str]:
             else:
                 yield from _differences(inside, described[name], wanted[name])
     elif isinstance(described, list) and isinstance(wanted, list) and len(described) == len(wanted):
-        for place, (one, other) in enumerate(zip(described, wanted, strict=True)):
-            yield from _differences(f"{path}[{place}]", one, other)
+        for place, pair in enumerate(zip(described, wanted, strict=True)):
+            yield from _differences(f"{path}[{place}]", *pair)
     elif not _equal(described, wanted):
         yield f"{path} is {described!r} there and {wanted!r} here"
 
 
-def _equal(one: Any, other: Any) -> bool:
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (one, other))
-    if numbers:
-        return bool(np.isclose(one, other, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True))
-    return type(one) is type(other) and bool(one == other)
+def _equal(described: Any, wanted: Any) -> bool:
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in (described, wanted)):
+        return bool(np.isclose(described, wanted, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True))
+    return type(described) is type(wanted) and bool(described == wanted)
 
 
 class ProblemNotInFileError(RuntimeError):
@@ -132,9 +122,7 @@ class MissingProblem(Problem):
     described: Mapping[str, Any]
 
     def __init__(self, name: str, why: str, described: Mapping[str, Any]) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "_why", why)
-        object.__setattr__(self, "described", described)
+        vars(self).update(name=name, _why=why, described=described)  # past what is frozen
 
     def __getattribute__(self, attribute: str) -> Any:
         if attribute in _UNKNOWN:
@@ -148,11 +136,8 @@ class MissingProblem(Problem):
     def __repr__(self) -> str:
         return f"<MissingProblem {self.name}: not in the file, {object.__getattribute__(self, '_why')}>"
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
 
 _UNKNOWN = {field.name for field in fields(Problem)} - {"name", "made_by"}

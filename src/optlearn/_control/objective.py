@@ -13,6 +13,8 @@ from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
 from optlearn._signatures import checked
 
+Cost = Callable[[Any, Settings], Array]
+
 
 @checked
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class Objective:
 
     final: float = 1.0
     average: float = 0.0
-    terminal: Callable[[Any, Settings], Array] | None = None
-    cost: Callable[[Any, Settings], Array] | None = None
+    terminal: Cost | None = None
+    cost: Cost | None = None
     tests: Any = ()
 
     def __post_init__(self) -> None:
@@ -98,31 +100,28 @@ class Objective:
 
     def key(self, model: System, u: Settings) -> Hashable:
         """What is minimised, with what own functions compute now: programs are kept by this."""
-        own = [(name, f) for name in ("terminal", "cost") if (f := getattr(self, name)) is not None]
         parts = [
             (name, lambda x, u, f=f: f(x, Known("u", u)), (state, dict(settings)))
             for _, state, settings in model.each(model.state(), u)
-            for name, f in own
+            for name in ("terminal", "cost")
+            if (f := getattr(self, name)) is not None
         ]
         return self, digest("Objective", parts)
 
     def terminal_value(self, model: System, x: Any, u: Settings) -> Array:
         """The part that reads the final state."""
-        total = jax.numpy.zeros(())
-        if self.final:
-            total = total + self.final * self.error(model, x, u)
-        if self.terminal is not None:
-            total = total + self.terminal(x, u)
-        return total
+        return self._sum(self.final, self.terminal, model, x, u)
 
     def running_value(self, model: System, x: Any, u: Settings) -> Array:
         """The integrand of the rest, before division by the horizon."""
+        return self._sum(self.average, self.cost, model, x, u)
+
+    def _sum(self, weight: float, cost: Cost | None, model: System, x: Any, u: Settings) -> Array:
+        """The weighted error, and a further cost."""
         total = jax.numpy.zeros(())
-        if self.average:
-            total = total + self.average * self.error(model, x, u)
-        if self.cost is not None:
-            total = total + self.cost(x, u)
-        return total
+        if weight:
+            total = total + weight * self.error(model, x, u)
+        return total if cost is None else total + cost(x, u)
 
     @property
     def has_running(self) -> bool:

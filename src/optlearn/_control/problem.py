@@ -104,13 +104,12 @@ class Problem:
         check_states(self.model, self.flat_start[None], np.zeros(1), where="at the start")
         settings = self.model.settings(self.parameters)
         for kind, names in (("control", self.controls), ("free parameter", self.free)):
-            for name in names:
+            for name, limited in names.items():
                 if name not in settings:
                     raise SpecificationError(
                         f"unknown {kind} {name!r}: {type(self.model).__name__} has "
                         f"{', '.join(sorted(settings))}"
                     )
-                limited = names[name]
                 for bound in (limited.lower, limited.upper):
                     self.model.check_parameter(name, bound)
                 if np.shape(settings[name]) != ():
@@ -205,7 +204,7 @@ class Problem:
             if self.risk is None:
                 costs.append(self._mean(objective.terminal_value, model, x, u))
             else:
-                costs += [objective.terminal_value(*one) for one in model.each(x, u)]
+                costs += [objective.terminal_value(*member) for member in model.each(x, u)]
         return costs + [self._mean(o.objective.terminal_value, model, x, u) for o in self.limits]
 
     def running(self, model: System, x: Any, u: Settings) -> Array:
@@ -214,7 +213,7 @@ class Problem:
 
     def _mean(self, cost: Callable[..., Array], model: System, x: Any, u: Settings) -> Array:
         """A cost, on average over what the model is made of."""
-        each = model.each(x, u)
-        if len(each) == 1:
-            return cost(*each[0])
-        return jax.numpy.stack([jax.numpy.asarray(cost(*one)) for one in each]) @ model.mean_weights
+        costs = [cost(*member) for member in model.each(x, u)]
+        if len(costs) == 1:
+            return costs[0]
+        return jax.numpy.stack([jax.numpy.asarray(value) for value in costs]) @ model.mean_weights

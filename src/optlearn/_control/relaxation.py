@@ -29,12 +29,9 @@ class Relaxation:
     @cached_property
     def blocks(self) -> dict[str, slice]:
         """Entries of w that belong to each control."""
-        blocks, start = {}, 0
-        for name in self.controls:
-            stop = start + self.problem.controls[name].size
-            blocks[name] = slice(start, stop)
-            start = stop
-        return blocks
+        sizes = [self.problem.controls[name].size for name in self.controls]
+        stops = np.cumsum(sizes).tolist()
+        return {n: slice(e - s, e) for n, s, e in zip(self.controls, sizes, stops, strict=True)}
 
     @cached_property
     def controls(self) -> tuple[str, ...]:
@@ -71,13 +68,11 @@ class Relaxation:
     @cached_property
     def share_sums(self) -> np.ndarray:
         """(r, m) rows a with a·w ≤ 1: one for each discrete control with more than two values."""
-        rows = []
-        for name in self.controls:
-            if self.problem.controls[name].sum_limited:
-                row = np.zeros(self.size)
-                row[self.blocks[name]] = 1.0
-                rows.append(row)
-        return np.array(rows).reshape(-1, self.size)
+        limited = [name for name in self.controls if self.problem.controls[name].sum_limited]
+        rows = np.zeros((len(limited), self.size))
+        for row, name in zip(rows, limited, strict=True):
+            row[self.blocks[name]] = 1.0
+        return rows
 
     @cached_property
     def budget_rows(self) -> BudgetRows:
@@ -96,8 +91,8 @@ class Relaxation:
         shares = [jnp.ones(())]
         for name in self.controls:
             block = self.blocks[name]
-            own = [w[i] for i in range(block.start, block.stop)]
-            options = self.problem.controls[name].options(own, values.get(name, ()))
+            columns = [w[i] for i in range(block.start, block.stop)]
+            options = self.problem.controls[name].options(columns, values.get(name, ()))
             vectors = [[*v, value] for v in vectors for value, _ in options]
             if len(options) > 1:  # a single one has all of the share
                 shares = [s * share for s in shares for _, share in options]
@@ -111,8 +106,11 @@ class Relaxation:
 
     def vectors(self, schedule: Schedule, intervals: int) -> np.ndarray:
         """(intervals, m) relaxed controls of a schedule, averaged over equal intervals."""
-        grid = uniform_grid(self.problem.horizon, intervals)
-        return np.asarray(_overlap(grid, schedule.grid) @ self.own_vectors(schedule))
+        grid, other = uniform_grid(self.problem.horizon, intervals), schedule.grid
+        left = np.maximum(grid[:-1, None], other[None, :-1])
+        right = np.minimum(grid[1:, None], other[None, 1:])
+        inside = np.clip(right - left, 0.0, None)  # (I, J) lengths that the intervals have in common
+        return np.asarray((inside / inside.sum(axis=1, keepdims=True)) @ self.own_vectors(schedule))
 
     def own_vectors(self, schedule: Schedule) -> np.ndarray:
         """(J, m) relaxed controls on the schedule's own J intervals."""
@@ -121,20 +119,8 @@ class Relaxation:
     def schedule(self, w: np.ndarray, parameters: dict[str, float], rounded: bool = False) -> Schedule:
         """The schedule of relaxed controls (intervals, m); ``rounded``: shares are all 0 or 1."""
         grid = uniform_grid(self.problem.horizon, len(w))
-        values: dict[str, np.ndarray] = {}
-        mixtures: dict[str, Mixture] = {}
-        for name, control in self.problem.controls.items():
-            decoded = control.decode(w[:, self.blocks[name]], rounded)
-            if isinstance(decoded, Mixture):
-                mixtures[name] = decoded
-            else:
-                values[name] = decoded
+        controls = self.problem.controls.items()
+        decoded = {name: control.decode(w[:, self.blocks[name]], rounded) for name, control in controls}
+        mixtures = {name: values for name, values in decoded.items() if isinstance(values, Mixture)}
+        values = {name: values for name, values in decoded.items() if not isinstance(values, Mixture)}
         return Schedule(grid, values, mixtures, parameters)
-
-
-def _overlap(grid: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """(I, J) share of each interval of ``grid`` that lies in each interval of ``other``."""
-    left = np.maximum(grid[:-1, None], other[None, :-1])
-    right = np.minimum(grid[1:, None], other[None, 1:])
-    inside = np.clip(right - left, 0.0, None)
-    return np.asarray(inside / inside.sum(axis=1, keepdims=True))

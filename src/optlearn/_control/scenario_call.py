@@ -51,13 +51,13 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
         problem: Any = checked_function()(*args, **kwargs)
         call = signature.bind(*args, **kwargs)
         call.apply_defaults()
-        given = _by_name(call) | {name: value for name, value in common.items() if value is not None}
-        if given.get("reach") is not None:
-            problem = replace(problem, reach=given["reach"])
-        if given.get("shift") is not None:
-            problem = replace(problem, objective=replace(problem.objective, tests=given["shift"]))
+        values = _by_name(call) | {name: value for name, value in common.items() if value is not None}
+        if values.get("reach") is not None:
+            problem = replace(problem, reach=values["reach"])
+        if values.get("shift") is not None:
+            problem = replace(problem, objective=replace(problem.objective, tests=values["shift"]))
         try:
-            arguments = {name: plain(value) for name, value in given.items()}
+            arguments = {name: plain(value) for name, value in values.items()}
         except TypeError:
             return problem  # a function cannot be written down
         object.__setattr__(problem, "made_by", ScenarioCall(function.__name__, arguments))
@@ -83,19 +83,17 @@ def _show_common(made: Any, signature: inspect.Signature) -> None:
     more = [
         inspect.Parameter(name, keyword, default=None, annotation=kind) for name, (kind, _) in COMMON.items()
     ]
-    known = list(signature.parameters.values())
-    # An argument that collects all others must stay the last.
-    place = len(known) - any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known)
-    made.__signature__ = signature.replace(parameters=[*known[:place], *more, *known[place:]])
+    # Those of one kind stay in order; an argument that collects all others must stay the last.
+    parameters = sorted([*signature.parameters.values(), *more], key=lambda parameter: parameter.kind)
+    made.__signature__ = signature.replace(parameters=parameters)
     lines = "".join(f"\n    {name}: {meaning}" for name, (_, meaning) in COMMON.items())
     made.__doc__ = f"{inspect.getdoc(made)}{lines}\n"
 
 
 def _by_name(call: inspect.BoundArguments) -> dict[str, Any]:
     """Arguments by name, those of ``**options`` among them."""
-    kinds = {p.name: p.kind for p in call.signature.parameters.values()}
-    options = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD]
-    named = {name: value for name, value in call.arguments.items() if name not in options}
-    for name in options:
-        named |= call.arguments.get(name, {})
+    named = dict(call.arguments)
+    for name, parameter in call.signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            named |= named.pop(name, {})
     return named

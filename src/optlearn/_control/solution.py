@@ -192,10 +192,7 @@ class Solution:
         for name in ("relaxed", "whole_numbers"):
             variant = getattr(self, name)
             if variant is not None:
-                made[name] = {
-                    "objective": variant.objective,
-                    "schedule": schedule_dict(variant.schedule),
-                }
+                made[name] = {"objective": variant.objective, "schedule": schedule_dict(variant.schedule)}
         return made
 
     def __repr__(self) -> str:
@@ -204,9 +201,9 @@ class Solution:
     def __rich__(self) -> "Text":
         from rich.text import Text
 
-        first, verdict, *rest = self.summary().split("\n")
+        title, verdict, *details = self.summary().split("\n")
         colour = "green" if self.certificate.converged else "red bold"
-        return Text.assemble((first + "\n", "bold"), (verdict + "\n", colour), "\n".join(rest))
+        return Text.assemble((title + "\n", "bold"), (verdict + "\n", colour), "\n".join(details))
 
     def _repr_html_(self) -> str:
         from optlearn.plotting.report import fragment

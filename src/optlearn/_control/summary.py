@@ -7,7 +7,7 @@ import numpy as np
 from optlearn._schedule import Schedule
 
 if TYPE_CHECKING:
-    from optlearn._control.certificate import Certificate, Starts
+    from optlearn._control.certificate import Starts
     from optlearn._control.solution import Solution
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -68,44 +68,33 @@ def sparkline(values: np.ndarray, width: int = WIDTH) -> str:
 def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
     """What the certificate says: (question, answer in a sentence with its number)."""
     c = solution.certificate
-    words = [
-        (
-            "Is it solved?",
-            "Yes: the solver converged, and what may still be won is small."
-            if c.converged
-            else f"Not to the tolerance: {'; '.join(c.reasons)}.",
-        ),
-        (
-            "What may still be won?",
-            f"{may_still_be_won(solution)}. {_what_it_is(solution)}",
-        ),
-    ]
+    verdict = (
+        "Yes: the solver converged, and what may still be won is small."
+        if c.converged
+        else f"Not to the tolerance: {'; '.join(c.reasons)}."
+    )
+    words = {
+        "Is it solved?": verdict,
+        "What may still be won?": f"{may_still_be_won(solution)}. {_what_it_is(solution)}",
+    }
     if solution.relaxed is not None:
-        words.append(
-            (
-                "Pure or mixed?",
-                "The schedule is pure: one value for all samples of an interval. A mixed one draws the value "
-                "of every sample at random, with shares that may change; the best of these, "
-                f"{solution.relaxed.objective:.8g}, bounds all pure ones from below.",
-            )
+        words["Pure or mixed?"] = (
+            "The schedule is pure: one value for all samples of an interval. A mixed one draws the value "
+            "of every sample at random, with shares that may change; the best of these, "
+            f"{solution.relaxed.objective:.8g}, bounds all pure ones from below."
         )
-    words += [
-        (
-            "Are the numbers right?",
-            "The objective is re-integrated adaptively to full accuracy; the solver's own value differs by "
-            f"{abs(c.integration_error):.1e}. {_expectations(c)}",
-        ),
-        (
-            "Are budgets met?",
-            "Exactly." if c.budget_error == 0 else f"Up to {c.budget_error:.1e}.",
-        ),
-        ("Is it the best of many optima?", _starts(c.starts)),
-    ]
+    expectations = "in closed form"
+    if c.quadrature_error is not None:
+        expectations = f"quadratures, off by about {c.quadrature_error:.1e}"
+    words["Are the numbers right?"] = (
+        "The objective is re-integrated adaptively to full accuracy; the solver's own value differs by "
+        f"{abs(c.integration_error):.1e}. Expectations are {expectations}."
+    )
+    words["Are budgets met?"] = "Exactly." if c.budget_error == 0 else f"Up to {c.budget_error:.1e}."
+    words["Is it the best of many optima?"] = _starts(c.starts)
     if c.lower_bound is not None:
-        words.append(
-            ("How good can any schedule be?", f"{c.lower_bound:.6g} at best ({c.lower_bound_kind}).")
-        )
-    return words
+        words["How good can any schedule be?"] = f"{c.lower_bound:.6g} at best ({c.lower_bound_kind})."
+    return list(words.items())
 
 
 def _what_it_is(solution: "Solution") -> str:
@@ -117,17 +106,11 @@ def _what_it_is(solution: "Solution") -> str:
     return f"The best mixed schedule {best}, and misses Pontryagin's minimum by {c.mixed_gap:.1e}."
 
 
-def _expectations(certificate: "Certificate") -> str:
-    if certificate.quadrature_error is None:
-        return "Expectations are in closed form."
-    return f"Expectations are quadratures, off by about {certificate.quadrature_error:.1e}."
-
-
 def _starts(starts: "Starts") -> str:
     if starts.tried == 1:
         return "Not known: one start was tried, and another might end lower."
-    told = (
+    return (
         f"{starts.agreeing} of {starts.tried} starts ended within 1e-6 of the best, the worst "
-        f"{starts.spread:.1e} above it."
+        f"{starts.spread:.1e} above it. "
+        f"This is {'evidence, not a proof' if starts.agreeing > 1 else 'no evidence: try more'}."
     )
-    return f"{told} This is {'evidence, not a proof' if starts.agreeing > 1 else 'no evidence: try more'}."

@@ -48,22 +48,17 @@ class Fixed:
         return float(self.p @ J)
 
     def weights(self, J: np.ndarray) -> np.ndarray:
-        """P."""
+        """The weights p."""
         del J
         return self.p
 
 
 @dataclass(frozen=True)
 class Weighing:
-    """The largest weighted sum of the costs of members; limits are not part of its value.
+    """The largest weighted sum of the costs of members; limits are not part of its value."""
 
-    Attributes:
-        caps: (M,) the most that each member may weigh.
-        limits: (L,) upper limits of the costs after those of the members.
-    """
-
-    caps: tuple[float, ...]
-    limits: tuple[float, ...] = ()
+    caps: tuple[float, ...]  # (M,) the most that each member may weigh
+    limits: tuple[float, ...] = ()  # (L,) of the costs after those of the members, at most
 
     @property
     def members(self) -> int:
@@ -93,19 +88,22 @@ class Weighing:
         over = (J[self.members :] - limits) / np.maximum(np.abs(limits), 1e-12)
         return float(max(0.0, over.max(initial=0.0)))
 
+    def over(self, J: np.ndarray) -> np.ndarray:
+        """(K,) the costs, less limits."""
+        return np.asarray(J - np.concatenate([np.zeros(self.members), self.limits]))
+
     def slack(self, J: np.ndarray, p: np.ndarray) -> float:
         """What the weights p leave out: value less Σ p (J − limit); 0 where p belongs to J."""
-        limits = np.concatenate([np.zeros(self.members), self.limits])
-        return self.value(J) - float(p @ (J - limits))
+        return self.value(J) - float(p @ self.over(J))
 
     def nearest(self, y: np.ndarray) -> np.ndarray:
         """(K,) the admissible weights that are nearest to y (K,)."""
-        own, caps = y[: self.members], np.array(self.caps)
-        # Σ clip(own − τ, 0, caps) falls piecewise linearly in τ, with bends where an entry meets a bound.
-        bends = np.sort(np.concatenate([own, own - caps]))
-        sums = np.clip(own[None] - bends[:, None], 0.0, caps[None]).sum(axis=1)
+        members, caps = y[: self.members], np.array(self.caps)
+        # Σ clip(members − τ, 0, caps) falls piecewise linearly in τ, with bends where one meets a bound.
+        bends = np.sort(np.concatenate([members, members - caps]))
+        sums = np.clip(members[None] - bends[:, None], 0.0, caps[None]).sum(axis=1)
         tau = np.interp(-1.0, -sums, bends)
-        return np.concatenate([np.clip(own - tau, 0.0, caps), np.maximum(y[self.members :], 0.0)])
+        return np.concatenate([np.clip(members - tau, 0.0, caps), np.maximum(y[self.members :], 0.0)])
 
 
 @dataclass(frozen=True)
@@ -114,25 +112,17 @@ class Proximal:
 
     It is smooth in J, with gradient p', and where p' = p it has the value and the minimisers of the exact
     cost: so p moves to p' after every minimisation, until it stays.
-
-    Attributes:
-        weighing: admissible weights.
-        p: (K,) weights so far.
-        rho: (K,) how far a unit of cost moves them.
     """
 
-    weighing: Weighing
-    p: np.ndarray
-    rho: np.ndarray
+    weighing: Weighing  # admissible weights
+    p: np.ndarray  # (K,) weights so far
+    rho: np.ndarray  # (K,) how far a unit of cost moves them
 
     def value(self, J: np.ndarray) -> float:
         """The largest value."""
         q = self.weights(J)
-        return float(q @ self._over(J) - ((q - self.p) ** 2 / (2 * self.rho)).sum())
+        return float(q @ self.weighing.over(J) - ((q - self.p) ** 2 / (2 * self.rho)).sum())
 
     def weights(self, J: np.ndarray) -> np.ndarray:
         """(K,) p'."""
-        return self.weighing.nearest(self.p + self.rho * self._over(J))
-
-    def _over(self, J: np.ndarray) -> np.ndarray:
-        return np.asarray(J - np.concatenate([np.zeros(self.weighing.members), self.weighing.limits]))
+        return self.weighing.nearest(self.p + self.rho * self.weighing.over(J))

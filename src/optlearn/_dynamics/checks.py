@@ -36,11 +36,9 @@ def check_problem(
                 f"the schedule holds {name!r}, of shape {np.shape(settings[name])} in the model: "
                 "it is not one number, and only numbers can be scheduled"
             )
-    for name, value in settings.items():
+    extremes = [(n, v) for n in schedule.controls for v in (schedule[n].min(), schedule[n].max())]
+    for name, value in (*settings.items(), *extremes):
         system.check_parameter(name, value)
-    for name in schedule.controls:
-        for extreme in (schedule[name].min(), schedule[name].max()):
-            system.check_parameter(name, extreme)
     for u in extreme_settings(schedule, settings):
         leaves, structure = jax.tree.flatten((system, start, dict(u)))
         case = (structure, b"".join(np.asarray(leaf).tobytes() for leaf in leaves))
@@ -53,13 +51,9 @@ def check_problem(
 
 
 def check_states(system: System, states: np.ndarray, alphas: np.ndarray, where: str = "") -> None:
-    """Raise ``UnphysicalStateError`` at the first of flat states (T, n) that is impossible.
+    """Raise ``UnphysicalStateError`` at the first of flat states (T, n), at times (T,), that is impossible.
 
-    Args:
-        system: whose states they are.
-        states: (T, n).
-        alphas: (T,) training times.
-        where: words for the place, if it is not along training.
+    ``where`` are words for the place, if it is not along training.
     """
     infinite = np.argwhere(~np.isfinite(states))
     first: tuple[int, str] | None
@@ -68,11 +62,10 @@ def check_states(system: System, states: np.ndarray, alphas: np.ndarray, where: 
         first = int(time), f"{system.layout.names[entry]} = {states[time, entry]:.6g}; it is not finite"
     else:
         first = system.first_impossible(states)
-    if first is None:
-        return
-    place = where or f"at α = {alphas[first[0]]:.6g}"
-    advice = system.start_advice if where else system.run_advice
-    raise UnphysicalStateError(f"unphysical state {place}: {first[1]}. {advice}".rstrip())
+    if first is not None:
+        place = where or f"at α = {alphas[first[0]]:.6g}"
+        advice = system.start_advice if where else system.run_advice
+        raise UnphysicalStateError(f"unphysical state {place}: {first[1]}. {advice}".rstrip())
 
 
 def extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[dict[str, Array]]:
@@ -80,10 +73,9 @@ def extreme_settings(schedule: Schedule, settings: Mapping[str, Array]) -> list[
     chosen = {0}
     for name in schedule.controls:
         chosen |= {int(np.argmin(schedule[name])), int(np.argmax(schedule[name]))}
-    cases = []
-    for shares, values in schedule.variants():
-        for interval in sorted(chosen):
-            if shares[interval] > 0:
-                u = {name: np.asarray(v[interval]) for name, v in values.items()}
-                cases.append({**settings, **u})
-    return cases
+    return [
+        {**settings, **{name: np.asarray(v[interval]) for name, v in values.items()}}
+        for shares, values in schedule.variants()
+        for interval in sorted(chosen)
+        if shares[interval] > 0
+    ]

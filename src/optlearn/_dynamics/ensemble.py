@@ -46,8 +46,8 @@ class Ensemble(System):
             raise SpecificationError(
                 f"weights must be {count} numbers of at least 0 that sum to 1, got {shares.tolist()}"
             )
-        given = ({},) * count if own is None else own
-        values = tuple({n: np.asarray(v, dtype=float) for n, v in each.items()} for each in given)
+        own = [{}] * count if own is None else own
+        values = tuple({n: np.asarray(v, dtype=float) for n, v in mapping.items()} for mapping in own)
         return cls(tuple(members), values, shares)
 
     @cached_property
@@ -83,15 +83,15 @@ class Ensemble(System):
 
     def drift(self, x: Any, u: Settings) -> Any:
         """The members' drifts."""
-        return tuple(member.drift(own, settings) for member, own, settings in self.each(x, u))
+        return tuple(member.drift(state, settings) for member, state, settings in self.each(x, u))
 
     def advance(self, x: Any, u: Settings, length: Array) -> Any:
         """The members' states after ``length``."""
-        return tuple(member.advance(own, settings, length) for member, own, settings in self.each(x, u))
+        return tuple(member.advance(state, settings, length) for member, state, settings in self.each(x, u))
 
     def errors(self, x: Any, u: Settings) -> list[Array]:
         """The members' errors."""
-        return [member.error(own, settings) for member, own, settings in self.each(x, u)]
+        return [member.error(state, settings) for member, state, settings in self.each(x, u)]
 
     def error(self, x: Any, u: Settings) -> Array:
         """The mean of the members' errors."""
@@ -137,9 +137,8 @@ class Ensemble(System):
 
     def check(self, x: Any) -> str | None:
         """What is wrong with the first member whose state is impossible."""
-        for number, (member, own) in enumerate(zip(self.members, x, strict=True), 1):
-            wrong = member.check(own)
-            if wrong is not None:
+        for number, (member, state) in enumerate(zip(self.members, x, strict=True), 1):
+            if (wrong := member.check(state)) is not None:
                 return f"member {number}: {wrong}"
         return None
 
@@ -147,8 +146,8 @@ class Ensemble(System):
         """The earliest of flat states (T, n) that a member refuses."""
         impossible = [
             (*wrong, number)
-            for number, (member, own) in enumerate(zip(self.members, self.layout.slices, strict=True), 1)
-            if (wrong := member.first_impossible(states[:, own])) is not None
+            for number, (member, s) in enumerate(zip(self.members, self.layout.slices, strict=True), 1)
+            if (wrong := member.first_impossible(states[:, s])) is not None
         ]
         if not impossible:
             return None
@@ -157,52 +156,41 @@ class Ensemble(System):
 
     def check_specification(self, x: Any, u: Settings) -> None:
         """Each member by itself."""
-        for member, own, settings in self.each(x, u):
-            member.check_specification(own, settings)
+        for member, state, settings in self.each(x, u):
+            member.check_specification(state, settings)
 
     def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray] | None:
         """Those of the members, each on its own entries."""
         guards = [member.round_off_guard() for member in self.members]
         if all(guard is None for guard in guards):
             return None
-
-        def guarded(flat: np.ndarray) -> np.ndarray:
-            parts = [
-                flat[own] if guard is None else guard(flat[own])
-                for guard, own in zip(guards, self.layout.slices, strict=True)
-            ]
-            return np.concatenate(parts)
-
-        return guarded
+        pairs = list(zip(guards, self.layout.slices, strict=True))
+        return lambda flat: np.concatenate([flat[s] if g is None else g(flat[s]) for g, s in pairs])
 
     # --- quadratures: each member has its own ------------------------------------------------------
 
     def resolved(self, states: np.ndarray, u: Settings, quadrature: Any = None) -> Resolved:
         """Every member resolved at its own part of flat states (S, n)."""
         places = zip(self.layout.slices, self.each(self.members, u), strict=True)
-        parts = tuple(m.resolved(states[:, own], settings, quadrature) for own, (m, _, settings) in places)
+        parts = tuple(m.resolved(states[:, s], settings, quadrature) for s, (m, _, settings) in places)
         accuracies = [r.accuracy for r in parts if r.accuracy is not None]
         info: dict[str, Any] = dict(parts[0].info)
-        for one in parts[1:]:
-            info |= {n: max(v, info.get(n, v)) for n, v in one.info.items() if n.endswith("error")}
-        return _ResolvedEnsemble(
-            replace(self, members=tuple(r.system for r in parts)),
-            min(accuracies) if accuracies else None,
-            max(r.rtol for r in parts),
-            info,
-            parts,
-        )
+        for part in parts[1:]:
+            info |= {n: max(v, info.get(n, v)) for n, v in part.info.items() if n.endswith("error")}
+        system = replace(self, members=tuple(r.system for r in parts))
+        rtol = max(r.rtol for r in parts)
+        return _ResolvedEnsemble(system, min(accuracies, default=None), rtol, info, parts)
 
     def probes(self, x: Any) -> np.ndarray:
         """(S, n) the members' probes side by side; a member with fewer repeats its last."""
-        own = [member.probes(state) for member, state in zip(self.members, x, strict=True)]
-        count = max(map(len, own))
-        return np.hstack([p[np.minimum(np.arange(count), len(p) - 1)] for p in own])
+        probes = [member.probes(state) for member, state in zip(self.members, x, strict=True)]
+        numbers = np.arange(max(map(len, probes)))
+        return np.hstack([p[np.minimum(numbers, len(p) - 1)] for p in probes])
 
     def refined(self) -> "Ensemble | None":
         """With every member refined that can be; None if none can."""
         finer = [member.refined() for member in self.members]
-        if all(one is None for one in finer):
+        if all(member is None for member in finer):
             return None
         pairs = zip(finer, self.members, strict=True)
         return replace(self, members=tuple(m if f is None else f for f, m in pairs))
@@ -219,7 +207,7 @@ class _ResolvedEnsemble(Resolved):
         system, errors = self.system, dict[str, float]()
         assert isinstance(system, Ensemble)
         places = zip(self.parts, system.layout.slices, system.each(system.members, u), strict=True)
-        for part, own, (_, _, settings) in places:
-            for name, error in part.errors(states[:, own], settings).items():
+        for part, s, (_, _, settings) in places:
+            for name, error in part.errors(states[:, s], settings).items():
                 errors[name] = max(error, errors.get(name, 0.0))
         return errors

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import jax.numpy as jnp
 import numpy as np
+from typing_extensions import override
 
 from optlearn._arguments import as_numbers
 from optlearn._arrays import Array
@@ -19,33 +20,29 @@ class Layout(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the n entries of the flat vector."""
-        ...
 
     @property
     def size(self) -> int:
         """n, the length of the flat vector."""
-        ...
+        return len(self.names)
 
     @property
     def nonnegative(self) -> np.ndarray:
-        """(n,) flags of entries that are never below zero, such as squared norms."""
-        ...
+        """(n,) flags of entries that are never below zero, such as squared norms; False: nothing is known."""
+        return np.zeros(self.size, dtype=bool)
 
     def flatten(self, x: Array) -> Array:
         """(…, n) flat vector of a state."""
-        ...
 
     def unflatten(self, flat: Array) -> Array:
         """The state of a flat vector (…, n)."""
-        ...
 
     def state(self, **values: Array) -> Array:
         """A state from named values; the rest is zero."""
-        ...
 
 
 @dataclass(frozen=True)
-class NamedLayout:
+class NamedLayout(Layout):
     """States that are dictionaries: a name for each number, or for each vector of numbers.
 
     Args:
@@ -60,38 +57,27 @@ class NamedLayout:
     @classmethod
     def of(cls, owner: str, names: Any) -> "NamedLayout":
         """The layout of ``names``: a tuple of numbers' names, or a mapping from name to length."""
-        wrong = SpecificationError(
-            f"{owner}.names must be a tuple of names, or a mapping from name to length, got {names!r}"
-        )
-        if not isinstance(names, Mapping | tuple | list):
-            raise wrong
-        lengths = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
-        if not lengths or not all(str(name).isidentifier() for name in lengths):
-            raise wrong
-        if not all(length is None or (isinstance(length, int) and length > 0) for length in lengths.values()):
-            raise wrong
+        lengths: dict[str, Any] = {}
+        if isinstance(names, Mapping | tuple | list):
+            lengths = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
+        sizes = [length for length in lengths.values() if length is not None]
+        identifiers = all(str(name).isidentifier() for name in lengths)
+        if not lengths or not identifiers or not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise SpecificationError(
+                f"{owner}.names must be a tuple of names, or a mapping from name to length, got {names!r}"
+            )
         return cls(owner, tuple(lengths.items()))
 
     @cached_property
+    @override
     def names(self) -> tuple[str, ...]:
-        """Names of the n entries of the flat vector."""
         names: list[str] = []
         for name, length in self.lengths:
             names += [name] if length is None else [f"{name}{i + 1}" for i in range(length)]
         return tuple(names)
 
-    @property
-    def size(self) -> int:
-        """n, the length of the flat vector."""
-        return len(self.names)
-
-    @property
-    def nonnegative(self) -> np.ndarray:
-        """(n,) flags: nothing is known of the signs."""
-        return np.zeros(self.size, dtype=bool)
-
+    @override
     def flatten(self, x: Any) -> Array:
-        """(…, n) flat vector of a state."""
         have = sorted(x) if isinstance(x, Mapping) else type(x).__name__
         if have != sorted(name for name, _ in self.lengths):
             raise SpecificationError(
@@ -111,8 +97,8 @@ class NamedLayout:
         batch = np.broadcast_shapes(*(part.shape[:-1] for part in parts))
         return library.concatenate([library.broadcast_to(p, (*batch, p.shape[-1])) for p in parts], axis=-1)
 
+    @override
     def unflatten(self, flat: Array) -> dict[str, Array]:
-        """The state of a flat vector (…, n)."""
         state, start = {}, 0
         for name, length in self.lengths:
             stop = start + (length or 1)
@@ -135,7 +121,7 @@ class NamedLayout:
 
 
 @dataclass(frozen=True)
-class JoinedLayout:
+class JoinedLayout(Layout):
     """States that are tuples of states: the names of each part carry its suffix.
 
     Args:
@@ -153,13 +139,8 @@ class JoinedLayout:
         return tuple(f"{name}{suffix}" for part, suffix in pairs for name in part.names)
 
     @property
-    def size(self) -> int:
-        """n, the length of the flat vector."""
-        return sum(part.size for part in self.parts)
-
-    @property
+    @override
     def nonnegative(self) -> np.ndarray:
-        """(n,) flags, as the parts say."""
         return np.concatenate([part.nonnegative for part in self.parts])
 
     @cached_property
@@ -168,27 +149,21 @@ class JoinedLayout:
         ends = np.cumsum([part.size for part in self.parts]).tolist()
         return tuple(slice(end - part.size, end) for end, part in zip(ends, self.parts, strict=True))
 
+    @override
     def flatten(self, x: Any) -> Array:
-        """(…, n) flat vector of a tuple of states."""
-        flat = [part.flatten(own) for part, own in zip(self.parts, x, strict=True)]
-        library = np if all(isinstance(own, np.ndarray) for own in flat) else jnp
-        return library.concatenate(flat, axis=-1)
+        vectors = [part.flatten(state) for part, state in zip(self.parts, x, strict=True)]
+        library = np if all(isinstance(vector, np.ndarray) for vector in vectors) else jnp
+        return library.concatenate(vectors, axis=-1)
 
+    @override
     def unflatten(self, flat: Array) -> tuple[Array, ...]:
-        """The tuple of states of a flat vector (…, n)."""
-        return tuple(
-            part.unflatten(flat[..., own]) for part, own in zip(self.parts, self.slices, strict=True)
-        )
+        return tuple(part.unflatten(flat[..., s]) for part, s in zip(self.parts, self.slices, strict=True))
 
     def state(self, **values: Array) -> tuple[Array, ...]:
         """A state from named values, suffixes included; the rest is zero."""
-        return tuple(self.unflatten(self.vector(**values)))
-
-    def vector(self, **values: Array) -> np.ndarray:
-        """The flat vector (n,) of named values."""
         flat = np.zeros(self.size)
         for name, value in values.items():
             if name not in self.names:
                 raise SpecificationError(f"there is no state {name!r}; there are {', '.join(self.names)}")
             flat[self.names.index(name)] = value
-        return flat
+        return self.unflatten(flat)

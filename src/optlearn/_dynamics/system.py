@@ -132,12 +132,12 @@ class System(Pytree):
         moving = "advance" if self.advances else "drift"
         length = (np.zeros(()),) if self.advances else ()
 
-        def known(name: str) -> Callable[..., Any]:
-            return lambda x, u, *rest: getattr(self, name)(Known("x", x), Known("u", u), *rest)
+        def explained(name: str) -> Callable[..., Any]:
+            return lambda x, u, *length: getattr(self, name)(Known("x", x), Known("u", u), *length)
 
-        yield moving, known(moving), (x, u, *length)
+        yield moving, explained(moving), (x, u, *length)
         for name in ("error", "observables"):
-            yield name, known(name), (x, u)
+            yield name, explained(name), (x, u)
 
     @property
     def advances(self) -> bool:
@@ -221,8 +221,7 @@ class System(Pytree):
     def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
         """Number of the first of flat states (T, n) that ``check`` refuses, and its sentence."""
         for i, flat in enumerate(states):
-            wrong = self.check(self.layout.unflatten(flat))
-            if wrong is not None:
+            if (wrong := self.check(self.layout.unflatten(flat))) is not None:
                 return i, wrong
         return None
 
@@ -302,14 +301,9 @@ def resolved_for(
 
 def as_floats(parameters: Mapping[str, Any]) -> dict[str, Array]:
     """Numbers and arrays as float64 NumPy arrays; traced ones as they are."""
-    return {
-        name: value if isinstance(value, jax.core.Tracer) else _numbers(name, value)
-        for name, value in parameters.items()
-    }
-
-
-def _numbers(name: str, value: Any) -> np.ndarray:
-    numbers = as_numbers(value)
-    if numbers is None:
-        raise SpecificationError(f"parameter {name!r} must be numbers, got {value!r}")
-    return numbers
+    floats: dict[str, Array] = {}
+    for name, value in parameters.items():
+        floats[name] = value if isinstance(value, jax.core.Tracer) else as_numbers(value)
+        if floats[name] is None:
+            raise SpecificationError(f"parameter {name!r} must be numbers, got {value!r}")
+    return floats

@@ -19,7 +19,7 @@ from optlearn._engine.base import (
 )
 from optlearn._engine.functions import Functions
 from optlearn._engine.steps import step
-from optlearn._engine.tracing.buffered import Buffered
+from optlearn._engine.tracing.values import Buffered
 
 # Below this many instructions in an interval, one flat expression is faster than calls of the rate.
 FLAT = 600

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from optlearn._arrays import Array, Settings
-from optlearn._control.objective import Objective
+from optlearn._control.objective import Cost, Objective
 from optlearn._control.problem import Baseline, Problem, first_guess
 from optlearn._dynamics.layout import JoinedLayout, NamedLayout
 from optlearn._dynamics.system import Resolved, System
@@ -76,7 +76,7 @@ class Accounted(System):
 
     def initial_state(self, given: Any) -> Any:
         """An inner state alone starts the accounts at 0."""
-        state, accounts = given if isinstance(given, tuple) else (given, {"account": 0.0, "elapsed": 0.0})
+        state, accounts = given if isinstance(given, tuple) else (given, {})
         return self.inner.initial_state(state), self.layout.parts[1].state(**accounts)
 
     @override
@@ -110,15 +110,10 @@ class Accounted(System):
 
 @dataclass(frozen=True)
 class Spent:
-    """An objective at the end of an accounted training: ``objective.terminal`` on its state.
+    """An objective at the end of an accounted training: ``objective.terminal`` on its state."""
 
-    Attributes:
-        terminal: further function of the inner state.
-        account: number of the account.
-    """
-
-    terminal: Callable[[Any, Settings], Array] | None
-    account: int
+    terminal: Cost | None  # further function of the inner state
+    account: int  # its number
 
     def __call__(self, x: Any, u: Settings) -> Array:
         inner, accounts = x
@@ -131,7 +126,7 @@ class Spent:
 class _OnInner:
     """A function of the inner state."""
 
-    function: Callable[[Any, Settings], Array]
+    function: Cost
 
     def __call__(self, x: Any, u: Settings) -> Array:
         return self.function(x[0], u)
@@ -145,14 +140,11 @@ class BaselineOf:
     make: Baseline
 
     def __call__(self, problem: Problem, intervals: int) -> Schedule:
-        return self.make(self._like(problem), intervals)
+        return self.make(replace(self.problem, horizon=problem.horizon), intervals)
 
     def roughly(self, problem: Problem, intervals: int) -> Schedule:
         """See ``first_guess``."""
-        return first_guess(self.make, self._like(problem), intervals)
-
-    def _like(self, problem: Problem) -> Problem:
-        return replace(self.problem, horizon=problem.horizon)
+        return first_guess(self.make, replace(self.problem, horizon=problem.horizon), intervals)
 
 
 def accounted(problem: Problem, objectives: Sequence[Objective]) -> tuple[Problem, list[Objective]]:
@@ -181,5 +173,4 @@ def accounted(problem: Problem, objectives: Sequence[Objective]) -> tuple[Proble
 
 def counted(problem: Problem) -> Problem:
     """The problem with its own running costs, if it has any, counted in the state."""
-    made, (objective,) = accounted(problem, [problem.objective])
-    return replace(made, objective=objective)
+    return accounted(problem, [problem.objective])[0]

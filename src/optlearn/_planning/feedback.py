@@ -11,7 +11,6 @@ import numpy as np
 
 from optlearn._arrays import Array, Float
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
-from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.weighing import Fixed
 from optlearn._engine.expansion import interval_functions
@@ -52,11 +51,9 @@ class Feedback:
                 f"alpha must be a training time from 0 to {self.schedule.horizon:g}, got {alpha!r}"
             )
         model = self.solution.problem.model
-        layout = model.layout
-        measured = state if isinstance(state, np.ndarray) else layout.flatten(model.initial_state(state))
-        flat = np.asarray(measured, dtype=float)
-        planned = np.asarray(layout.flatten(state_at(self.solution, alpha)))
-        return self.correct(alpha, flat - planned)
+        flat = state if isinstance(state, np.ndarray) else model.layout.flatten(model.initial_state(state))
+        planned = np.asarray(model.layout.flatten(state_at(self.solution, alpha)))
+        return self.correct(alpha, np.asarray(flat, dtype=float) - planned)
 
     def correct(self, alpha: float, deviation: Float[np.ndarray, " n"]) -> dict[str, float]:
         """The controls at training time α for a deviation (n,) from the planned state."""
@@ -73,7 +70,16 @@ class Feedback:
 def feedback(solution: Solution) -> Feedback:
     """The feedback of a solution; see ``Solution.feedback``."""
     problem, schedule = solution.problem, solution.schedule
-    _check(problem)
+    if not problem.continuous:
+        raise SpecificationError(
+            "feedback corrects continuous controls, and there are none: plan again instead (solution.replan)"
+        )
+    for budget in problem.budgets:
+        if budget.control in problem.continuous:
+            raise SpecificationError(
+                f"feedback would break the budget of {budget.control!r}: plan again (solution.replan), which "
+                "keeps it"
+            )
     compiled = compile_problem(problem)
     if solution.weights:
         compiled = compiled.weighted(Fixed(np.array(solution.weights)))
@@ -85,29 +91,15 @@ def feedback(solution: Solution) -> Feedback:
     return Feedback(schedule, names, gains[:, : len(names)], solution)
 
 
-def _check(problem: Problem) -> None:
-    if not problem.continuous:
-        raise SpecificationError(
-            "feedback corrects continuous controls, and there are none: plan again instead (solution.replan)"
-        )
-    tied = [b.control for b in problem.budgets if b.control in problem.continuous]
-    if tied:
-        raise SpecificationError(
-            f"feedback would break the budget of {tied[0]!r}: plan again (solution.replan), which keeps it"
-        )
-
-
 def _gains(
     compiled: CompiledProblem, w: Float[np.ndarray, "I m"], theta: Float[np.ndarray, " k"], steps: int
 ) -> Float[np.ndarray, "I m n"]:
     """(I, m, n) by Riccati's recursion, backward over the intervals."""
-    n, m, _ = compiled.sizes
-    intervals = len(w)
+    (n, m, _), c, intervals = compiled.sizes, compiled.constants, len(w)
     rolled = Rollout(compiled, intervals, steps).run(w, theta)
     states, costates = rolled.states[::steps], rolled.costates[::steps]
     functions = interval_functions(compiled.engine, steps)
     h = compiled.problem.horizon / (intervals * steps)
-    c = compiled.constants
     last = c if compiled.weigher is None else compiled.with_weights(compiled.weigher.weights(np.zeros(0)))
     S = np.array(compiled.engine.derivatives.final_hessian(last, states[-1], theta))[:n, :n]
     low, high = compiled.relaxation.bounds

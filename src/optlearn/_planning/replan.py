@@ -1,6 +1,6 @@
 """The optimal rest of a training, from where it is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -12,7 +12,7 @@ from optlearn._control.budgets import Budget, used
 from optlearn._control.compiled import compile_problem
 from optlearn._control.controls import Control, Discrete
 from optlearn._control.evaluate import evaluate
-from optlearn._control.objective import Objective
+from optlearn._control.objective import Cost, Objective
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
@@ -50,7 +50,7 @@ def replan(
     elif isinstance(state, np.ndarray | list):
         state = problem.model.layout.unflatten(np.asarray(state, dtype=float))
     past = planned.between(0.0, now) if now > near else None
-    remaining = _remaining(problem, state, past, end, dict(solution.parameters), dict(parameters or {}))
+    remaining = _remaining(solution, state, past, end, parameters or {})
     length = np.diff(planned.grid).mean()
     options = {"intervals": max(1, round((end - now) / length)), "starts": 1, **options}
     if now < planned.horizon - near:
@@ -69,45 +69,38 @@ def replan(
 
 def state_at(solution: Solution, alpha: float) -> Any:
     """The predicted state at a training time of the solution's own schedule."""
-    problem = solution.problem
+    problem, layout = solution.problem, solution.problem.model.layout
     try:
         point = solution.trajectory.at(alpha)
     except ValueError:
         # From a file, which holds the trajectory on a grid.
-        again = evaluate(problem, solution.schedule, dict(solution.parameters), record=2)
-        point = again.at(alpha)
-    flat = np.array([float(point[name]) for name in problem.model.layout.names])
-    return problem.model.layout.unflatten(flat)
+        point = evaluate(problem, solution.schedule, dict(solution.parameters), record=2).at(alpha)
+    return layout.unflatten(np.array([float(point[name]) for name in layout.names]))
 
 
 def _remaining(
-    problem: Problem,
-    state: Any,
-    past: Schedule | None,
-    end: float,
-    solved: dict[str, float],
-    parameters: dict[str, Array],
+    solution: Solution, state: Any, past: Schedule | None, end: float, parameters: Mapping[str, Array]
 ) -> Problem:
-    """The problem of what is left from ``state`` on, after ``past``."""
-    done = 0.0 if past is None else past.horizon
-    left = end - done
+    """The problem of what is left from ``state`` on, after ``past``, with other ``parameters``."""
+    problem = solution.problem
+    left = end if past is None else end - past.horizon
     # A free parameter that training reads has been used already; one of the end can still be chosen.
     fixed = problem.free if compile_problem(problem).engine.free_in_rate else {}
     return replace(
         problem,
         start=state,
         horizon=left,
-        controls={name: _left_of(name, control, past) for name, control in problem.controls.items()},
+        controls={name: _less_switches(name, control, past) for name, control in problem.controls.items()},
         budgets=tuple(_left_over(budget, problem, past, end) for budget in problem.budgets),
         free={name: free for name, free in problem.free.items() if name not in fixed},
         objective=_share(problem.objective, left / end),
-        parameters={**problem.parameters, **{name: solved[name] for name in fixed}, **parameters},
+        parameters={**problem.parameters, **{n: solution.parameters[n] for n in fixed}, **parameters},
         baselines={},
         name=problem.name if past is None else f"rest of {problem.name}",
     )
 
 
-def _left_of(name: str, control: Control, past: Schedule | None) -> Control:
+def _less_switches(name: str, control: Control, past: Schedule | None) -> Control:
     """The control with the switches that are left."""
     if past is None or not isinstance(control, Discrete) or control.max_switches is None:
         return control
@@ -142,7 +135,7 @@ def _left_over(budget: Budget, problem: Problem, past: Schedule | None, end: flo
 class _Scaled:
     """A running cost times a factor."""
 
-    cost: Callable[[Any, Settings], Array]
+    cost: Cost
     factor: float
 
     def __call__(self, x: Any, u: Settings) -> Array:

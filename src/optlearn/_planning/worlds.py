@@ -49,26 +49,27 @@ def robust(
         risk: "mean", "worst", or ``ol.CVaR(level)``: the mean over the worst share 1 − level.
     """
     worlds = members(problem, over)
-    chosen = RISKS.get(risk, "") if isinstance(risk, str) else risk
-    if not (chosen is None or isinstance(chosen, CVaR)):
+    chosen = RISKS.get(risk) if isinstance(risk, str) else risk
+    if isinstance(risk, str) and risk not in RISKS:
         raise SpecificationError(f"risk must be 'mean', 'worst' or a CVaR, got {risk!r}")
     if chosen is not None and chosen.level == 0:
         chosen = None
     if chosen is not None:
         worlds = [counted(world) for world in worlds]
     first = worlds[0]
-    settings = [world.model.settings(world.parameters) for world in worlds]
     solved = {*first.controls, *first.free}
-    # What all worlds agree on stays a parameter of the ensemble.
-    differing = [
-        {name: value for name, value in values.items() if name not in solved and _differs(name, settings)}
-        for values in settings
+    settings = [
+        {n: value for n, value in world.model.settings(world.parameters).items() if n not in solved}
+        for world in worlds
     ]
+    apart = {name for values in settings for name in values if _differs(name, settings)}
+    differing = [{name: values[name] for name in values if name in apart} for values in settings]
     return replace(
         first,
         model=Ensemble.of([world.model for world in worlds], differing, weights),
         start=tuple(world.start for world in worlds),
-        parameters=_agreed(settings, differing, solved),
+        # What all worlds agree on stays a parameter of the ensemble.
+        parameters={n: v for values in settings for n, v in values.items() if n not in apart},
         baselines={name: BaselineOf(first, make) for name, make in first.baselines.items()},
         risk=chosen,
         name=f"{first.name}, {len(worlds)} members",
@@ -145,12 +146,12 @@ def changes(over: Over | None) -> list[Mapping[str, Any]]:
 
 
 def _changed(problem: Problem, change: Mapping[str, Any]) -> Problem:
-    values = {name: value for name, value in change.items() if name != "start"}
+    values = dict(change)
+    start = values.pop("start", problem.start)
     for name in values:
         if name in problem.controls or name in problem.free:
             raise SpecificationError(f"over must name parameters that are not optimised, got {name!r}")
     problem.model.settings(values)  # an unknown name says what there is
-    start = change.get("start", problem.start)
     return replace(problem, start=start, parameters={**problem.parameters, **values})
 
 
@@ -159,16 +160,6 @@ def _differs(name: str, settings: Sequence[Mapping[str, Array]]) -> bool:
     return any(
         name in other and (first is None or not np.array_equal(first, other[name])) for other in settings[1:]
     )
-
-
-def _agreed(
-    settings: Sequence[Mapping[str, Array]], differing: Sequence[Mapping[str, Array]], solved: set[str]
-) -> dict[str, Array]:
-    """Values that all members share, as parameters of the ensemble."""
-    shared: dict[str, Array] = {}
-    for values, apart in zip(settings, differing, strict=True):
-        shared |= {name: value for name, value in values.items() if name not in apart and name not in solved}
-    return shared
 
 
 # --- regret ---------------------------------------------------------------------------------------
@@ -215,12 +206,11 @@ def regret(problem: Problem | Sequence[Problem], over: Over | None = None, **sol
     worlds = members(problem, over)
     solutions = continuation(worlds, **solve_options)
     objectives = np.array([[_objective(world, made) for world in worlds] for made in solutions])
-    labels = [_label(change) for change in changes(over)] if isinstance(problem, Problem) else None
-    return Regret(
-        tuple(labels or (f"problem {number}" for number in range(1, len(worlds) + 1))),
-        objectives,
-        tuple(solutions),
-    )
+    if isinstance(problem, Problem):
+        labels = [_label(change) for change in changes(over)]
+    else:
+        labels = [f"problem {number}" for number in range(1, len(worlds) + 1)]
+    return Regret(tuple(labels), objectives, tuple(solutions))
 
 
 def _objective(world: Problem, made: Solution) -> float:

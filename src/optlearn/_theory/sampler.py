@@ -29,7 +29,7 @@ import numpy as np
 from jax.lax.linalg import triangular_solve
 
 from optlearn._arrays import Array, Bool, Float, Settings
-from optlearn._engine.tracing.dependencies import dependencies
+from optlearn._engine.tracing.trace import dependencies
 from optlearn._theory.expectation import AbstractQuadrature
 from optlearn._theory.model import Latent, LearningModel
 from optlearn._theory.order import OrderParameters, field_covariance, gram_matrix

@@ -10,8 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optlearn._engine.tracing.dependencies import dependencies
-from optlearn._engine.tracing.trace import UnsupportedPrimitive, evaluate, interpretations, trace
+from optlearn._engine.tracing.trace import (
+    UnsupportedPrimitive,
+    dependencies,
+    evaluate,
+    interpretations,
+    trace,
+)
 from optlearn._engine.tracing.values import sx_array, sx_vector
 from optlearn._theory.sample import Fields
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from optlearn._arrays import Array
 from optlearn._control.hamiltonian.loops import pick_rows
-from optlearn._control.rounding.exchange import GAIN, ROUNDS, TRIES, WIDTH
+from optlearn._control.rounding.search import GAIN, ROUNDS, TRIES, WIDTH
 from optlearn._engine.lanes import Lanes, LaneStructure, forward, run
 
 # Exchanges that are tried in one call.

@@ -35,20 +35,18 @@ def value_counts(name: str, control: Control, budgets: tuple[Budget, ...], inter
                 raise BudgetError(
                     f"{intervals} intervals cannot hold a share of exactly {share:g} of "
                     f"{name} = {value:g} ({wanted:g} intervals). Choose a multiple of "
-                    f"{_denominator(share)} intervals, or a share such as {below:.6g}."
+                    f"{Fraction(share).limit_denominator(10_000).denominator} intervals, or a share such as "
+                    f"{below:.6g}."
                 )
             counts[control.values.index(float(value))] = round(wanted)
-    known = counts >= 0
-    if (~known).sum() == 1:
-        counts[~known] = intervals - counts[known].sum()
+    settled = counts >= 0
+    if (~settled).sum() == 1:
+        counts[~settled] = intervals - counts[settled].sum()
     return counts
 
 
 def nearest_counts(
-    name: str,
-    control: Control,
-    budgets: tuple[Budget, ...],
-    totals: np.ndarray,
+    name: str, control: Control, budgets: tuple[Budget, ...], totals: np.ndarray
 ) -> np.ndarray:
     """(n,) whole numbers of intervals that meet all budgets, nearest to the totals (n,).
 
@@ -86,10 +84,6 @@ def nearest_counts(
     return best.astype(int)
 
 
-def _denominator(share: float) -> int:
-    return Fraction(share).limit_denominator(10_000).denominator
-
-
 def check_limits(name: str, control: Control, counts: np.ndarray, dwell: int) -> None:
     """Raise if intervals at each value, counts (n,), contradict limits on switches and dwell."""
     needed = int(np.count_nonzero(counts > 0)) - 1
@@ -108,15 +102,12 @@ def check_limits(name: str, control: Control, counts: np.ndarray, dwell: int) ->
 def limit_switches(chosen: np.ndarray, most: int) -> np.ndarray:
     """Drop the shortest phases, one by one, until the value changes at most ``most`` times."""
     chosen = chosen.copy()
-    while True:
-        edges = np.flatnonzero(np.diff(chosen)) + 1
-        if len(edges) <= most:
-            return chosen
-        starts, stops = np.concatenate([[0], edges]), np.concatenate([edges, [len(chosen)]])
-        shortest = int(np.argmin(stops - starts))
-        left, right = starts[shortest], stops[shortest]
-        neighbour = chosen[left - 1] if left > 0 else chosen[right]
-        chosen[left:right] = neighbour
+    while switches(chosen) > most:
+        bounds = phase_bounds(chosen)
+        shortest = int(np.argmin(np.diff(bounds)))
+        left, right = bounds[shortest : shortest + 2]
+        chosen[left:right] = chosen[left - 1] if left > 0 else chosen[right]
+    return chosen
 
 
 def repair(chosen: np.ndarray, counts: np.ndarray, cost: np.ndarray) -> np.ndarray:
@@ -147,8 +138,12 @@ def switches(chosen: np.ndarray) -> int:
 
 def shortest_phase(chosen: np.ndarray) -> int:
     """Length of the shortest phase, in intervals."""
-    edges = np.flatnonzero(np.diff(chosen)) + 1
-    return int(np.diff(np.concatenate([[0], edges, [len(chosen)]])).min())
+    return int(np.diff(phase_bounds(chosen)).min())
+
+
+def phase_bounds(chosen: np.ndarray) -> np.ndarray:
+    """Where phases begin, and where the last one ends."""
+    return np.concatenate([[0], np.flatnonzero(np.diff(chosen)) + 1, [len(chosen)]])
 
 
 def sum_up(shares: np.ndarray, counts: np.ndarray, dwell: int = 1) -> np.ndarray:

@@ -15,8 +15,7 @@ from optlearn._control.rounding.counts import (
     value_counts,
     whole_numbers,
 )
-from optlearn._control.rounding.exchange import exchange, shift
-from optlearn._control.rounding.phases import first_schedules, search_phases
+from optlearn._control.rounding.search import exchange, first_schedules, search_phases, shift
 from optlearn._control.runs import Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral
@@ -38,7 +37,7 @@ def check_grid(compiled: CompiledProblem, intervals: int) -> None:
     for name in compiled.problem.discrete:
         levels = _Levels(compiled, intervals, name)
         counts = levels.exact_counts
-        levels.nearest_counts(guess)
+        levels.nearest_counts(guess)  # raises if there are none
         check_limits(name, levels.control, counts, levels.dwell)
 
 
@@ -57,8 +56,8 @@ def round_controls(rollout: Rollout, w: np.ndarray, theta: np.ndarray, polish: b
     w, theta = _reoptimise(rollout, w, theta)
     if polish:
         for name, control in levels.items():
-            polished = control.polish(rollout, w, theta, chosen[name])
-            if not np.array_equal(polished, chosen[name]):
+            polished = control.search(rollout, w, theta, [chosen[name]])
+            if polished is not None and not np.array_equal(polished, chosen[name]):
                 w, theta = _reoptimise(rollout, control.write(w, polished), theta)
     return Rounded(w, theta, rollout.objective(w, theta))
 
@@ -69,8 +68,7 @@ def whole_schedule(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> Rounde
     wanted = {name: control for name, control in problem.controls.items() if control.whole_numbers}
     if not wanted:
         return None
-    w = w.copy()
-    objective = np.inf
+    w, objective = w.copy(), np.inf
     for name, control in wanted.items():
         column = blocks[name].start
         bounds = (np.ceil(control.lower), np.floor(control.upper))
@@ -81,13 +79,7 @@ def whole_schedule(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> Rounde
 
 
 class _Levels:
-    """One discrete control as levels (I,): the number of its value in each of I intervals.
-
-    Args:
-        compiled: the problem.
-        intervals: I.
-        name: of the control.
-    """
+    """One discrete control as levels (I,): the number of its value in each of I intervals."""
 
     def __init__(self, compiled: CompiledProblem, intervals: int, name: str) -> None:
         self.name, self.intervals = name, intervals
@@ -113,16 +105,14 @@ class _Levels:
         written[:, self.block] = self.control.vertices[chosen]
         return written
 
-    def slopes(self, gradient: np.ndarray) -> np.ndarray:
-        """(I, n) first-order cost of each value, from the gradient (I, m)."""
-        return np.asarray(gradient[:, self.block] @ self.control.vertices.T)
+    def slopes(self, rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """(I, n) first-order cost of each value in each interval, at w (I, m)."""
+        return np.asarray(rollout.run(w, theta).gradient[:, self.block] @ self.control.vertices.T)
 
     def admissible(self, chosen: np.ndarray) -> bool:
         """Do levels respect the control's budgets and limits?"""
         most = self.control.max_switches
-        if most is not None and switches(chosen) > most:
-            return False
-        if shortest_phase(chosen) < self.dwell:
+        if (most is not None and switches(chosen) > most) or shortest_phase(chosen) < self.dwell:
             return False
         shares = np.bincount(chosen, minlength=len(self.control.values)) / len(chosen)
         return all(
@@ -136,9 +126,9 @@ class _Levels:
         shares, counts = self.control.shares(w[:, self.block]), self.nearest_counts(w)
         if not self.control.limited:
             return sum_up(shares, counts)
-        cost = self.slopes(rollout.run(w, theta).gradient)
+        cost = self.slopes(rollout, w, theta)
         starts = first_schedules(shares, counts, cost, self.dwell, self.control.max_switches)
-        levels = self._search(rollout, w, theta, starts)
+        levels = self.search(rollout, w, theta, starts)
         if levels is None:
             raise SpecificationError(
                 f"no schedule of {self.name!r} was found that meets its budget, max_switches and min_dwell "
@@ -146,30 +136,21 @@ class _Levels:
             )
         return levels
 
-    def polish(self, rollout: Rollout, w: np.ndarray, theta: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Levels nearby that are better, judged by the exact objective."""
-        if self.control.limited:
-            better = self._search(rollout, w, theta, [chosen])
-            return chosen if better is None else better
-        better, _ = exchange(
-            rollout,
-            w,
-            theta,
-            chosen,
-            self.write,
-            self.slopes,
-            keep_counts=bool(np.all(self.exact_counts >= 0)),
-            admissible=self.admissible,
-        )
-        return better
-
-    def _search(
+    def search(
         self, rollout: Rollout, w: np.ndarray, theta: np.ndarray, starts: list[np.ndarray]
     ) -> np.ndarray | None:
-        best = search_phases(
-            rollout, theta, starts, lambda chosen: self.write(w, chosen), self.slopes, self.admissible
-        )
-        return None if best is None else best[0]
+        """The best levels near the starts, judged by the exact objective; None if limits allow no start."""
+
+        def evaluate(levels: np.ndarray) -> float:
+            return rollout.objective(self.write(w, levels), theta)
+
+        def slopes(levels: np.ndarray) -> np.ndarray:
+            return self.slopes(rollout, self.write(w, levels), theta)
+
+        if self.control.limited:
+            return search_phases(starts, evaluate, slopes, self.admissible)
+        settled = bool(np.all(self.exact_counts >= 0))
+        return exchange(starts[0], evaluate, slopes, keep_counts=settled, admissible=self.admissible)[0]
 
 
 def _reoptimise(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -57,12 +57,14 @@ def _truncate(x: Any) -> Any:
     return casadi.sign(x) * casadi.floor(casadi.fabs(x))
 
 
-def _finite(x: Any) -> Any:
-    return casadi.fabs(x) < np.inf  # NaN compares as False; x - x == 0 would simplify to True
-
-
-# name -> (NumPy function, CasADi function)
-ELEMENTWISE: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+_Pair: TypeAlias = tuple[Callable[..., Any], Callable[..., Any]]  # NumPy's function, and CasADi's
+# JAX, NumPy and CasADi mostly call the same function by the same name.
+_SAME = ("ceil", "cos", "cosh", "exp", "expm1", "floor", "log", "log1p", "sign", "sin", "sinh", "sqrt", "tan",
+         "tanh")  # fmt: skip
+_INVERSE = ("sin", "cos", "tan", "tan2", "sinh", "cosh", "tanh")  # NumPy has "arcsin", the others "asin"
+ELEMENTWISE: dict[str, _Pair] = {
+    **{name: (getattr(np, name), _later(name)) for name in _SAME},
+    **{f"a{name}": (getattr(np, f"arc{name}"), _later(f"a{name}")) for name in _INVERSE},
     "add": (np.add, operator.add),
     "add_any": (np.add, operator.add),
     "sub": (np.subtract, operator.sub),
@@ -71,40 +73,19 @@ ELEMENTWISE: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "rem": (np.fmod, _later("fmod")),
     "neg": (np.negative, operator.neg),
     "abs": (np.abs, _later("fabs")),
-    "sign": (np.sign, _later("sign")),
     "max": (np.maximum, _later("fmax")),
     "min": (np.minimum, _later("fmin")),
     "clamp": (lambda lo, x, hi: np.minimum(np.maximum(x, lo), hi),
               lambda lo, x, hi: casadi.fmin(casadi.fmax(x, lo), hi)),
-    "floor": (np.floor, _later("floor")),
-    "ceil": (np.ceil, _later("ceil")),
     "square": (np.square, lambda x: x * x),
-    "sqrt": (np.sqrt, _later("sqrt")),
     "rsqrt": (lambda x: 1.0 / np.sqrt(x), lambda x: 1.0 / casadi.sqrt(x)),
     "cbrt": (np.cbrt, lambda x: casadi.sign(x) * casadi.power(casadi.fabs(x), 1.0 / 3.0)),
     "pow": (np.power, _later("power")),
-    "exp": (np.exp, _later("exp")),
     "exp2": (np.exp2, lambda x: casadi.exp(np.log(2.0) * x)),
-    "expm1": (np.expm1, _later("expm1")),
-    "log": (np.log, _later("log")),
-    "log1p": (np.log1p, _later("log1p")),
     "logistic": (_from_scipy("expit"), lambda x: 1.0 / (1.0 + casadi.exp(-x))),
     "erf": (np.vectorize(math.erf, otypes=[float]), _later("erf")),
     "erfc": (np.vectorize(math.erfc, otypes=[float]), lambda x: 1.0 - casadi.erf(x)),
     "erf_inv": (_from_scipy("erfinv"), _later("erfinv")),
-    "sin": (np.sin, _later("sin")),
-    "cos": (np.cos, _later("cos")),
-    "tan": (np.tan, _later("tan")),
-    "asin": (np.arcsin, _later("asin")),
-    "acos": (np.arccos, _later("acos")),
-    "atan": (np.arctan, _later("atan")),
-    "atan2": (np.arctan2, _later("atan2")),
-    "sinh": (np.sinh, _later("sinh")),
-    "cosh": (np.cosh, _later("cosh")),
-    "tanh": (np.tanh, _later("tanh")),
-    "asinh": (np.arcsinh, _later("asinh")),
-    "acosh": (np.arccosh, _later("acosh")),
-    "atanh": (np.arctanh, _later("atanh")),
     "eq": (np.equal, operator.eq),
     "ne": (np.not_equal, operator.ne),
     "lt": (np.less, operator.lt),
@@ -115,7 +96,8 @@ ELEMENTWISE: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "or": (np.bitwise_or, _later("logic_or")),
     "not": (np.invert, _later("logic_not")),
     "xor": (np.bitwise_xor, operator.ne),
-    "is_finite": (np.isfinite, _finite),
+    # NaN compares as False; x - x == 0 would simplify to True.
+    "is_finite": (np.isfinite, lambda x: casadi.fabs(x) < np.inf),
 }  # fmt: skip
 _LOGIC = frozenset({"and", "or", "not", "xor"})
 
@@ -128,11 +110,6 @@ def _elementwise_symbols(eqn: Any, *values: Value) -> list[Value]:
     if name == "div" and np.issubdtype(out.dtype, np.integer):
         result = _truncate(result)
     return [Symbolic(result, out.shape)]
-
-
-def _integer_pow(eqn: Any, x: Symbolic) -> list[Value]:
-    # casadi.power multiplies out integer powers.
-    return [Symbolic(casadi.power(x.entries, eqn.params["y"]), x.shape)]
 
 
 def _convert(eqn: Any, x: Symbolic) -> list[Value]:
@@ -152,21 +129,9 @@ def _round_symbols(eqn: Any, x: Symbolic) -> list[Value]:
 
 # --- sums, products, extremes and their cumulative forms -------------------------------------------
 
-# name -> (NumPy ufunc, CasADi function)
-_REDUCTIONS: dict[str, tuple[np.ufunc, Callable[..., Any]]] = {
-    "reduce_sum": (np.add, operator.add),
-    "reduce_prod": (np.multiply, operator.mul),
-    "reduce_max": (np.maximum, _later("fmax")),
-    "reduce_min": (np.minimum, _later("fmin")),
-    "reduce_and": (np.bitwise_and, _later("logic_and")),
-    "reduce_or": (np.bitwise_or, _later("logic_or")),
-}
-_CUMULATIVE: dict[str, tuple[np.ufunc, Callable[..., Any]]] = {
-    "cumsum": (np.add, operator.add),
-    "cumprod": (np.multiply, operator.mul),
-    "cummax": (np.maximum, _later("fmax")),
-    "cummin": (np.minimum, _later("fmin")),
-}
+_OPERATORS = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "and": "and", "or": "or"}
+_REDUCTIONS: dict[str, Any] = {f"reduce_{name}": ELEMENTWISE[op] for name, op in _OPERATORS.items()}
+_CUMULATIVE: dict[str, Any] = {f"cum{name}": _REDUCTIONS[f"reduce_{name}"] for name in list(_OPERATORS)[:4]}
 
 
 def _combine_rows(combine: Callable[..., Any], entries: Any, rows: int, columns: int) -> Any:
@@ -286,7 +251,8 @@ FOR_SYMBOLS: dict[str, Operation] = {
     "cholesky": _cholesky,
     "convert_element_type": _convert,
     "dot_general": _dot_general_symbols,
-    "integer_pow": _integer_pow,
+    # casadi.power multiplies out integer powers.
+    "integer_pow": lambda eqn, x: [Symbolic(casadi.power(x.entries, eqn.params["y"]), x.shape)],
     "round": _round_symbols,
     "triangular_solve": _triangular_solve,
 }
@@ -316,15 +282,6 @@ def in_jax(eqn: Any, values: Sequence[Any]) -> list[Any]:
 def plain(array: Any) -> Any:
     """The array in NumPy, unless its dtype (a random key's, say) is known to JAX alone."""
     return np.asarray(array) if isinstance(array.dtype, np.dtype) else array
-
-
-def _elementwise_numbers(eqn: Any, *values: Array) -> list[Any]:
-    return [ELEMENTWISE[eqn.primitive.name][0](*values)]
-
-
-def _pow_numbers(eqn: Any, x: Array, y: Array) -> list[Any]:
-    # NumPy refuses negative powers of integers.
-    return in_jax(eqn, [x, y]) if x.dtype.kind in "iu" else [np.power(x, y)]
 
 
 def _round_numbers(eqn: Any, x: Array) -> list[Any]:
@@ -363,7 +320,7 @@ def _sort_numbers(eqn: Any, *operands: Array) -> list[Any]:
 
 
 _FOR_NUMBERS: dict[str, Callable[..., list[Any]]] = {
-    **dict.fromkeys(ELEMENTWISE, _elementwise_numbers),
+    **dict.fromkeys(ELEMENTWISE, lambda eqn, *values: [ELEMENTWISE[eqn.primitive.name][0](*values)]),
     **dict.fromkeys(_REDUCTIONS, _reduce_numbers),
     **dict.fromkeys(_CUMULATIVE, _cumulate_numbers),
     "argmax": lambda eqn, x: [np.argmax(x, *eqn.params["axes"])],
@@ -372,7 +329,8 @@ _FOR_NUMBERS: dict[str, Callable[..., list[Any]]] = {
     "dot_general": _dot_general_numbers,
     "integer_pow": lambda eqn, x: [np.power(x, eqn.params["y"])],
     "iota": lambda eqn: [np.indices(eqn.params["shape"])[eqn.params["dimension"]]],
-    "pow": _pow_numbers,
+    # NumPy refuses negative powers of integers.
+    "pow": lambda eqn, x, y: in_jax(eqn, [x, y]) if x.dtype.kind in "iu" else [np.power(x, y)],
     "round": _round_numbers,
     "sort": _sort_numbers,
 }

@@ -35,14 +35,9 @@ def _move(eqn: Any, operation: Callable[..., list[Array]], operands: Sequence[Va
 
     A position of -1 stands for a fill value (a gather out of bounds).
     """
-    sizes = [prod(operand.shape) for operand in operands]
-    starts = np.cumsum([0, *sizes])
-    moved = operation(
-        *(
-            np.arange(start, start + size).reshape(operand.shape)
-            for start, size, operand in zip(starts, sizes, operands, strict=False)
-        )
-    )
+    ends = np.cumsum([prod(operand.shape) for operand in operands])
+    parts = zip(np.split(np.arange(ends[-1]), ends[:-1]), operands, strict=True)
+    moved = operation(*(places.reshape(operand.shape) for places, operand in parts))
     dtype = eqn.outvars[0].aval.dtype
     fill = np.full(1, _fill_value(eqn, dtype), dtype)  # comes last, so that -1 finds it
     if not any(isinstance(operand, Symbolic) for operand in operands):
@@ -92,17 +87,13 @@ def _pad(p: dict[str, Any], x: Array, fill: Array) -> list[Array]:
     return [padded[tuple(cut)]]
 
 
-def _split(p: dict[str, Any], x: Array) -> list[Array]:
-    return list(np.split(x, np.cumsum(p["sizes"])[:-1], axis=p["axis"]))
-
-
 _STRUCTURAL: dict[str, Callable[..., list[Array]]] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "concatenate": lambda p, *parts: [np.concatenate(parts, axis=p["dimension"])],
     "pad": _pad,
     "rev": lambda p, x: [np.flip(x, p["dimensions"])],
     "slice": _slice,
-    "split": _split,
+    "split": lambda p, x: list(np.split(x, np.cumsum(p["sizes"])[:-1], axis=p["axis"])),
     "tile": lambda p, x: [np.tile(x, p["reps"])],
     "stack": lambda p, *parts: [np.stack(parts, axis=p["axis"])],
     "transpose": lambda p, x: [np.transpose(x, p["permutation"])],

@@ -2,7 +2,7 @@
 
 `trace` records a function written in `jax.numpy` as a jaxpr; the result interprets that jaxpr over
 CasADi `SX` symbols, so that one model definition also serves IPOPT and CasADi's integrators.
-`evaluate` runs a function on numbers.
+`evaluate` runs a function on numbers, and `dependencies` asks which entries of an argument it reads.
 
 Inside the interpreter a value is either a plain NumPy array (no symbol has touched it) or a
 `Symbolic`: one dense `SX` column with the entries in C order, and the shape. A whole column costs
@@ -26,7 +26,7 @@ What differs from JAX:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import prod
@@ -39,6 +39,7 @@ import numpy as np
 from optlearn._engine.tracing.arithmetic import FOR_SYMBOLS, in_jax, on_numbers, plain
 from optlearn._engine.tracing.moving import FOR_ALL
 from optlearn._engine.tracing.values import (
+    Array,
     Operation,
     Symbolic,
     UnsupportedPrimitive,
@@ -57,7 +58,7 @@ from optlearn._engine.tracing.values import (
 if TYPE_CHECKING:
     from jax.extend.core import ClosedJaxpr
 
-__all__ = ["TracedFunction", "UnsupportedPrimitive", "evaluate", "interpretations", "trace"]
+__all__ = ["TracedFunction", "UnsupportedPrimitive", "dependencies", "evaluate", "interpretations", "trace"]
 
 _Run: TypeAlias = Callable[[Any, Sequence[Value]], list[Value]]  # interprets a jaxpr on values
 # What to do with an equation that raises UnsupportedPrimitive; None lets the error pass.
@@ -162,11 +163,7 @@ def _count(jaxpr: Any) -> int:
 
 # --- calls, loops and branches --------------------------------------------------------------------
 
-_CALLS = frozenset(
-    {"call", "checkpoint", "closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "remat2"}
-)
-
-
+_CALLS = {"call", "checkpoint", "closed_call", "custom_jvp_call", "custom_vjp_call", "jit", "remat2"}
 # Inner functions of these names stand in several functions of one system (`optlearn._engine.functions`).
 _SHARED = frozenset({"_traced_once"})
 
@@ -174,22 +171,7 @@ _SHARED = frozenset({"_traced_once"})
 interpretations: Counter[tuple[str, tuple[tuple[int, ...], ...]]] = Counter()
 
 
-@dataclass(frozen=True)
-class _Converted:
-    """An inner function that was interpreted once, on symbols of its own: `results` are theirs."""
-
-    function: Any
-    results: list[Value]
-
-    def __call__(self, values: Sequence[Value]) -> list[Value]:
-        columns = iter(self.function.call([entries_of(value) for value in values]))
-        # What no symbol reaches is the same number for all arguments.
-        return [
-            Symbolic(next(columns), result.shape) if isinstance(result, Symbolic) else result
-            for result in self.results
-        ]
-
-
+_Converted: TypeAlias = Callable[[Sequence[Value]], list[Value]]  # an inner function, interpreted once
 # JAX traces a jitted function once for each structure of its arguments, so that equal calls hold the same
 # jaxpr, in other functions too. None: on symbols alone it has no form.
 _CONVERTED: WeakKeyDictionary[Any, _Converted | None] = WeakKeyDictionary()
@@ -222,7 +204,14 @@ def _convert(eqn: Any, jaxpr: Any) -> _Converted | None:
     except UnsupportedPrimitive:
         return None
     outputs = [result.entries for result in results if isinstance(result, Symbolic)]
-    return _Converted(casadi.Function("inner", columns, outputs), results)
+    function = casadi.Function("inner", columns, outputs)
+
+    def converted(values: Sequence[Value]) -> list[Value]:
+        entries = iter(function.call([entries_of(value) for value in values]))
+        # What no symbol reaches is the same number for all arguments.
+        return [Symbolic(next(entries), r.shape) if isinstance(r, Symbolic) else r for r in results]
+
+    return converted
 
 
 def _count_interpretation(eqn: Any) -> None:
@@ -310,11 +299,10 @@ class TracedFunction:
     def expressions(self, *args: Any) -> Any:
         """Interpret the function on symbols.
 
-        Each argument has the structure of its example; a leaf is a NumPy object array of SX
-        scalars of the example's shape (or an SX column for a leaf of one dimension or none), or a
-        numeric array, which is then a constant. The result has the structure of the function's
-        result, with object arrays (0-d for scalars). A result that no symbol reaches stays a
-        numeric array. Only numeric leaves can serve as indices.
+        Each argument has the structure of its example; a leaf is a NumPy object array of SX scalars of the
+        example's shape (or an SX column for a leaf of one dimension or none), or a numeric array, which is
+        then a constant. The result has the structure of the function's result, with object arrays (0-d for
+        scalars). A result that no symbol reaches stays a numeric array. Only numeric leaves can be indices.
         """
         arrays = [
             sx_array(result.entries, result.shape) if isinstance(result, Symbolic) else result
@@ -329,13 +317,12 @@ class TracedFunction:
         argument without leaves is a (0, 1) input. A function that returns a plain tuple has one
         output per item of it, any other function has one. `options` go to `casadi.Function`.
         """
-        columns = [
-            casadi.SX.sym(f"x{number}", _total_size(example), 1) for number, example in enumerate(self.inputs)
-        ]
+        sizes = [sum(prod(leaf.shape) for leaf in jax.tree.leaves(example)) for example in self.inputs]
+        columns = [casadi.SX.sym(f"x{number}", size, 1) for number, size in enumerate(sizes)]
         pairs = zip(columns, self.inputs, strict=True)
         result = self.expressions(*[_unpack(column, example) for column, example in pairs])
         items = result if type(result) is tuple else (result,)
-        outputs = [_pack(item) for item in items]
+        outputs = [casadi.vertcat(casadi.SX(0, 1), *map(sx_vector, jax.tree.leaves(i))) for i in items]
         return casadi.Function(name, columns, casadi.cse(outputs) if outputs else [], options or {})
 
 
@@ -355,10 +342,6 @@ def interpret(traced: TracedFunction, args: Sequence[Any], fallback: _Fallback =
         return _run(traced.jaxpr, values, fallback)
 
 
-def _total_size(tree: Any) -> int:
-    return sum(prod(leaf.shape) for leaf in jax.tree.leaves(tree))
-
-
 def _unpack(column: Any, example: Any) -> Any:
     """Cut a column into the pytree of object arrays that `example` describes."""
     leaves, structure = jax.tree.flatten(example)
@@ -368,10 +351,6 @@ def _unpack(column: Any, example: Any) -> Any:
         for leaf, start, stop in zip(leaves, stops[:-1], stops[1:], strict=True)
     ]
     return jax.tree.unflatten(structure, arrays)
-
-
-def _pack(tree: Any) -> Any:
-    return casadi.vertcat(casadi.SX(0, 1), *[sx_vector(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 def _specification(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -400,3 +379,117 @@ def evaluate(fn: Callable[..., Any], *args: Any) -> Any:
     that NumPy does not know, one by one.
     """
     return trace(fn, *args).expressions(*args)
+
+
+# --- dependencies ---------------------------------------------------------------------------------
+
+# Results of operations that have no form as an expression are new symbols that remember where they come from.
+_Origins = frozenset[int]  # hashes of symbols
+
+
+def dependencies(fn: Callable[..., Any], *examples: Any) -> Any:
+    """Which entries of the first argument the result of `fn` depends on.
+
+    Returns a pytree of boolean arrays with the structure and shapes of the first argument. The answer is
+    structural: an entry counts if it appears in the simplified expression, whatever its derivative
+    (`sign(x)` depends on x, `0 * x` does not). It is never too small: the result of an operation that has no
+    form as an expression (a sort, an entry at an unknown index) depends on everything that enters it. Integer
+    and boolean examples given by value in the other arguments count as constants, and may be indices.
+    """
+    traced = trace(fn, *examples)
+
+    def symbols(spec: jax.ShapeDtypeStruct, example: Any = None) -> Array:
+        if isinstance(example, (int, np.ndarray, np.generic, jax.Array)) and not np.issubdtype(
+            spec.dtype, np.floating
+        ):
+            return np.asarray(example)
+        return sx_array(casadi.SX.sym("x", prod(spec.shape), 1), spec.shape)
+
+    first = jax.tree.map(symbols, traced.inputs[0])
+    others = [
+        jax.tree.map(symbols, inputs, example)
+        for inputs, example in zip(traced.inputs[1:], examples[1:], strict=True)
+    ]
+    unknown = _Unknown()
+    results = interpret(traced, (first, *others), fallback=unknown)
+    # Symbols, since Jacobian sparsity would not see a dependence through a step function.
+    used = set[int]().union(*map(unknown.origins, results))
+
+    def appears(array: Array) -> Array:
+        flags = [symbol.element_hash() in used for symbol in array.ravel()]
+        return np.array(flags, bool).reshape(array.shape)
+
+    return jax.tree.map(appears, first)
+
+
+class _Unknown:
+    """Replaces the results of an equation by new symbols, and remembers where they come from.
+
+    Each entry gets a symbol of its own, so that CasADi's simplifications (x - x is 0) never take
+    two unknown numbers for the same.
+    """
+
+    def __init__(self) -> None:
+        self._origins: dict[int, _Origins] = {}
+        self._kept: list[Any] = []  # a symbol's hash is its address: none may be freed
+
+    def origins(self, value: Value) -> _Origins:
+        """The symbols that the entries of a value may depend on, those made here traced back."""
+        sources: set[int] = set()
+        for symbol in casadi.symvar(value.entries) if isinstance(value, Symbolic) else ():
+            key = symbol.element_hash()
+            sources |= self._origins.get(key, {key})
+        return frozenset(sources)
+
+    def __call__(self, eqn: Any, values: list[Value]) -> list[Value]:
+        """Results of an equation: every entry may depend on all symbols in all inputs."""
+        if eqn.primitive.name in ("dynamic_slice", "gather") and is_real(eqn):
+            return [self._read(eqn, *values)]
+        sources = self._all(values)
+        return [self._new(np.full(v.aval.shape, sources), v.aval.dtype) for v in eqn.outvars]
+
+    def _all(self, values: Iterable[Value]) -> _Origins:
+        return _Origins().union(*map(self.origins, values))
+
+    def _each(self, value: Value) -> Array:
+        """The origins of each entry, in an object array."""
+        origins = np.full(prod(value.shape), _Origins())
+        for position, entry in enumerate(entries_of(value).elements()):
+            origins[position] = self.origins(Symbolic(entry, ()))
+        return origins.reshape(value.shape)
+
+    def _new(self, origins: Array, dtype: Any) -> Value:
+        """One new symbol for each entry of an object array of origins."""
+        if origins.size == 0:
+            return np.zeros(origins.shape, dtype)
+        column = casadi.SX.sym("unknown", origins.size)
+        symbols = sx_array(column, (origins.size,))
+        for symbol, sources in zip(symbols, origins.ravel(), strict=True):
+            self._origins[symbol.element_hash()] = sources
+        self._kept.append(column)
+        return Symbolic(column, origins.shape)
+
+    def _read(self, eqn: Any, operand: Value, *indices: Value) -> Value:
+        """Entries read at an unknown place: they may be any along the axes of unknown index.
+
+        Where each entry of such an axis stands for all of the axis, index 0 is as good as any.
+        """
+        dtype = eqn.outvars[0].aval.dtype
+        settled, missing = zip(*map(_settle, indices), strict=True)
+        if eqn.primitive.name == "gather":
+            flags = missing[0].any(axis=tuple(range(missing[0].ndim - 1)))
+            lines = np.array(eqn.params["dimension_numbers"].start_index_map)[flags]
+        else:
+            lines = np.flatnonzero(missing)
+        smeared = np.bitwise_or.reduce(self._each(operand), axis=tuple(lines), keepdims=True)
+        blurred = self._new(np.broadcast_to(smeared, operand.shape), dtype)
+        (result,) = FOR_ALL[eqn.primitive.name](eqn, blurred, *settled)
+        origins = self._each(result) | self._all(indices)
+        return self._new(np.asarray(origins, dtype=object), dtype)  # NumPy unwraps 0-d results
+
+
+def _settle(index: Value) -> tuple[Array, Array]:
+    """The numbers in an index, with 0 where it holds symbols, and flags at these places."""
+    entries = sx_array(entries_of(index), index.shape)
+    missing = np.vectorize(lambda entry: not entry.is_constant(), otypes=[bool])(entries)
+    return np.where(missing, 0, entries).astype(float), missing

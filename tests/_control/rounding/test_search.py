@@ -12,8 +12,8 @@ from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.controls import Continuous, Discrete
 from optlearn._control.problem import Problem
 from optlearn._control.rounding.counts import shortest_phase, switches
-from optlearn._control.rounding.exchange import exchange, shift
 from optlearn._control.rounding.rounded import check_grid, round_controls, whole_schedule
+from optlearn._control.rounding.search import exchange, shift
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral
 from optlearn._errors import SpecificationError
@@ -36,29 +36,34 @@ TWO = (0.0, 2.0)
 HALF = Budget("difficulty", share={0.0: 0.5})
 
 
-def write(n: int) -> Any:
-    return lambda w, levels: np.eye(n)[levels][:, :-1]
+def write(levels: np.ndarray) -> np.ndarray:
+    return np.eye(2)[levels][:, :-1]
 
 
-def slopes(gradient: np.ndarray) -> np.ndarray:
-    return np.column_stack([gradient, np.zeros(len(gradient))])
+def judges(rollout: Rollout) -> tuple[Any, Any]:
+    """The objective of levels of two values, and the first-order cost of each value."""
+
+    def slopes(levels: np.ndarray) -> np.ndarray:
+        gradient = rollout.run(write(levels), NONE).gradient
+        return np.column_stack([gradient, np.zeros(len(gradient))])
+
+    return lambda levels: rollout.objective(write(levels), NONE), slopes
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_exchange_never_worsens_and_keeps_counts(seed: int) -> None:
     rollout = Rollout(compile_problem(curriculum(Discrete(TWO), HALF)), 24)
     levels = np.random.default_rng(seed).permutation(np.repeat([0, 1], 12))
-    before = rollout.objective(write(2)(None, levels), NONE)
-    w = np.zeros((24, 1))
-    found, value = exchange(rollout, w, NONE, levels, write(2), slopes, keep_counts=True)
+    before = rollout.objective(write(levels), NONE)
+    found, value = exchange(levels, *judges(rollout), keep_counts=True)
     assert value < before - 1e-4
-    assert value == rollout.objective(write(2)(None, found), NONE)
+    assert value == rollout.objective(write(found), NONE)
     np.testing.assert_array_equal(np.bincount(found), [12, 12])
     # No single swap is better than where it stopped, tried or not.
     for i, j in product(np.flatnonzero(found == 0), np.flatnonzero(found == 1)):
         trial = found.copy()
         trial[[i, j]] = found[[j, i]]
-        assert rollout.objective(write(2)(None, trial), NONE) >= value - 1e-7
+        assert rollout.objective(write(trial), NONE) >= value - 1e-7
 
 
 def test_exchange_finds_the_best_of_all_schedules() -> None:
@@ -68,34 +73,24 @@ def test_exchange_finds_the_best_of_all_schedules() -> None:
     for easy in combinations(range(12), 6):
         levels = np.ones(12, dtype=int)
         levels[list(easy)] = 0
-        values[easy] = rollout.objective(write(2)(None, levels), NONE)
-    w = np.zeros((12, 1))
-    start = np.repeat([0, 1], 6)
-    _, found = exchange(rollout, w, NONE, start, write(2), slopes, keep_counts=True)
+        values[easy] = rollout.objective(write(levels), NONE)
+    _, found = exchange(np.repeat([0, 1], 6), *judges(rollout), keep_counts=True)
     assert found == pytest.approx(min(values.values()), abs=1e-12)
 
 
 def test_exchange_without_counts_changes_single_intervals() -> None:
     """Without a budget easy samples alone are best."""
     rollout = Rollout(compile_problem(curriculum(Discrete(TWO))), 24)
-    w = np.zeros((24, 1))
-    found, _ = exchange(rollout, w, NONE, np.repeat([0, 1], 12), write(2), slopes, keep_counts=False)
+    found, _ = exchange(np.repeat([0, 1], 12), *judges(rollout), keep_counts=False)
     np.testing.assert_array_equal(found, 0)
 
 
 def test_exchange_respects_what_is_admissible() -> None:
     rollout = Rollout(compile_problem(curriculum(Discrete(TWO), HALF)), 24)
     levels = np.repeat([0, 1, 0], [2, 12, 10])
-    before = rollout.objective(write(2)(None, levels), NONE)
+    before = rollout.objective(write(levels), NONE)
     found, value = exchange(
-        rollout,
-        np.zeros((24, 1)),
-        NONE,
-        levels,
-        write(2),
-        slopes,
-        keep_counts=True,
-        admissible=lambda trial: switches(trial) <= 2,
+        levels, *judges(rollout), keep_counts=True, admissible=lambda trial: switches(trial) <= 2
     )
     assert switches(found) == 2
     assert value < before

@@ -4,7 +4,7 @@ import casadi
 import numpy as np
 import pytest
 
-from optlearn._engine.tracing.buffered import Buffered
+from optlearn._engine.tracing.values import Buffered
 
 
 @pytest.fixture
