@@ -145,13 +145,7 @@ class Arguments:
         return numbers
 
     def _within(
-        self,
-        name: str,
-        value: Any,
-        numbers: Array,
-        lowest: float,
-        highest: float,
-        open_below: bool,
+        self, name: str, value: Any, numbers: Array, lowest: float, highest: float, open_below: bool
     ) -> None:
         above = numbers > lowest if open_below else numbers >= lowest
         if not (np.all(above) and np.all(numbers <= highest)):

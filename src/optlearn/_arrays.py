@@ -1,13 +1,17 @@
-"""Types of arrays: what kind of numbers they hold, and their shape.
+"""Arrays: types that say what numbers they hold and their shape, and float64 for optlearn alone.
 
 ``Float[np.ndarray, "I m"]`` has I rows of m floats; ``Float[Array, " n"]`` is a vector from NumPy or JAX.
 Shapes are for readers, and for the tests, which check them at every call (``tests/shapes.py``). Users pay
 nothing for them: without ``OPTLEARN_SHAPES`` in the environment, jaxtyping is not even imported.
+
+Importing optlearn must not switch a host application's float32 code to float64, so nothing is set
+at import: every public entry point that computes runs inside ``jax.enable_x64``. Loads nothing heavy.
 """
 
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING or "OPTLEARN_SHAPES" in os.environ:
     from jaxtyping import Bool as Bool
@@ -29,3 +33,19 @@ else:
 Array = Any
 # The values of every parameter and control of a system at one moment, by name.
 Settings = Mapping[str, Array]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def float64(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Run ``function`` with JAX's 64-bit types on, whatever the caller's own setting is."""
+
+    @wraps(function)
+    def inner(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        import jax  # here, so that decorated functions can be imported without loading it
+
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return inner

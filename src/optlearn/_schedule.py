@@ -112,10 +112,7 @@ class Schedule:
     @classmethod
     @checked
     def from_function(
-        cls,
-        alpha_F: float,
-        functions: Mapping[str, Callable[[Any], Any]],
-        intervals: int = 200,
+        cls, alpha_F: float, functions: Mapping[str, Callable[[Any], Any]], intervals: int = 200
     ) -> "Schedule":
         """Sample functions of α at the midpoints of ``intervals`` equal intervals."""
         grid = uniform_grid(alpha_F, intervals)
@@ -436,11 +433,7 @@ class Schedule:
 
     @checked
     def nearest(
-        self,
-        shape: str,
-        control: str = "learning_rate",
-        *,
-        loss: "Callable[[Schedule], float] | None" = None,
+        self, shape: str, control: str = "learning_rate", *, loss: "Callable[[Schedule], float] | None" = None
     ) -> "Simplified":
         """The nearest schedule of a shape that training code has built in, and what it costs.
 

@@ -15,11 +15,10 @@ from optlearn._control.runs import Method, Outcome, Run
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.weighing import Fixed
 from optlearn._engine.rollout import RolloutResult
-from optlearn._errors import RunawayError, UnphysicalStateError, explained
+from optlearn._errors import RunawayError, UnphysicalStateError, explained, warn
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
-from optlearn._warn import warn
 
 
 @dataclass(frozen=True)

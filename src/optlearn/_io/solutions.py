@@ -269,10 +269,7 @@ def _from_trajectory(trajectory: Trajectory) -> xarray.Dataset:
     return xarray.Dataset(
         {_variable(name): (dims, course, {_NAME: name}) for name, course in trajectory.values.items()},
         coords={_TIME: trajectory.alpha},
-        attrs={
-            "order_parameters": json.dumps(trajectory.order_parameters),
-            "info": json.dumps(plain(info)),
-        },
+        attrs={"order_parameters": json.dumps(trajectory.order_parameters), "info": json.dumps(plain(info))},
     )
 
 

@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, float64
 from optlearn._errors import SpecificationError
-from optlearn._precision import float64
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._simulate.controls import Controls

@@ -2,8 +2,7 @@
 
 import os
 
-from optlearn._errors import SpecificationError
-from optlearn._warn import warn
+from optlearn._errors import SpecificationError, warn
 
 # Measured on one core of a laptop, with students of one or two nodes: steps of the overlaps in a second, and
 # numbers that pass through steps on weights.

@@ -5,11 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
-from optlearn._errors import AccuracyWarning, SpecificationError
+from optlearn._errors import AccuracyWarning, SpecificationError, warn
 from optlearn._theory.gaussian import gram_matrix
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps
-from optlearn._warn import warn
 
 # η λ₁/tr above which the equations of the order parameters are off by several per cent (measured: by 4 to 10
 # % at 0.4, by 1 % at 0.04).

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._precision import float64
+from optlearn._arrays import float64
 
 
 @float64

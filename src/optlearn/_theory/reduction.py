@@ -12,9 +12,8 @@ import numpy as np
 
 from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array
-from optlearn._errors import AccuracyWarning, SpecificationError
+from optlearn._errors import AccuracyWarning, SpecificationError, warn
 from optlearn._theory.spectrum import Spectrum
-from optlearn._warn import warn
 
 # Directions whose variance is a smaller part of the largest one are round-off.
 NEGLIGIBLE = 1e-9

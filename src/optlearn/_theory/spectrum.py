@@ -13,10 +13,9 @@ import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn._errors import AccuracyWarning, SpecificationError
+from optlearn._errors import AccuracyWarning, SpecificationError, warn
 from optlearn._pytrees import Pytree, field
 from optlearn._signatures import checked
-from optlearn._warn import warn
 
 if TYPE_CHECKING:
     from optlearn._theory.reduction import Reduction

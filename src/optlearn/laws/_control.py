@@ -14,11 +14,10 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._dynamics.ensemble import Ensemble
 from optlearn._dynamics.system import System
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
 from optlearn._pytrees import field
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._warn import warn
 from optlearn.laws._law import (
     NAMES,
     NODES,

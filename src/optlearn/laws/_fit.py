@@ -9,10 +9,9 @@ import numpy as np
 from scipy.stats import norm
 
 from optlearn._arguments import Arguments
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._warn import warn
 from optlearn.laws._curves import Curve
 from optlearn.laws._law import NAMES, PARAMETERS, Course, fixed_parameters, loss_after
 from optlearn.laws._least_squares import OUTLIER, Data, Fitter, Optimum, Scale

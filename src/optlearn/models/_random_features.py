@@ -8,7 +8,7 @@ The best head, the spectrum and the noise that no head can remove follow; then t
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._precision import float64
+from optlearn._arrays import float64
 from optlearn._signatures import checked
 from optlearn._theory.reduction import NEGLIGIBLE, reduce_spectrum
 from optlearn.models._activations import ACTIVATIONS

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
+from optlearn._arrays import float64
 from optlearn._errors import UnphysicalStateError
-from optlearn._precision import float64
 from optlearn._schedule import Schedule, uniform_grid
 
 if TYPE_CHECKING:
@@ -134,11 +134,7 @@ class BestOfLinear(_Searched):
 
 @float64
 def best_of(
-    problem: "Problem",
-    family: Family,
-    *bounds: Bounds,
-    kinks: Sequence[float] = (),
-    rough: bool = False,
+    problem: "Problem", family: Family, *bounds: Bounds, kinks: Sequence[float] = (), rough: bool = False
 ) -> Schedule:
     """The schedule ``family(*parameters)`` with the lowest objective.
 

@@ -9,13 +9,7 @@ import optlearn as ol
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn.scenarios._arguments import Range
-from optlearn.scenarios._baselines import (
-    alone,
-    batch_control,
-    constant,
-    linear_growth,
-    mean_batch_of,
-)
+from optlearn.scenarios._baselines import alone, batch_control, constant, linear_growth, mean_batch_of
 from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
@@ -26,11 +20,7 @@ StartName = Literal["fig3", "figS"]
 Criterion = Literal["mean", "worst"]
 CODE_ONLY = {"cluster_probabilities": "one number for each cluster"}
 DATA_RANGES: Mapping[str, Range] = {"sigma": (0.02, 0.3, 0.01), "N": (100, 10_000, 100)}
-RATE_RANGES: Mapping[str, Range] = {
-    "alpha_F": (0.2, 1.6, 0.05),
-    "eta": (1, 8, 0.1),
-    "skip_rate": (1, 8, 0.1),
-}
+RATE_RANGES: Mapping[str, Range] = {"alpha_F": (0.2, 1.6, 0.05), "eta": (1, 8, 0.1), "skip_rate": (1, 8, 0.1)}
 
 
 @scenario(
@@ -269,8 +259,4 @@ def _start_overlaps(check: Arguments, start: str | Mapping[str, Array]) -> dict[
         check.fail("start", start, f"must be one of {names}, or a mapping with Q, R and Omega")
     Omega = check.gram("start['Omega']", start["Omega"])
     Q = check.gram("start['Q']", start["Q"])
-    return {
-        "Q": Q,
-        "R": check.numbers("start['R']", start["R"], (len(Q), len(Omega))),
-        "Omega": Omega,
-    }
+    return {"Q": Q, "R": check.numbers("start['R']", start["R"], (len(Q), len(Omega))), "Omega": Omega}

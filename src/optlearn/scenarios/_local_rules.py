@@ -20,10 +20,7 @@ LOWEST, HIGHEST = 0.05, 4.0
     example=Example({"learning_rate": [1.0, 0.4]}, 8, {"alpha_F": 5.0}),
 )
 def local_rules(
-    rule: Rule = "perceptron",
-    alpha_F: float = 20.0,
-    threshold: float = 0.5,
-    max_learning_rate: float = 3.0,
+    rule: Rule = "perceptron", alpha_F: float = 20.0, threshold: float = 0.5, max_learning_rate: float = 3.0
 ) -> "ol.Problem":
     """The learning rate of a unit that learns by a local rule instead of a gradient.
 

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
         "max_learning_rate": (3, 30, 0.5),
         "start_overlap": (0, 0.1, 0.01),
     },
-    code_only={
-        "K": "a number, by default that of tasks",
-        "readout_rate": "a number, by default eta",
-    },
+    code_only={"K": "a number, by default that of tasks", "readout_rate": "a number, by default eta"},
     variants=({"joint": True},),
     example=Example({"task": [1.0, 0.0]}, 12, {"alpha_F": 3.0}),
 )

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from optlearn._arguments import Arguments
+from optlearn._arrays import float64
 from optlearn._control.solution import Solution
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._precision import float64
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn._simulate.record import evaluate

@@ -21,16 +21,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import Variant
 from optlearn._errors import SpecificationError, how_to_install
 from optlearn._processes import Ended, Send, run_tasks
-from optlearn.sweeps.point import (
-    Chain,
-    PointDone,
-    compute,
-    done,
-    failure,
-    make_record,
-    solved_content,
-    walk,
-)
+from optlearn.sweeps.point import Chain, PointDone, compute, done, failure, make_record, solved_content, walk
 from optlearn.sweeps.spec import Index, Spec
 from optlearn.sweeps.store import Record
 
@@ -198,12 +189,7 @@ class Dask:
             self._drive(client, topic, chains, events, tell)
 
     def _drive(
-        self,
-        client: Any,
-        topic: str,
-        chains: Sequence[Chain],
-        events: "SimpleQueue[PointDone]",
-        tell: Tell,
+        self, client: Any, topic: str, chains: Sequence[Chain], events: "SimpleQueue[PointDone]", tell: Tell
     ) -> None:
         deaths = Deaths()
         waiting = {client.submit(_walk_on_worker, chain, topic, pure=False): chain for chain in chains}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optlearn._errors import SpecificationError
-from optlearn._io import load_dataset
+from optlearn._io.files import load_dataset
 from optlearn._schedule import RESERVED
 from optlearn._signatures import checked
 from optlearn.sweeps.store import Record, Store, read_description

@@ -13,11 +13,10 @@ from optlearn._arguments import Arguments
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._control.solve import solve
 from optlearn._control.solvers.methods import check_options
-from optlearn._errors import SpecificationError
-from optlearn._io import save_dataset
+from optlearn._errors import SpecificationError, warn
+from optlearn._io.files import save_dataset
 from optlearn._progress import Report
 from optlearn._signatures import checked
-from optlearn._warn import warn
 from optlearn.sweeps.executors import make_executor
 from optlearn.sweeps.point import Chain, PointDone, done
 from optlearn.sweeps.results import load

@@ -16,11 +16,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from optlearn import __version__
-from optlearn._errors import SpecificationError
-from optlearn._io import read_file, read_json, remove_half_written, write_file
+from optlearn._errors import SpecificationError, warn
+from optlearn._io.files import read_file, read_json, remove_half_written, write_file
 from optlearn._io.provenance import code_digest, versions_of
 from optlearn._json import parse
-from optlearn._warn import warn
 from optlearn.sweeps.spec import Index, Spec, digest
 
 SCHEMA = 1

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arrays import float64
 from optlearn._control.batched import descent, rounding
 from optlearn._control.batched.feasible import project
 from optlearn._control.batched.stack import stack
@@ -23,7 +24,6 @@ from optlearn._control.relaxation import Relaxation
 from optlearn._control.rounding.counts import nearest_counts, value_counts
 from optlearn._control.runs import Outcome
 from optlearn._engine.lanes import Lanes, LaneStructure, blocks, drain, forward, run
-from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
 STARTS, MORE_STARTS = 3, 3  # as in ``solve``
