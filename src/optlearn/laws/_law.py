@@ -171,31 +171,23 @@ class Course:
 
 
 def loss_after(
-    parameters: Float[np.ndarray, "K 10"], course: Course, start: Float[np.ndarray, "K 17"] | None = None
+    parameters: Float[np.ndarray, "K 10"], course: Course
 ) -> Float[np.ndarray, "K runs intervals"]:
-    """(K, runs, intervals) loss at the end of every interval, for parameters (K, 10).
-
-    Args:
-        parameters: K sets of parameters.
-        course: what was done.
-        start: (K, 1 + NODES) state before, progress and modes; None: untrained.
-    """
-    return _run(parameters, course, start)[0]
+    """Loss at the end of every interval, for each of K sets of parameters."""
+    return _run(parameters, course)[0]
 
 
 def state_after(parameters: Float[np.ndarray, "K 10"], course: Course) -> Float[np.ndarray, "K 17"]:
-    """(K, 1 + NODES) progress and modes after the only run of ``course``."""
-    return _run(parameters, course, None)[1][:, 0]
+    """Progress and modes after the only run of ``course``."""
+    return _run(parameters, course)[1][:, 0]
 
 
-def _run(parameters: np.ndarray, course: Course, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _run(parameters: np.ndarray, course: Course) -> tuple[np.ndarray, np.ndarray]:
     value = {name: parameters[:, i, None, None] for i, name in enumerate(NAMES)}
     rates, weights = (a[:, None, :] for a in relaxation_rates(parameters))
     steps, level, time = over_interval(value, course.rates[None], course.batches, course.lengths[None])
     progress = np.cumsum(steps, axis=2)
     modes = np.zeros((len(parameters), len(course.rates), NODES))
-    if start is not None:
-        progress, modes = progress + start[:, None, :1], modes + start[:, None, 1:]
     noise = np.empty_like(progress)
     # Modes depend on all intervals before, so only these are a loop; everything else is vectorised.
     for i in range(noise.shape[2]):

@@ -136,14 +136,9 @@ class BestOfLinear(_Searched):
 def best_of(
     problem: "Problem", family: Family, *bounds: Bounds, kinks: Sequence[float] = (), rough: bool = False
 ) -> Schedule:
-    """The schedule ``family(*parameters)`` with the lowest objective.
+    """The schedule ``family(*parameters)`` with the lowest objective; see ``BestOf``.
 
-    Args:
-        problem: whose objective counts.
-        family: one or two numbers → schedule.
-        bounds: lowest and highest value of each number, both allowed.
-        kinks: values of the second number at which schedules are not smooth in it.
-        rough: it is a first guess, which a solver improves on anyway.
+    If it is only a first guess, which a solver improves on anyway, it may be ``rough``.
     """
     from optlearn._control.compiled import compile_problem
 
@@ -300,13 +295,8 @@ def least_between(function: Callable[[float], float], low: float, high: float, a
 
     Brent's method: to the lowest point of the parabola through the best three points, or a golden section
     where the parabola leads outside or does not close in. SciPy's ``minimize_scalar`` does the same, but
-    takes longer to import than a search needs.
-
-    Args:
-        function: to minimise; where it is infinite, it is not least.
-        low: one end, which is approached but not tried.
-        high: the other end.
-        accuracy: of the place.
+    takes longer to import than a search needs. Both ends are approached but not tried; where the function
+    is infinite, it is not least.
     """
     start = low + GOLDEN * (high - low)
     best = [(function(start), start)]

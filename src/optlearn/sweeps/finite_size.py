@@ -23,7 +23,7 @@ from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._simulate.batch import AT_ONCE, simulate_many
-from optlearn.sweeps.spec import Index, Scenario, Spec, make_spec, scenario_function
+from optlearn.sweeps.spec import Index, Scenario, Spec, scenario_function
 
 if TYPE_CHECKING:
     import xarray
@@ -73,7 +73,7 @@ def simulate(
     import xarray
 
     check = Arguments("simulate")
-    spec = make_spec(scenario, over, fixed=fixed)
+    spec = Spec(scenario, over, fixed or {})
     dimensions = [check.count("N", n) for n in (N if isinstance(N, Sequence | np.ndarray) else [N])]
     check.count("seeds", seeds)
     check.count("seed", seed, 0)
@@ -268,21 +268,13 @@ def measure(
 
 
 class Moments(NamedTuple):
-    """Final errors of many runs.
+    """Final errors of many runs."""
 
-    Attributes:
-        theory: error for N → ∞.
-        seeds: runs.
-        mean: over runs.
-        variance: over runs.
-        fourth: central moment.
-    """
-
-    theory: float
+    theory: float  # for N → ∞
     seeds: int
     mean: float
     variance: float
-    fourth: float
+    fourth: float  # central moment
 
 
 def moments(errors: np.ndarray, theory: float) -> Moments:
