@@ -171,7 +171,7 @@ def test_another_sweep_is_not_mixed_in(sweep, finished, change, message):
 def test_changed_code_and_versions_are_said_and_recorded(sweep, finished, monkeypatch):
     (finished / "points" / "001_001.json").unlink()
     monkeypatch.setattr(stores, "code_digest", lambda: "other")
-    monkeypatch.setattr(stores, "versions", lambda: {"jax": "99"})
+    monkeypatch.setattr(stores, "versions_of", lambda *packages: {"jax": "99"})
     with pytest.warns(SweepChangedWarning, match=r"jax .* → 99.*the code of optlearn.*points are kept"):
         found = sweep(resume=True)
     assert found["part"].values.tolist() == [[0, 0, 0], [0, 1, 0]]

@@ -149,15 +149,9 @@ class Fitter:
 
     def decode(self, z: np.ndarray) -> np.ndarray:
         """(…, 10) parameters of z (…, free)."""
-        return np.stack(
-            [
-                PARAMETERS[name].decode(z[..., self.free.index(name)])
-                if name in self.free
-                else np.full(z.shape[:-1], self.fixed[name])
-                for name in NAMES
-            ],
-            axis=-1,
-        )
+        values = {name: np.full(z.shape[:-1], value) for name, value in self.fixed.items()}
+        values |= {name: PARAMETERS[name].decode(z[..., i]) for i, name in enumerate(self.free)}
+        return np.stack([values[name] for name in NAMES], axis=-1)
 
     def residuals(self, z: np.ndarray) -> np.ndarray:
         """(K, points + free) of z (K, free): the curves, then what was known beforehand."""

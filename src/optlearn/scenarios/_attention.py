@@ -1,6 +1,6 @@
 """Attention: how sharp, over how long a context and with how many heads, at which time of training."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
@@ -87,15 +87,10 @@ def attention(
     """
     check = Arguments("attention")
     kind = _KINDS[check.one_of("control", control, _KINDS)]
-    model = ol.models.attention(
-        tokens=kind.tokens if tokens is None else tokens,
-        heads=kind.heads if heads is None else heads,
-        T=check.number("T", T, 0.0, open_below=True),
-        eta=kind.eta if eta is None else eta,
-        sigma=sigma,
-        tied=tied,
-        masked=kind.masked,
-    )
+    asked = {"tokens": tokens, "heads": heads, "alpha_F": alpha_F, "eta": eta}
+    sizes = {**asdict(kind), **{name: value for name, value in asked.items() if value is not None}}
+    horizon = sizes.pop("alpha_F")
+    model = ol.models.attention(T=check.number("T", T, 0.0, open_below=True), sigma=sigma, tied=tied, **sizes)
     norm = check.number("start_norm", start_norm, 0.0, open_below=True)
     most = np.sqrt(norm * T)
     overlap = check.number("start_overlap", start_overlap, -most, most)
@@ -115,7 +110,7 @@ def attention(
     return ol.Problem(
         model=model,
         start=start,
-        horizon=check.number("alpha_F", kind.alpha_F if alpha_F is None else alpha_F, 0.0, open_below=True),
+        horizon=check.number("alpha_F", horizon, 0.0, open_below=True),
         controls=controls,
         budgets=budgets,
         intervals=30,

@@ -150,7 +150,7 @@ def best_of(
     cost = _Trial(compiled, family, lower, upper, steps if rough else FINER * steps)
     spacing = (upper - lower) / (SCAN[len(bounds)] - 1)
     if len(bounds) == 1:
-        refined = _refine_line(cost, first, spacing, rough)
+        refined = _best_first(cost, first, spacing, GUESSED * spacing[0] if rough else 1e-8)
     else:
         refined = _refine_plane(cost, first, spacing, lower, upper, rough)
     if len(bounds) == 2 and not rough:
@@ -227,11 +227,11 @@ class _Trial:
         return Rollout(self.compiled, schedule.grid, steps)
 
 
-def _refine_line(cost: _Trial, first: np.ndarray, spacing: np.ndarray, rough: bool) -> np.ndarray:
-    low, high = cost.lower[0], cost.upper[0]
-    around = (max(low, first[0] - spacing[0]), min(high, first[0] + spacing[0]))
-    accuracy = GUESSED * spacing[0] if rough else 1e-8
-    return np.array([least_between(lambda x: cost(np.array([x])), *around, accuracy=accuracy)])
+def _best_first(cost: _Trial, point: np.ndarray, spacing: np.ndarray, accuracy: float) -> np.ndarray:
+    """The point with the best first number within one spacing; a second one stays as it is."""
+    low, high = (np.clip(point[0] + side * spacing[0], cost.lower[0], cost.upper[0]) for side in (-1, 1))
+    first = least_between(lambda x: cost(np.append(x, point[1:])), low, high, accuracy)
+    return np.append(first, point[1:])
 
 
 def _refine_plane(
@@ -271,15 +271,8 @@ def _beyond_kinks(cost: _Trial, refined: np.ndarray, spacing: np.ndarray, kinks:
     if not len(near):
         return refined
     edges = np.unique([cost.lower[1], *near, cost.upper[1]])
-
-    def best_at(second: float) -> np.ndarray:
-        low, high = (
-            np.clip(refined[0] + side * spacing[0], cost.lower[0], cost.upper[0]) for side in (-1, 1)
-        )
-        along = least_between(lambda x: cost(np.array([x, second])), low, high, ROUGH * spacing[0])
-        return np.array([along, second])
-
-    best = min([refined, *map(best_at, edges)], key=cost)
+    at_edges = [_best_first(cost, np.array([refined[0], e]), spacing, ROUGH * spacing[0]) for e in edges]
+    best = min([refined, *at_edges], key=cost)
     # From there downhill, in the smooth pieces on both sides.
     place = np.searchsorted(edges, best[1])
     pieces = edges[max(place - 1, 0) : place + 2]

@@ -209,12 +209,9 @@ def _start_overlaps(check: Arguments, start: str | Mapping[str, Array]) -> dict[
     """Q (K, K), R (K, C) and Omega (C, C) of a named start, or of one that is given."""
     if isinstance(start, str):
         check.one_of("start", start, get_args(StartName))
-        models = ol.models
-        start = (
-            {**models.FIG3_START, "Omega": models.FIG3_OMEGA}
-            if start == "fig3"
-            else {**models.FIGS_START, "Omega": models.FIGS_OMEGA}
-        )
+        models, is_fig3 = ol.models, start == "fig3"
+        overlaps = models.FIG3_START if is_fig3 else models.FIGS_START
+        start = {**overlaps, "Omega": models.FIG3_OMEGA if is_fig3 else models.FIGS_OMEGA}
     if not hasattr(start, "keys") or set(start) != {"Q", "R", "Omega"}:
         names = ", ".join(map(repr, get_args(StartName)))
         check.fail("start", start, f"must be one of {names}, or a mapping with Q, R and Omega")

@@ -69,16 +69,9 @@ def gating(
     check = Arguments("gating")
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     sharp = check.number("teacher_gain", teacher_gain, 0.0, open_below=True)
+    check.one_of("control", control, get_args(Gate))
     model = ol.models.gating(
-        K,
-        M,
-        T=T,
-        teacher_gain=sharp,
-        teacher_threshold=teacher_threshold,
-        control=check.one_of("control", control, get_args(Gate)),
-        sigma_n=sigma_n,
-        eta=eta,
-        batch=batch,
+        K, M, T, sharp, teacher_threshold, control=control, sigma_n=sigma_n, eta=eta, batch=batch
     )
     if np.any(model.overlaps.T[: M // 2, M // 2 :]):
         check.fail("T", T, "must have no overlap of a teacher's gate with a value")
@@ -111,17 +104,15 @@ def _start(
     check: Arguments, model: "ol.models.Gating", norm: float, overlap: float, seed: int
 ) -> "ol.OrderParameters":
     """Random gates and random values, which have no overlap with each other."""
-    K, T, seed = model.students, np.asarray(model.overlaps.T), check.count("seed", seed, lowest=0)
-    half, theirs = K // 2, len(T) // 2
+    from scipy.linalg import block_diag
+
+    T, seed = np.asarray(model.overlaps.T), check.count("seed", seed, lowest=0)
+    half, theirs = model.students // 2, len(T) // 2
     parts = [
         random_overlaps(check, half, T[block, block], norm, overlap, seed + 1000003 * i)
         for i, block in enumerate((slice(None, theirs), slice(theirs, None)))
     ]
-    Q, M = np.zeros((K, K)), np.zeros((K, len(T)))
-    for i, part in enumerate(parts):
-        rows = slice(i * half, (i + 1) * half)
-        Q[rows, rows], M[rows, i * theirs : (i + 1) * theirs] = part["Q"], part["M"]
-    return model.state(Q=Q, M=M)
+    return model.state(**{name: block_diag(*(part[name] for part in parts)) for name in ("Q", "M")})
 
 
 def _baselines(control: str) -> Baselines:

@@ -78,15 +78,7 @@ def imbalance(
     if once and "sampling" not in names:
         check.fail("fixed_share", fixed_share, "has an effect only if sampling is controlled")
     model = ol.models.imbalance(
-        share=share,
-        variance=variance,
-        mean=mean,
-        alignment=alignment,
-        similarity=similarity,
-        eta=eta,
-        batch=batch,
-        criterion=objective,
-        smoothing=smoothing,
+        share, variance, mean, alignment, similarity, eta, batch, criterion=objective, smoothing=smoothing
     )
     if "learning_rate" in names and eta > highest:
         check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")

@@ -23,7 +23,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import Variant
 from optlearn._errors import SpecificationError, how_to_install
 from optlearn._processes import Ended, run_tasks
-from optlearn.sweeps.point import Chain, PointDone, compute, done, failure, make_record, solved_content, walk
+from optlearn.sweeps.point import Chain, PointDone, compute, done, make_record, solved_content, walk
 from optlearn.sweeps.spec import Index, Spec
 from optlearn.sweeps.store import Record
 
@@ -117,8 +117,8 @@ class Deaths(Counter[Index]):
         if index is not None:
             self[index] += 1
             if self[index] >= attempts:
-                record = chain.store.write(index, make_record(chain.spec, index, failure(error)))
-                tell(done(record, chain.store))
+                record = make_record(chain.spec, index, {"error": error, "traceback": ""})
+                tell(done(chain.store.write(index, record), chain.store))
 
 
 class Dask(Executor):
@@ -149,14 +149,9 @@ class Dask(Executor):
             # Results of tasks come when whole chains are done; events tell of every point.
             client.subscribe_topic(topic, lambda event: events.put(_point_done(**event[1]["point"])))
             stack.callback(client.unsubscribe_topic, topic)
-            self._drive(client, topic, chains, events, tell)
-
-    def _drive(
-        self, client: Any, topic: str, chains: Sequence[Chain], events: "SimpleQueue[PointDone]", tell: Tell
-    ) -> None:
-        deaths = Deaths()
-        waiting = {client.submit(_walk_on_worker, chain, topic, pure=False): chain for chain in chains}
-        try:
+            deaths = Deaths()
+            waiting = {client.submit(_walk_on_worker, chain, topic, pure=False): chain for chain in chains}
+            stack.callback(lambda: client.cancel(list(waiting), force=True))
             while waiting:
                 with suppress(self._distributed.TimeoutError, TimeoutError):
                     self._distributed.wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED")
@@ -174,8 +169,6 @@ class Dask(Executor):
                     # Dask has tried several workers already.
                     deaths.note(chain, "its worker died, several times", tell, attempts=1)
                     waiting[client.submit(_walk_on_worker, chain, topic, pure=False)] = chain
-        finally:
-            client.cancel(list(waiting), force=True)
 
     def _client(self, stack: ExitStack) -> Any:
         if isinstance(self._target, self._distributed.Client):
@@ -250,11 +243,7 @@ def _batch_record(spec: Spec, index: Index, solved: Solved, i: int, seconds: tup
     if not certificate.converged or spec.reduce is not None or spec.baselines:
         near = relaxed or solved.schedule(i)
         return compute(spec, index, near=near if certificate.converged else None)
-    content = solved_content(
-        float(solved.objective[i]),
-        certificate,
-        solved.outcomes[i],
-        solved.schedule(i),
-        None if relaxed is None else Variant(relaxed, float(solved.relaxed_objective[i])),
-    )
+    objective, outcome = float(solved.objective[i]), solved.outcomes[i]
+    variant = None if relaxed is None else Variant(relaxed, float(solved.relaxed_objective[i]))
+    content = solved_content(objective, certificate, outcome, solved.schedule(i), variant)
     return make_record(spec, index, content, *seconds)

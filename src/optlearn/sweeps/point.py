@@ -86,7 +86,7 @@ def compute(
         try:
             content = _solved(spec, index, neighbour, near)
         except Exception as error:
-            content = failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+            content = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
     return make_record(spec, index, content, time.perf_counter() - began, time.process_time() - cpu)
 
 
@@ -101,11 +101,6 @@ def make_record(
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
     }
-
-
-def failure(error: str, trace: str = "") -> Record:
-    """What the record of a point that failed holds."""
-    return {"error": error, "traceback": trace}
 
 
 def solved_content(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
-_UNITS = {"seconds": "s", "cpu_seconds": "s"}
 _MEANINGS = {
     "objective": "objective of the best schedule, re-integrated",
     "relaxed_objective": "objective of the best mixed schedule",
@@ -123,7 +122,7 @@ def make_dataset(
         coordinates["baseline"] = wanted
     dataset = xarray.Dataset(columns, coordinates)
     for name in set(columns) & set(_MEANINGS):
-        units = {"units": _UNITS[name]} if name in _UNITS else {}
+        units = {"units": "s"} if "seconds" in name else {}
         dataset[name].attrs = {"long_name": _MEANINGS[name], **units}
     dataset.attrs = {key: dumps(description[key]) for key in ("spec", "parts")}
     return dataset
