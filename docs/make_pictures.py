@@ -14,8 +14,8 @@ import numpy as np
 from matplotlib.patches import Arc, FancyArrowPatch
 
 import optlearn as ol
+from optlearn._arrays import float64
 from optlearn._control.compiled import Rollout, compile_problem
-from optlearn._precision import float64
 from optlearn.plotting.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RC, TIME, VERMILION
 
 FOLDER = Path(__file__).parent / "images" / "idea"

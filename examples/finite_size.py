@@ -11,7 +11,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from optlearn._io import load_dataset
+from optlearn._io.files import load_dataset
 from optlearn.sweeps import finite_size
 
 DIMENSIONS = (100, 316, 1000, 3162, 10_000, 31_623, 100_000)

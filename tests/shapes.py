@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin
 
 import jaxtyping
 
-from optlearn import _warn
+from optlearn import _errors
 
 # What says shapes, but where users make objects: there, messages about wrong arguments are what is tested.
 CONTROL = ("batched", "compiled", "evaluate", "finish", "hamiltonian", "rounding", "runs", "solvers")
@@ -28,7 +28,7 @@ def check_shapes() -> None:
     """From now on, functions of modules that are imported check their arrays."""
     jaxtyping.install_import_hook(ROOMS, "tests.shapes.checked")
     # Warnings point at the first line outside the package, and what checks is no such line.
-    _warn._PASSED_OVER = (*_warn._PASSED_OVER, "_decorator.py", "shapes.py")
+    _errors._PASSED_OVER = (*_errors._PASSED_OVER, "_decorator.py", "shapes.py")
 
 
 def checked(function: Any) -> Any:

@@ -4,7 +4,7 @@ import os
 import sys
 
 from optlearn._cli import keep_compiled_programs
-from optlearn._io import cache_folder
+from optlearn._io.files import cache_folder
 from optlearn.practice.datasets import MNIST
 
 

@@ -118,10 +118,8 @@ class Arguments:
 
         A number stands for that multiple of the identity. With ``blocks``, there may be one for each.
         """
-        allowed = "must be a symmetric, positive semidefinite matrix"
-        if size is not None:
-            allowed = f"must be a number of at least 0, or a {size} by {size} symmetric, "
-            allowed += "positive semidefinite matrix"
+        sizes = "a" if size is None else f"a number of at least 0, or a {size} by {size}"
+        allowed = f"must be {sizes} symmetric, positive semidefinite matrix"
         matrix = self._floats(name, value, allowed)
         if matrix.ndim == 0 and size is not None:
             matrix = float(matrix) * np.eye(size)
@@ -129,9 +127,8 @@ class Arguments:
             allowed += f", or {blocks} of these, one for each block"
         by_block = blocks is not None and matrix.ndim == 3 and len(matrix) == blocks
         square = matrix.ndim == 2 or by_block
-        if not square or matrix.shape[-2:] != (size or matrix.shape[-1],) * 2 or not matrix.size:
-            self.fail(name, value, allowed)
-        if not np.allclose(matrix, np.swapaxes(matrix, -1, -2), 0, 1e-12):
+        square = square and matrix.shape[-2:] == (size or matrix.shape[-1],) * 2 and matrix.size > 0
+        if not square or not np.allclose(matrix, np.swapaxes(matrix, -1, -2), 0, 1e-12):
             self.fail(name, value, allowed)
         lowest = np.linalg.eigvalsh(matrix)[..., 0].min()
         if lowest < -1e-9 * max(1.0, float(np.abs(matrix).max())):
@@ -145,13 +142,7 @@ class Arguments:
         return numbers
 
     def _within(
-        self,
-        name: str,
-        value: Any,
-        numbers: Array,
-        lowest: float,
-        highest: float,
-        open_below: bool,
+        self, name: str, value: Any, numbers: Array, lowest: float, highest: float, open_below: bool
     ) -> None:
         above = numbers > lowest if open_below else numbers >= lowest
         if not (np.all(above) and np.all(numbers <= highest)):
@@ -188,12 +179,8 @@ def article(word: str) -> str:
 
 def _range(lowest: float, highest: float, open_below: bool) -> str:
     """Limits in words; nothing, where there are none."""
-    if np.isinf(lowest) and np.isinf(highest):
-        return ""
-    if np.isinf(highest):
-        return f"{'above' if open_below else 'at least'} {lowest:g}"
-    if np.isinf(lowest):
-        return f"at most {highest:g}"
-    if open_below:
-        return f"above {lowest:g} and at most {highest:g}"
-    return f"from {lowest:g} to {highest:g}"
+    above = f"{'above' if open_below else 'at least'} {lowest:g}" if np.isfinite(lowest) else ""
+    below = f"at most {highest:g}" if np.isfinite(highest) else ""
+    if above and below:
+        return f"{above} and {below}" if open_below else f"from {lowest:g} to {highest:g}"
+    return above or below

@@ -1,19 +1,21 @@
-"""Types of arrays: what kind of numbers they hold, and their shape.
+"""Arrays: types that say what numbers they hold and their shape, and float64 for optlearn alone.
 
 ``Float[np.ndarray, "I m"]`` has I rows of m floats; ``Float[Array, " n"]`` is a vector from NumPy or JAX.
 Shapes are for readers, and for the tests, which check them at every call (``tests/shapes.py``). Users pay
 nothing for them: jaxtyping is not imported here, only used if somebody has imported it.
+
+Importing optlearn must not switch a host application's float32 code to float64, so nothing is set
+at import: every public entry point that computes runs inside ``jax.enable_x64``. Loads nothing heavy.
 """
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 __all__ = [
-    "Array", "Bool", "Constants", "Controls", "Float", "Float32", "Float64", "FreeValues", "Int", "Key",
-    "Settings", "Shaped", "State", "UInt8", "UInt64",
+    "Array", "Bool", "Float", "Float32", "Float64", "Int", "Key", "Settings", "Shaped", "UInt8", "UInt64",
+    "float64",
 ]  # fmt: skip
 
 if TYPE_CHECKING or "jaxtyping" in sys.modules:
@@ -33,8 +35,18 @@ Array = Any
 # The values of every parameter and control of a system at one moment, by name.
 Settings = Mapping[str, Array]
 
-# Of one problem: n numbers of the state, m controls on each of I intervals, k free parameters, c constants.
-Constants = Float[np.ndarray, " c"]
-State = Float[np.ndarray, " n"]
-Controls = Float[np.ndarray, "I m"]
-FreeValues = Float[np.ndarray, " k"]
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def float64(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Run ``function`` with JAX's 64-bit types on, whatever the caller's own setting is."""
+
+    @wraps(function)
+    def inner(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        import jax  # here, so that decorated functions can be imported without loading it
+
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return inner

@@ -1,11 +1,17 @@
-"""One class per misunderstanding; each names the help topic that explains it.
+"""Errors and warnings: one class per misunderstanding, each of which names the help topic that explains it.
 
 ``optlearn help TOPIC`` prints such a page: a Markdown file in ``_help``, named like its topic, which is
 installed with the package.
 """
 
+import sys
+import warnings
 from pathlib import Path
 from typing import ClassVar
+
+_PACKAGE = Path(__file__).parent
+# Frames of the package, and of the decorators around its functions, are nobody's line.
+_PASSED_OVER = ("contextlib.py", "functools.py", "_ufunc_config.py")
 
 
 def explained(topic: str) -> str:
@@ -75,20 +81,26 @@ class AccuracyWarning(UserWarning):
     """A Gaussian expectation could not be computed to the accuracy that was asked for."""
 
 
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the user's line that caused it: the first, going up, that is not the package's own."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and (
+        frame.f_code.co_filename.startswith(str(_PACKAGE)) or frame.f_code.co_filename.endswith(_PASSED_OVER)
+    ):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
 def topics() -> dict[str, str]:
     """Every topic → its title."""
-    pages = sorted(_help_folder().glob("*.md"))
-    return {
-        path.stem: path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ") for path in pages
+    pages = {
+        path.stem: path.read_text(encoding="utf-8") for path in sorted((_PACKAGE / "_help").glob("*.md"))
     }
+    return {topic: text.partition("\n")[0].removeprefix("# ") for topic, text in pages.items()}
 
 
 def page(topic: str) -> str:
     """The page of a topic, as Markdown."""
     if topic not in topics():
         raise SpecificationError(f"topic must be one of {', '.join(topics())}, got {topic!r}")
-    return (_help_folder() / f"{topic}.md").read_text(encoding="utf-8")
-
-
-def _help_folder() -> Path:
-    return Path(__file__).parent / "_help"
+    return (_PACKAGE / "_help" / f"{topic}.md").read_text(encoding="utf-8")

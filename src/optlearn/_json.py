@@ -11,10 +11,7 @@ def _refuse(value: Any) -> Any:
 
 
 def plain(
-    value: Any,
-    *,
-    number: Callable[[float], float | None] = float,
-    other: Callable[[Any], Any] = _refuse,
+    value: Any, *, number: Callable[[float], float | None] = float, other: Callable[[Any], Any] = _refuse
 ) -> Any:
     """The same in the types that JSON has.
 

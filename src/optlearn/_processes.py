@@ -247,7 +247,12 @@ def run_tasks(
     workers: dict[Connection, _Busy[T]] = {}
     try:
         while waiting or any(worker.busy for worker in workers.values()):
-            _hand_out(work, jobs, waiting, workers, numbers)
+            idle = [worker for worker in workers.values() if not worker.busy]
+            while waiting and (idle or len(workers) < jobs):
+                worker = idle.pop() if idle else _Busy(WorkerProcess(work), waiting[0])
+                workers[worker.process.pipe] = worker
+                worker.task, worker.busy = waiting.popleft(), True
+                worker.process.post(next(numbers), worker.task)
             for pipe in cast(list[Connection], wait(list(workers))):
                 worker = workers[pipe]
                 try:
@@ -303,23 +308,3 @@ class _Busy(Generic[T]):
         if self.busy:
             self.process.process.terminate()
         self.process.pipe.close()  # the end of the pipe is the end of an idle one
-
-
-def _hand_out(
-    work: Callable[[T, Send], None],
-    jobs: int,
-    waiting: deque[T],
-    workers: dict[Connection, _Busy[T]],
-    numbers: "count[int]",
-) -> None:
-    """Give tasks to idle workers, and start workers for the others."""
-    idle = [worker for worker in workers.values() if not worker.busy]
-    while waiting and (idle or len(workers) < jobs):
-        task = waiting.popleft()
-        if idle:
-            worker = idle.pop()
-            worker.task, worker.busy = task, True
-        else:
-            worker = _Busy(WorkerProcess(work), task)
-            workers[worker.process.pipe] = worker
-        worker.process.post(next(numbers), task)

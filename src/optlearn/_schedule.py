@@ -112,10 +112,7 @@ class Schedule:
     @classmethod
     @checked
     def from_function(
-        cls,
-        alpha_F: float,
-        functions: Mapping[str, Callable[[Any], Any]],
-        intervals: int = 200,
+        cls, alpha_F: float, functions: Mapping[str, Callable[[Any], Any]], intervals: int = 200
     ) -> "Schedule":
         """Sample functions of α at the midpoints of ``intervals`` equal intervals."""
         grid = uniform_grid(alpha_F, intervals)
@@ -169,9 +166,7 @@ class Schedule:
 
     def variants(self) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
         """All combinations of mixed values: (intervals,) shares and (intervals,) control values."""
-        options: list[tuple[np.ndarray, dict[str, np.ndarray]]] = [
-            (np.ones(self.intervals), dict(self.values))
-        ]
+        options = [(np.ones(self.intervals), dict(self.values))]
         for name, mixture in self.mixtures.items():
             options = [
                 (shares * mixture.shares[:, i], {**values, name: np.full(self.intervals, value)})
@@ -245,11 +240,9 @@ class Schedule:
 
     def merged(self) -> "Schedule":
         """The same schedule with neighbouring equal intervals joined."""
-        columns = [*self.values.values()]
-        columns += [m.shares[:, i] for m in self.mixtures.values() for i in range(len(m.values))]
-        keep = np.ones(self.intervals, dtype=bool)
-        for interval in range(1, self.intervals):
-            keep[interval] = any(c[interval] != c[interval - 1] for c in columns)
+        shares = [mixture.shares for mixture in self.mixtures.values()]
+        table = np.column_stack([np.zeros(self.intervals), *self.values.values(), *shares])
+        keep = np.append(True, np.any(table[1:] != table[:-1], axis=1))
         return self._kept(np.append(self.grid[:-1][keep], self.grid[-1]), np.flatnonzero(keep))
 
     def to_dict(self) -> dict[str, Any]:
@@ -306,11 +299,10 @@ class Schedule:
         from optlearn.practice.steps import step_function, step_table
 
         is_rate = control == "learning_rate"
-        return step_function(
-            step_table(
-                self, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=is_rate, purpose="to_optax"
-            )
+        table = step_table(
+            self, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=is_rate, purpose="to_optax"
         )
+        return step_function(table)
 
     @checked
     def to_torch(
@@ -360,11 +352,10 @@ class Schedule:
         from optlearn.practice.steps import step_table
         from optlearn.practice.to_keras import ScheduledLearningRate
 
-        return ScheduledLearningRate(
-            step_table(
-                self, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=True, purpose="to_keras"
-            )
+        table = step_table(
+            self, control, steps=steps, N=N, scale=scale, peak=peak, is_rate=True, purpose="to_keras"
         )
+        return ScheduledLearningRate(table)
 
     @checked
     def to_script(
@@ -436,11 +427,7 @@ class Schedule:
 
     @checked
     def nearest(
-        self,
-        shape: str,
-        control: str = "learning_rate",
-        *,
-        loss: "Callable[[Schedule], float] | None" = None,
+        self, shape: str, control: str = "learning_rate", *, loss: "Callable[[Schedule], float] | None" = None
     ) -> "Simplified":
         """The nearest schedule of a shape that training code has built in, and what it costs.
 

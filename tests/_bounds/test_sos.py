@@ -7,9 +7,9 @@ import pytest
 from tests._bounds.test_bound import least_squares
 
 import optlearn as ol
+from optlearn._arrays import float64
 from optlearn._bounds.polynomial_problem import invariant_box, polynomial_problem
 from optlearn._bounds.sos import _chain, _flow
-from optlearn._precision import float64
 
 pytest.importorskip("clarabel")
 

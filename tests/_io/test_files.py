@@ -15,9 +15,8 @@ import xarray
 
 import optlearn
 from optlearn._errors import DataFileError
-from optlearn._io import (
+from optlearn._io.files import (
     load_dataset,
-    provenance,
     read_file,
     read_json,
     remove_half_written,
@@ -25,6 +24,7 @@ from optlearn._io import (
     write_file,
 )
 from optlearn._io.provenance import _versions as versions
+from optlearn._io.provenance import provenance
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_disk_that_is_really_full_does_not_end_the_process(tmp_path):
     """HDF5 ends it by a segmentation fault if it writes the file itself."""
     code = (
         "import resource, sys, numpy, xarray\n"
-        "from optlearn._io import save_dataset\n"
+        "from optlearn._io.files import save_dataset\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "try:\n"
         "    save_dataset(xarray.Dataset({'a': ('x', numpy.random.rand(100_000))}), sys.argv[1])\n"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from optlearn._io import load_dataset, save_dataset
+from optlearn._io.files import load_dataset, save_dataset
 from optlearn._progress import Progress
 from optlearn.paper import fig4
 from optlearn.practice import datasets

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from optlearn._io import load_dataset, save_dataset
+from optlearn._io.files import load_dataset, save_dataset
 from optlearn.paper import fig1, fig2, fig3, figS_curriculum, figS_sims
 from optlearn.paper.shared import Claim, crossing, load_claims, save_claims
 from optlearn.plotting.style import save_figure

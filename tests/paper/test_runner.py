@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import optlearn
 from optlearn._cli import app
 from optlearn._errors import SpecificationError
-from optlearn._io import load_dataset
+from optlearn._io.files import load_dataset
 from optlearn.paper import list_figures, runner
 from optlearn.practice.datasets import MissingDataError
 

@@ -23,14 +23,16 @@ PAGES = Path(__file__).parents[2] / "docs" / "scenarios"
 PLUGGED = '''
 """A file that was put into the folder."""
 import dataclasses
+from typing import Annotated
+
 import optlearn as ol
 from optlearn.scenarios._catalogue import Example, scenario
 
 REFERENCE = "@misc{made2026up,\\n  title = {Made up}\\n}"
 
 
-@scenario(citations=(REFERENCE,), ranges={"size": (1, 3, 0.5)}, example=Example({"activation": [1, 0.5]}, 4))
-def plugged_in(size: float = 2.0) -> "ol.Problem":
+@scenario(citations=(REFERENCE,), example=Example({"activation": [1, 0.5]}, 4))
+def plugged_in(size: Annotated[float, (1, 3, 0.5)] = 2.0) -> "ol.Problem":
     """What somebody else wants to know.
 
     Args:

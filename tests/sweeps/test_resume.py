@@ -171,7 +171,7 @@ def test_another_sweep_is_not_mixed_in(sweep, finished, change, message):
 def test_changed_code_and_versions_are_said_and_recorded(sweep, finished, monkeypatch):
     (finished / "points" / "001_001.json").unlink()
     monkeypatch.setattr(stores, "code_digest", lambda: "other")
-    monkeypatch.setattr(stores, "versions", lambda: {"jax": "99"})
+    monkeypatch.setattr(stores, "versions_of", lambda *packages: {"jax": "99"})
     with pytest.warns(SweepChangedWarning, match=r"jax .* → 99.*the code of optlearn.*points are kept"):
         found = sweep(resume=True)
     assert found["part"].values.tolist() == [[0, 0, 0], [0, 1, 0]]
@@ -181,14 +181,14 @@ def test_changed_code_and_versions_are_said_and_recorded(sweep, finished, monkey
 
 
 def test_the_code_that_is_watched_is_that_of_this_package(tiny):
-    from optlearn.sweeps.spec import make_spec
+    from optlearn.sweeps.spec import Spec
 
     assert stores.code_digest() == stores.code_digest()
-    own = make_spec(tiny.plain, {"eta": [1]}).own_code()
-    other = make_spec(tiny.troubled, {"eta": [1]}).own_code()
+    own = Spec(tiny.plain, {"eta": [1]}).own_code()
+    other = Spec(tiny.troubled, {"eta": [1]}).own_code()
     assert len(own) == 64
     assert own != other
-    assert make_spec("dropout", {"eta": [1]}).own_code() == ""
+    assert Spec("dropout", {"eta": [1]}).own_code() == ""
 
 
 def test_options_that_are_the_defaults_make_no_difference(sweep, finished):

@@ -7,7 +7,7 @@ import optlearn as ol
 from optlearn._errors import SpecificationError
 from optlearn._simulate.batch import simulate_many
 from optlearn.sweeps import finite_size
-from optlearn.sweeps.spec import make_spec
+from optlearn.sweeps.spec import Spec
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_grid_of_simulations(problem):
 
 
 def test_a_sweep_lends_its_optimal_schedules(serial, tiny):
-    spec = make_spec(tiny.plain, tiny.OVER)
+    spec = Spec(tiny.plain, tiny.OVER)
     found = finite_size._schedule(spec, (1, 2), spec.problem((1, 2)), serial)
     np.testing.assert_array_equal(found["activation"], serial["schedule_activation"][1, 2])
     assert found.parameters == {"rescaling": float(serial["free_rescaling"][1, 2])}

@@ -9,7 +9,7 @@ import optlearn as ol
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._errors import SpecificationError
 from optlearn.sweeps.run import ReduceWarning
-from optlearn.sweeps.spec import make_spec
+from optlearn.sweeps.spec import Spec
 
 
 def test_points_are_those_of_single_solves(serial, tiny):
@@ -104,7 +104,7 @@ def test_a_discrete_control_and_controls_that_come_and_go():
 
 
 def test_rows_are_cut_into_chains_of_nearly_equal_length():
-    spec = make_spec("dropout", {"sigma_n": [0.1, 0.2], "eta": np.linspace(0.5, 2, 15)})
+    spec = Spec("dropout", {"sigma_n": [0.1, 0.2], "eta": np.linspace(0.5, 2, 15)})
     chains = spec.chains()
     assert [len(chain) for chain in chains] == [7, 8, 7, 8]
     assert [index for chain in chains for index in chain] == spec.indices()

@@ -7,6 +7,7 @@ import casadi
 import numpy as np
 
 from optlearn._arguments import Arguments
+from optlearn._arrays import float64
 from optlearn._bounds.hjb import FINER, Near, Policy, Resolution, dimensions_of, solve_hjb
 from optlearn._bounds.sos import DEGREE, PIECES, lower_bound
 from optlearn._control.compiled import Rollout, compile_problem
@@ -16,7 +17,6 @@ from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._control.solvers.starts import enough_steps, neutral
 from optlearn._errors import SpecificationError
-from optlearn._precision import float64
 from optlearn._signatures import checked
 
 Kind = Literal["convex", "sos", "hjb"]

@@ -20,15 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from optlearn._arrays import Array, Float
+from optlearn._arrays import Array, Float, float64
 from optlearn._bounds.grids import charts, interpolate, kept, nodes, random_controls
 from optlearn._control.compiled import compile_problem
 from optlearn._control.problem import Problem
 from optlearn._control.solvers.starts import enough_steps, neutral
-from optlearn._errors import SpecificationError
-from optlearn._precision import float64
+from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
-from optlearn._warn import warn
 
 # Controls that are tried at every node: so many along each, in rounds that close in on the best.
 TRIED = 5

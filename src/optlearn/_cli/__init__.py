@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from optlearn import __version__
 from optlearn._cli.output import STOPPED
-from optlearn._io import cache_folder
+from optlearn._io.files import cache_folder
 
 __all__ = ["app", "main"]
 

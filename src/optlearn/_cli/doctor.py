@@ -111,7 +111,7 @@ def _jax_numbers() -> Iterator[Finding]:
 def _precision() -> Iterator[Finding]:
     import jax.numpy as jnp
 
-    from optlearn._precision import float64
+    from optlearn._arrays import float64
 
     dtype = float64(lambda: jnp.zeros(()).dtype)()
     advice = "Something resets jax_enable_x64: look in JAX_ENABLE_X64 and in start-up files."

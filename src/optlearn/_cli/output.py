@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from optlearn._errors import DataFileError, SpecificationError, UnphysicalStateError
-from optlearn._io import write_file
+from optlearn._io.files import write_file
 from optlearn._json import finite, plain
 from optlearn._progress import Progress, Report, silent
 

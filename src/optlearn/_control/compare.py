@@ -13,11 +13,10 @@ from optlearn._control.identity import check_same, description
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
-from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._errors import SpecificationError, UnphysicalStateError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._trajectory import improvement, reduction
-from optlearn._warn import warn
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,14 +7,13 @@ from typing import Any, TypeAlias
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, float64
 from optlearn._control.problem import Problem
 from optlearn._control.relaxation import Relaxation
 from optlearn._dynamics.system import resolved_for
 from optlearn._engine.build import Backend, Compiled, engine_for
 from optlearn._engine.functions import FlatSystem, Functions, pack
 from optlearn._engine.rollout import Rollout as EngineRollout
-from optlearn._precision import float64
 
 # Positions and weights of Gauss's rule of three points on [0, 1].
 _GAUSS = ((0.5 - 0.15**0.5, 0.5, 0.5 + 0.15**0.5), (5 / 18, 8 / 18, 5 / 18))

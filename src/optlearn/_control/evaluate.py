@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from optlearn._arguments import Arguments
+from optlearn._arrays import float64
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.problem import Problem
 from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError
-from optlearn._precision import float64
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from optlearn._arrays import Controls, Float, FreeValues
+from optlearn._arrays import Float
 from optlearn._control.certificate import STEPS, Certificate, Starts, judged
 from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.evaluate import evaluate
@@ -14,12 +14,12 @@ from optlearn._control.rounding.rounded import Rounded, round_controls, whole_sc
 from optlearn._control.runs import Method, Outcome, Run
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.weighing import Fixed
+from optlearn._engine.functions import Controls, FreeValues
 from optlearn._engine.rollout import RolloutResult
-from optlearn._errors import RunawayError, UnphysicalStateError, explained
+from optlearn._errors import RunawayError, UnphysicalStateError, explained, warn
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
-from optlearn._warn import warn
 
 
 @dataclass(frozen=True)

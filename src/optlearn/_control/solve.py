@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from optlearn._arguments import Arguments
+from optlearn._arrays import float64
 from optlearn._control.certificate import LIMITS_MET, Starts
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.finish import Found, finish
@@ -28,7 +29,6 @@ from optlearn._control.solvers.starts import (
     too_coarse,
     warm_schedule,
 )
-from optlearn._precision import float64
 from optlearn._progress import Progress, Report, silent
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked

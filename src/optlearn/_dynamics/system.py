@@ -12,11 +12,10 @@ import jax
 import numpy as np
 
 from optlearn._arguments import Arguments, as_numbers
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Settings, float64
 from optlearn._dynamics.layout import Layout, NamedLayout
 from optlearn._dynamics.own_code import Known, Part, digest, is_own
 from optlearn._errors import SpecificationError
-from optlearn._precision import float64
 from optlearn._pytrees import Pytree
 from optlearn._pytrees import field as pytree_field
 

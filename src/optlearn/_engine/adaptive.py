@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from optlearn._arrays import Constants, Controls, Float, State
+from optlearn._arrays import Float
 from optlearn._engine.base import ControlledStep, Engine, Slope
+from optlearn._engine.functions import Constants, Controls, State
 
 # Steps in one interval of constant control after which it is given up (about 20 s): dynamics so fast beside
 # the horizon are those of an absurd learning rate. Ordinary runs take 20 to 500.

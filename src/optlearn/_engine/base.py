@@ -14,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from optlearn._arrays import Constants, Float, State
-from optlearn._engine.functions import Functions, pack
+from optlearn._arrays import Float
+from optlearn._engine.functions import Constants, Functions, State, pack
 from optlearn._engine.steps import EXACT, Stages
 
 Kernel = Callable[..., Any]

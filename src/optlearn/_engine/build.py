@@ -11,9 +11,9 @@ from typing import Any, Literal, Protocol, Self
 import jax
 import numpy as np
 
-from optlearn._arrays import Array, Constants, Float, FreeValues, State
+from optlearn._arrays import Array, Float
 from optlearn._engine.base import Engine
-from optlearn._engine.functions import FlatSystem, Functions, pack
+from optlearn._engine.functions import Constants, FlatSystem, FreeValues, Functions, State, pack
 from optlearn._engine.steps import EXACT
 from optlearn._engine.tracing.trace import UnsupportedPrimitive, trace
 from optlearn._errors import SpecificationError

@@ -19,6 +19,12 @@ from optlearn._dynamics.system import System
 from optlearn._engine.steps import CLASSICAL, EXACT, Stages, scanned_step
 from optlearn._schedule import Schedule
 
+# Of one problem: n numbers of the state, m controls on each of I intervals, k free parameters, c constants.
+Constants = Float[np.ndarray, " c"]
+State = Float[np.ndarray, " n"]
+Controls = Float[np.ndarray, "I m"]
+FreeValues = Float[np.ndarray, " k"]
+
 
 @dataclass(frozen=True)
 class FlatSystem:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Float
+from optlearn._arrays import Array, Float, float64
 from optlearn._dynamics.checks import check_problem, check_states, extreme_settings
 from optlearn._dynamics.system import System, resolved_for
 from optlearn._engine.adaptive import Course, states_along
@@ -17,7 +17,6 @@ from optlearn._engine.base import Engine
 from optlearn._engine.build import Backend, engine_for, outputs_along
 from optlearn._engine.functions import FlatSystem, control_tables, pack, system_functions
 from optlearn._errors import SpecificationError
-from optlearn._precision import float64
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory

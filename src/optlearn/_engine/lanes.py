@@ -21,10 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Float
+from optlearn._arrays import Array, Float, float64
 from optlearn._engine.functions import VectorFunctions
 from optlearn._engine.steps import EXACT, step
-from optlearn._precision import float64
 
 # Lanes of programs: as many as keep a core's caches, or a GPU, busy; and fewer.
 _SIZES = {"cpu": (128, 16), "gpu": (8192, 1024, 64)}

@@ -10,8 +10,9 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from optlearn._arrays import Controls, Float, FreeValues
+from optlearn._arrays import Float
 from optlearn._engine.build import Compiled, Weigher
+from optlearn._engine.functions import Controls, FreeValues
 from optlearn._schedule import uniform_grid
 
 C = TypeVar("C", bound=Compiled)

@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, float64
 from optlearn._engine.tracing.values import casadi
-from optlearn._precision import float64
 
 # Steps, and columns, in one call of a compiled program, at most. Tables of columns are also asked for one by
 # one, and filled with zeros whatever their number: small ones cost less.

@@ -29,9 +29,9 @@ def version_of(package: str) -> str | None:
 
 
 def versions_of(*packages: str) -> dict[str, str]:
-    """The versions of those that are installed, by name."""
-    versions = {name: version_of(name) for name in packages}
-    return {name: version for name, version in versions.items() if version is not None}
+    """The versions of optlearn, Python and those packages that are installed, by name."""
+    versions = {"optlearn": __version__, "python": platform.python_version()}
+    return versions | {name: version for name in packages if (version := version_of(name)) is not None}
 
 
 @cache
@@ -46,8 +46,7 @@ def code_digest() -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    versions = {"optlearn": __version__, "python": platform.python_version()}
-    versions |= versions_of("jax", "casadi", "numpy")
+    versions = versions_of("jax", "casadi", "numpy")
     named = {f"{name}_version": version for name, version in versions.items()}
     revision = _revision()
     return named if revision is None else {**named, "git_revision": revision}

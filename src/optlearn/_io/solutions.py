@@ -57,9 +57,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         "certificate": asdict(solution.certificate),
         "options": dict(solution.options),
         "runs": [run.to_dict() for run in solution.runs],
-        "made_by": None
-        if problem.made_by is None
-        else {"scenario": problem.made_by.scenario, "arguments": dict(problem.made_by.arguments)},
+        "made_by": problem.made_by and vars(problem.made_by),
         "described": description(problem),
         "weights": list(solution.weights),
     }
@@ -78,17 +76,10 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
         name: value if isinstance(value, str | float) else json.dumps(plain(value))
         for name, value in record.items()
     }
-    root = xarray.Dataset(
-        attrs={
-            "kind": KIND,
-            "format": FORMAT,
-            "digest": _digest(attributes, parts),
-            **attributes,
-            # Of the computation; saving a loaded solution again does not change it.
-            **provenance(),
-            **solution.provenance,
-        }
-    )
+    marks = {"kind": KIND, "format": FORMAT, "digest": _digest(attributes, parts)}
+    # Of the computation; saving a loaded solution again does not change it.
+    origin = {**provenance(), **solution.provenance}
+    root = xarray.Dataset(attrs={**marks, **attributes, **origin})
     tree = xarray.DataTree.from_dict({"/": root, **{f"/{name}": part for name, part in parts.items()}})
     return write_file(path, as_netcdf(tree))
 
@@ -189,9 +180,6 @@ def _solution(
     )
 
 
-# --- the problem ----------------------------------------------------------------------------------
-
-
 def _made_again(name: str, made_by: Mapping[str, Any] | None, described: Mapping[str, Any]) -> Problem:
     """The problem of a scenario, or what says that it is not there."""
     if made_by is None:
@@ -208,9 +196,8 @@ def _made_again(name: str, made_by: Mapping[str, Any] | None, described: Mapping
         why = f"and the scenario {scenario!r} now refuses its arguments ({error})"
         return MissingProblem(name, why, described)
     if differences(described, description(problem)):
-        return MissingProblem(
-            name, f"and the scenario {scenario!r} of this version makes another one", described
-        )
+        why = f"and the scenario {scenario!r} of this version makes another one"
+        return MissingProblem(name, why, described)
     return problem
 
 
@@ -269,21 +256,15 @@ def _from_trajectory(trajectory: Trajectory) -> xarray.Dataset:
     return xarray.Dataset(
         {_variable(name): (dims, course, {_NAME: name}) for name, course in trajectory.values.items()},
         coords={_TIME: trajectory.alpha},
-        attrs={
-            "order_parameters": json.dumps(trajectory.order_parameters),
-            "info": json.dumps(plain(info)),
-        },
+        attrs={"order_parameters": json.dumps(trajectory.order_parameters), "info": json.dumps(plain(info))},
     )
 
 
 def _to_trajectory(part: xarray.Dataset) -> Trajectory:
     """What ``_from_trajectory`` was given."""
-    return Trajectory(
-        part[_TIME].values,
-        {name: variable.values for name, variable in _named(part)},
-        tuple(parse(part.attrs["order_parameters"])),
-        parse(part.attrs["info"]),
-    )
+    values = {name: variable.values for name, variable in _named(part)}
+    names, info = (parse(part.attrs[key]) for key in ("order_parameters", "info"))
+    return Trajectory(part[_TIME].values, values, tuple(names), info)
 
 
 def _variable(name: str) -> str:

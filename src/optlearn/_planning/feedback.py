@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optlearn._arrays import Array, Float
+from optlearn._arrays import Array, Float, float64
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.solution import Solution
 from optlearn._control.weighing import Fixed
 from optlearn._engine.expansion import interval_functions
 from optlearn._errors import SpecificationError
 from optlearn._planning.replan import state_at
-from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
 _AT_BOUND = 1e-6  # of a control's range

@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Float, Int, Key
+from optlearn._arrays import Array, Float, Int, Key, float64
 from optlearn._errors import SpecificationError
-from optlearn._precision import float64
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._simulate.normals import make_keys

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Float, Int
+from optlearn._arrays import Array, Float, Int, float64
 from optlearn._dynamics.checks import check_problem
 from optlearn._errors import SpecificationError
-from optlearn._precision import float64
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._simulate.record import check_cost, check_finite, record_steps, run_info

@@ -9,10 +9,9 @@ import jax
 import numpy as np
 
 from optlearn._arrays import Array, Float, Int, Settings
-from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._errors import SpecificationError, UnphysicalStateError, warn
 from optlearn._schedule import Schedule
 from optlearn._theory.model import LearningModel
-from optlearn._warn import warn
 
 # Measured on one core of a laptop, with students of one or two nodes: steps of the overlaps in a second, and
 # numbers that pass through steps on weights.

@@ -14,11 +14,10 @@ import jax
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array
+from optlearn._arrays import Array, float64
 from optlearn._dynamics.checks import check_problem
 from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError
-from optlearn._precision import float64
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._simulate.finite_data import simulate_finite_data

@@ -16,12 +16,11 @@ from optlearn._arrays import Array, Float, Settings
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import is_own, slips_explained
 from optlearn._engine.tracing.trace import TracedFunction, trace
-from optlearn._errors import AccuracyWarning, SpecificationError
+from optlearn._errors import AccuracyWarning, SpecificationError, warn
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import NARROW
-from optlearn._warn import warn
 
 TOLERANCE = 1e-8
 ROUND_OFF = 1e-11  # what an integration to a tolerance of 1e-13 leaves of a zero, relative to Q

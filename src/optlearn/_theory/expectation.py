@@ -17,8 +17,7 @@ import numpy as np
 from typing_extensions import override
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Float
-from optlearn._precision import float64
+from optlearn._arrays import Array, Float, float64
 from optlearn._signatures import checked
 
 # How far a cut line reaches, in standard deviations, for n nodes a side: 1.2 √n balances what lies

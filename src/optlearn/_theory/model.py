@@ -12,11 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Float, Settings
+from optlearn._arrays import Array, Float, Settings, float64
 from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
-from optlearn._precision import float64
 from optlearn._pytrees import field
 from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps

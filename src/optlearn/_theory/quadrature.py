@@ -10,7 +10,7 @@ import numpy as np
 
 from optlearn._arrays import Array, Float, Settings
 from optlearn._dynamics.system import Resolved
-from optlearn._errors import AccuracyWarning, SpecificationError, explained
+from optlearn._errors import AccuracyWarning, SpecificationError, explained, warn
 from optlearn._theory.drift import generic_drift, generic_error
 from optlearn._theory.expectation import (
     MOST_LOG2_POINTS,
@@ -22,7 +22,6 @@ from optlearn._theory.expectation import (
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.sampler import Coordinates, coordinates, fields_read
-from optlearn._warn import warn
 
 # Each rung doubles the last: a rung costs a compilation, so few and far between.
 LADDER = (6, 12, 24, 48)

@@ -18,10 +18,9 @@ import numpy as np
 
 from optlearn._arguments import Arguments, as_numbers, is_whole
 from optlearn._arrays import Array, Float, Int
-from optlearn._errors import AccuracyWarning, SpecificationError
+from optlearn._errors import AccuracyWarning, SpecificationError, warn
 from optlearn._pytrees import Pytree, field
 from optlearn._signatures import checked
-from optlearn._warn import warn
 
 # η λ₁/tr above which the equations of the order parameters are off by several per cent (measured: by 4 to 10
 # % at 0.4, by 1 % at 0.04).

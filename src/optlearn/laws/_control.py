@@ -14,22 +14,12 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._dynamics.ensemble import Ensemble
 from optlearn._dynamics.system import System
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
 from optlearn._pytrees import field
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._warn import warn
-from optlearn.laws._law import (
-    NAMES,
-    NODES,
-    Course,
-    loss_after,
-    loss_of,
-    over_interval,
-    relax,
-    relaxation_rates,
-    state_after,
-)
+from optlearn.laws import _law
+from optlearn.laws._law import NAMES, NODES, Course, loss_after, relaxation_rates, state_after
 from optlearn.practice.shapes import SHAPES, fall
 
 if TYPE_CHECKING:
@@ -100,15 +90,15 @@ class LossLaw(System):
         if self.falling:
             eta = after["lowest"] = jnp.minimum(eta, x["lowest"])
         steps = length / batch if self.by_tokens else length
-        progress, level, time = over_interval(self._values, eta, batch, steps)
+        progress, level, time = _law.over_interval(self._values, eta, batch, steps)
         after["progress"] = x["progress"] + progress
-        after["modes"] = relax(x["modes"], level, self.rates * time, jnp)
+        after["modes"] = _law.relax(x["modes"], level, self.rates * time, jnp)
         return after
 
     @override
     def error(self, x: Any, u: Settings) -> Array:
         del u
-        return loss_of(self._values, x["progress"], (x["modes"] * self.shares).sum())
+        return _law.loss_of(self._values, x["progress"], (x["modes"] * self.shares).sum())
 
     @property
     def _values(self) -> Mapping[str, Array]:
@@ -261,10 +251,8 @@ def _baseline(name: str) -> Any:
         values = {"learning_rate": rates}
         if "batch" in problem.controls:
             middle = next((b.mean for b in problem.budgets if b.mean is not None), 1.0)
-            values["batch"] = np.full(
-                intervals,
-                np.clip(middle, problem.continuous["batch"].lower, problem.continuous["batch"].upper),
-            )
+            limits = problem.continuous["batch"]
+            values["batch"] = np.full(intervals, np.clip(middle, limits.lower, limits.upper))
         return Schedule.piecewise(np.linspace(0.0, problem.horizon, intervals + 1), values)
 
     return baseline
@@ -302,7 +290,8 @@ def next_pilot(
         for end in ENDS
     ]
     coarse = [_candidate(*choice, warmup, total, min(warmup, 20)) for choice in choices]
-    finals = _final_losses(fit, coarse, fit.draws(PILOT_DRAWS, seed))
+    course = Course.stack([fit.data.planned(schedule) for schedule in coarse])
+    finals = loss_after(fit.draws(PILOT_DRAWS, seed), course)[:, :, -1]
     chosen = choices[most_telling(finals, fit.point_noise * float(finals.mean()))]
     return _candidate(*chosen, warmup, total, warmup)
 
@@ -319,15 +308,8 @@ def most_telling(finals: np.ndarray, noise: float) -> int:
     gaps = finals[:, rivals] - finals[:, [best]]
     gaps, centred = gaps - gaps.mean(axis=0), finals - finals.mean(axis=0)
     near = finals.mean(axis=0) <= (1 + NEAR) * finals[:, best].mean()
-    explained = (
-        near * ((centred.T @ gaps) ** 2).sum(axis=1) / ((centred**2).sum(axis=0) + len(finals) * noise**2)
-    )
-    return int(explained.argmax())
-
-
-def _final_losses(fit: "LawFit", schedules: list[Schedule], members: np.ndarray) -> np.ndarray:
-    """(draws, schedules)."""
-    return loss_after(members, Course.stack([fit.data.planned(s) for s in schedules]))[:, :, -1]
+    spread = (centred**2).sum(axis=0) + len(finals) * noise**2
+    return int((near * ((centred.T @ gaps) ** 2).sum(axis=1) / spread).argmax())
 
 
 def _candidate(

@@ -37,9 +37,10 @@ class Curve:
 
     def __post_init__(self) -> None:
         step, rate, loss = self.step, self.rate, self.loss
-        who = f"curve {self.name!r}"
-        batch = () if self.batch is None else (("batch", self.batch),)
-        for what, column in (("step", step), ("rate", rate), ("loss", loss), *batch):
+        who, columns = f"curve {self.name!r}", {"step": step, "rate": rate, "loss": loss}
+        if self.batch is not None:
+            columns["batch"] = self.batch
+        for what, column in columns.items():
             if np.shape(column) != np.shape(step) or np.ndim(step) != 1:
                 raise SpecificationError(
                     f"{who}: {what} must be one number for each step, got shape {np.shape(column)} for steps "
@@ -52,7 +53,7 @@ class Curve:
             )
         if len(step) < 3:
             raise SpecificationError(f"{who} must have at least 3 points, got {len(step)}")
-        for what, column in (("step", step), ("rate", rate), ("loss", loss), *batch):
+        for what, column in columns.items():
             if not np.all(np.isfinite(column)):
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
                 at = f"row {row + 1}" if what == "step" else f"step {step[row]:g}"

@@ -9,10 +9,9 @@ import numpy as np
 from scipy.stats import norm
 
 from optlearn._arguments import Arguments
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._warn import warn
 from optlearn.laws._curves import Curve
 from optlearn.laws._law import NAMES, PARAMETERS, Course, fixed_parameters, loss_after
 from optlearn.laws._least_squares import OUTLIER, Data, Fitter, Optimum, Scale
@@ -94,13 +93,9 @@ def fit(
             "there was a warm-up, give its steps, warmup=…",
             LawWarning,
         )
-    scale = Scale(
-        peak=float(peak or highest),
-        steps=max(curve.steps for curve in read),
-        batch=1.0
-        if read[0].batch is None
-        else float(np.median(np.concatenate([c.batch for c in read if c.batch is not None]))),
-    )
+    batches = [curve.batch for curve in read if curve.batch is not None]
+    usual_batch = float(np.median(np.concatenate(batches))) if batches else 1.0
+    scale = Scale(float(peak or highest), max(curve.steps for curve in read), usual_batch)
     fitter = Fitter(Data(read, scale, float(warmup), float(first_step)), fixed_parameters(law, fixed))
     first = LawFit(fitter, fitter.from_starts(starts, seed), law)
     fitter = fitter.informed(first.effective_noise)
@@ -217,7 +212,7 @@ class LawFit:
         while len(fits) < count:
             indices = rng.integers(many, size=many).tolist()
             if len(set(indices)) > 1:  # a single curve says nothing of what the rate does
-                fitter = self.fitter.on(self.data.resampled(indices))
+                fitter = self.fitter.on([self.data.curves[i] for i in indices])
                 fits.append(fitter.from_start(self.optimum.parameters).parameters)
         return np.stack(fits)
 
@@ -302,7 +297,7 @@ class LawFit:
             raise SpecificationError(f"leave_one_out needs at least 3 curves, got {len(self.data.curves)}")
         errors: dict[str, dict[str, float]] = {}
         for curve in self.data.curves:
-            fitter = self.fitter.on(self.data.without(curve.name))
+            fitter = self.fitter.on([other for other in self.data.curves if other is not curve])
             fitted = LawFit(fitter, fitter.from_start(self.optimum.parameters), self.law)
             errors |= fitted.errors_by_curve(curve)
         return errors

@@ -16,7 +16,6 @@ the solvers one interval after the other, in JAX.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -55,32 +54,28 @@ class Parameter:
 
 # Curves of one peak rate and a few shapes say little about the exponents of the rate; what they are expected
 # to be was found by cross-validation over splits of public curves of language models (docs/laws.md).
-PARAMETERS: Mapping[str, Parameter] = MappingProxyType(
-    {
-        "floor": Parameter(0.0, np.inf, 1.0),  # L₀
-        "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
-        "exponent": Parameter(0.02, 3.0, 0.5, log=True),  # α
-        "head_start": Parameter(1e-7, 1.0, 1e-4, log=True, spread=3.0),  # S₀
-        "progress_power": Parameter(0.1, 1.6, 0.95, spread=0.05),  # κ
-        "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
-        "speed": Parameter(1.0, 1e5, 100.0, log=True, spread=2.0),  # mean of r
-        "shape": Parameter(0.05, 50.0, 0.7, log=True, spread=1.0),  # of the Gamma law of r
-        "noise_power": Parameter(0.2, 2.0, 0.9, spread=0.1),  # p
-        # Below 0 everything would relax at once under tiny rates, and an optimum would make use of that.
-        "relaxation_power": Parameter(0.05, 2.0, 0.85, spread=0.2),  # q
-    }
-)
+PARAMETERS: Mapping[str, Parameter] = {
+    "floor": Parameter(0.0, np.inf, 1.0),  # L₀
+    "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
+    "exponent": Parameter(0.02, 3.0, 0.5, log=True),  # α
+    "head_start": Parameter(1e-7, 1.0, 1e-4, log=True, spread=3.0),  # S₀
+    "progress_power": Parameter(0.1, 1.6, 0.95, spread=0.05),  # κ
+    "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
+    "speed": Parameter(1.0, 1e5, 100.0, log=True, spread=2.0),  # mean of r
+    "shape": Parameter(0.05, 50.0, 0.7, log=True, spread=1.0),  # of the Gamma law of r
+    "noise_power": Parameter(0.2, 2.0, 0.9, spread=0.1),  # p
+    # Below 0 everything would relax at once under tiny rates, and an optimum would make use of that.
+    "relaxation_power": Parameter(0.05, 2.0, 0.85, spread=0.2),  # q
+}
 NAMES = tuple(PARAMETERS)
 
 # Known laws are special cases, by exponents that are fixed.
-LAWS: Mapping[str, Mapping[str, float]] = MappingProxyType(
-    {
-        "general": {},
-        "multi-power": {"progress_power": 1.0, "noise_power": 1.0},
-        "sgd": {"progress_power": 1.0, "noise_power": 1.0, "relaxation_power": 1.0},
-        "momentum": {"progress_power": 1.0, "noise_power": 1.0, "relaxation_power": 0.05, "shape": 50.0},
-    }
-)
+LAWS: Mapping[str, Mapping[str, float]] = {
+    "general": {},
+    "multi-power": {"progress_power": 1.0, "noise_power": 1.0},
+    "sgd": {"progress_power": 1.0, "noise_power": 1.0, "relaxation_power": 1.0},
+    "momentum": {"progress_power": 1.0, "noise_power": 1.0, "relaxation_power": 0.05, "shape": 50.0},
+}
 
 
 def fixed_parameters(law: str, fixed: Mapping[str, float] | None) -> dict[str, float]:
@@ -171,31 +166,23 @@ class Course:
 
 
 def loss_after(
-    parameters: Float[np.ndarray, "K 10"], course: Course, start: Float[np.ndarray, "K 17"] | None = None
+    parameters: Float[np.ndarray, "K 10"], course: Course
 ) -> Float[np.ndarray, "K runs intervals"]:
-    """(K, runs, intervals) loss at the end of every interval, for parameters (K, 10).
-
-    Args:
-        parameters: K sets of parameters.
-        course: what was done.
-        start: (K, 1 + NODES) state before, progress and modes; None: untrained.
-    """
-    return _run(parameters, course, start)[0]
+    """Loss at the end of every interval, for each of K sets of parameters."""
+    return _run(parameters, course)[0]
 
 
 def state_after(parameters: Float[np.ndarray, "K 10"], course: Course) -> Float[np.ndarray, "K 17"]:
-    """(K, 1 + NODES) progress and modes after the only run of ``course``."""
-    return _run(parameters, course, None)[1][:, 0]
+    """Progress and modes after the only run of ``course``."""
+    return _run(parameters, course)[1][:, 0]
 
 
-def _run(parameters: np.ndarray, course: Course, start: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _run(parameters: np.ndarray, course: Course) -> tuple[np.ndarray, np.ndarray]:
     value = {name: parameters[:, i, None, None] for i, name in enumerate(NAMES)}
     rates, weights = (a[:, None, :] for a in relaxation_rates(parameters))
     steps, level, time = over_interval(value, course.rates[None], course.batches, course.lengths[None])
     progress = np.cumsum(steps, axis=2)
     modes = np.zeros((len(parameters), len(course.rates), NODES))
-    if start is not None:
-        progress, modes = progress + start[:, None, :1], modes + start[:, None, 1:]
     noise = np.empty_like(progress)
     # Modes depend on all intervals before, so only these are a loop; everything else is vectorised.
     for i in range(noise.shape[2]):

@@ -1,7 +1,7 @@
 """Parameters of the law from residuals: robust least squares, from several starts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -49,14 +49,6 @@ class Data:
     warmup: float
     first: float
 
-    def without(self, name: str) -> "Data":
-        """All curves but one, in the same units."""
-        return Data([c for c in self.curves if c.name != name], self.scale, self.warmup, self.first)
-
-    def resampled(self, indices: Sequence[int]) -> "Data":
-        """Some of the curves, maybe more than once, in the same units."""
-        return Data([self.curves[i] for i in indices], self.scale, self.warmup, self.first)
-
     @cached_property
     def _points(self) -> list[tuple[np.ndarray, np.ndarray]]:
         return [curve.binned(self.first) for curve in self.curves]
@@ -64,10 +56,8 @@ class Data:
     @cached_property
     def course(self) -> Course:
         """All runs, with an interval for every point, after those of the warm-up."""
-        runs = []
-        for curve, (steps, _) in zip(self.curves, self._points, strict=True):
-            runs.append(self.intervals(curve, curve.edges(steps, self.warmup)))
-        return Course.stack(runs)
+        points = zip(self.curves, self._points, strict=True)
+        return Course.stack([self.intervals(c, c.edges(steps, self.warmup)) for c, (steps, _) in points])
 
     def intervals(self, curve: Curve, edges: np.ndarray) -> Run:
         """A run that was logged, in units of the fit."""
@@ -87,10 +77,8 @@ class Data:
     @cached_property
     def _places(self) -> list[np.ndarray]:
         """Which intervals of each run end at the points of its curve."""
-        return [
-            curve.ends(steps, self.warmup)
-            for curve, (steps, _) in zip(self.curves, self._points, strict=True)
-        ]
+        points = zip(self.curves, self._points, strict=True)
+        return [curve.ends(steps, self.warmup) for curve, (steps, _) in points]
 
     @cached_property
     def losses(self) -> list[np.ndarray]:
@@ -100,14 +88,10 @@ class Data:
     def residuals(self, parameters: np.ndarray) -> np.ndarray:
         """(K, points) logarithms of predicted over measured losses, for parameters (K, 10)."""
         predicted = loss_after(parameters, self.course)
+        at_points = np.concatenate([predicted[:, i, place] for i, place in enumerate(self._places)], axis=1)
+        losses = np.concatenate(self.losses)
         # A guess may be absurd; its logarithm must still be a number.
-        return np.concatenate(
-            [
-                np.log(np.maximum(predicted[:, i, place], 1e-3 * loss) / loss)
-                for i, (place, loss) in enumerate(zip(self._places, self.losses, strict=True))
-            ],
-            axis=1,
-        )
+        return np.log(np.maximum(at_points, 1e-3 * losses) / losses)
 
     def linear_start(self, parameters: np.ndarray) -> np.ndarray:
         """The same with the floor, amplitude and noise that fit best, given the others."""
@@ -146,9 +130,9 @@ class Fitter:
         self._middle = np.array([p.encode(p.start) for p in free])
         self.precision = np.array([1 / p.spread for p in free])
 
-    def on(self, data: Data) -> "Fitter":
-        """The same for other curves."""
-        return Fitter(data, self.fixed, self.prior)
+    def on(self, curves: Sequence[Curve]) -> "Fitter":
+        """The same for other curves, in the same units."""
+        return Fitter(replace(self.data, curves=curves), self.fixed, self.prior)
 
     def informed(self, noise: float) -> "Fitter":
         """The same with the weight of what is known beforehand that suits the noise of independent points.
@@ -165,15 +149,9 @@ class Fitter:
 
     def decode(self, z: np.ndarray) -> np.ndarray:
         """(…, 10) parameters of z (…, free)."""
-        return np.stack(
-            [
-                PARAMETERS[name].decode(z[..., self.free.index(name)])
-                if name in self.free
-                else np.full(z.shape[:-1], self.fixed[name])
-                for name in NAMES
-            ],
-            axis=-1,
-        )
+        values = {name: np.full(z.shape[:-1], value) for name, value in self.fixed.items()}
+        values |= {name: PARAMETERS[name].decode(z[..., i]) for i, name in enumerate(self.free)}
+        return np.stack([values[name] for name in NAMES], axis=-1)
 
     def residuals(self, z: np.ndarray) -> np.ndarray:
         """(K, points + free) of z (K, free): the curves, then what was known beforehand."""

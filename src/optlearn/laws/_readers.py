@@ -23,8 +23,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "step": ("step", "steps", "global_step", "trainer/global_step", "_step", "iteration", "iter"),
     "rate": ("lr", "learning_rate", "learning rate", "learning-rate", "rate", "eta"),
     "loss": ("loss", "train_loss", "train/loss", "training_loss", "loss/train", "lm loss", "lm_loss",
-             "val_loss",
-             "eval_loss", "eval/loss", "validation_loss", "metrics/train/loss"),
+             "val_loss", "eval_loss", "eval/loss", "validation_loss", "metrics/train/loss"),
     "run": ("run", "run_name", "name", "run_id"),
     "batch": ("batch", "batch_size", "batch-size", "global_batch_size"),
 }  # fmt: skip
@@ -131,27 +130,17 @@ def _runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Curve]:
         raise SpecificationError(f"curve {name!r} must have a column loss, got {', '.join(table)}")
     for prefix in sorted(prefixes):
         run = name if prefixes == {prefix} else prefix
-        numbers = {what: _pick(run, table, what, prefix) for what in ("step", "rate", "loss", "batch")}
-        missing = [what for what in ("step", "rate", "loss") if numbers[what] is None]
-        if missing:
-            names = " or ".join(SPELLINGS[missing[0]][:3])
+        step, rate, loss, batch = (_pick(run, table, c, prefix) for c in ("step", "rate", "loss", "batch"))
+        if step is None or rate is None or loss is None:
+            missing = "step" if step is None else "rate" if rate is None else "loss"
+            names = " or ".join(SPELLINGS[missing][:3])
             raise SpecificationError(f"curve {run!r} must have a column {names}, got {', '.join(table)}")
-        step, rate, loss = (numbers[what] for what in ("step", "rate", "loss"))
-        assert step is not None
-        assert rate is not None
-        assert loss is not None
         # A logger writes rows of other quantities in between, with no loss at all, but maybe a rate.
         kept = ~_blank(table, loss, prefix)
         rate_only = ~kept & np.isfinite(rate) & np.isfinite(step)
-        batch = numbers["batch"]
-        yield Curve(
-            run,
-            step[kept],
-            rate[kept],
-            loss[kept],
-            None if batch is None else batch[kept],
-            (step[rate_only], rate[rate_only]) if rate_only.any() else None,
-        )
+        between = (step[rate_only], rate[rate_only]) if rate_only.any() else None
+        kept_batch = None if batch is None else batch[kept]
+        yield Curve(run, step[kept], rate[kept], loss[kept], kept_batch, between)
 
 
 def _blank(table: Mapping[str, np.ndarray], loss: np.ndarray, prefix: str) -> np.ndarray:

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Float
-from optlearn._precision import float64
+from optlearn._arrays import Array, Float, float64
 from optlearn._signatures import checked
 from optlearn._theory.spectrum import NEGLIGIBLE, reduce_spectrum
 from optlearn.models._averages import ACTIVATIONS

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from optlearn._errors import SpecificationError
-from optlearn._io import load_dataset, remove_half_written, save_dataset
+from optlearn._io.files import load_dataset, remove_half_written, save_dataset
 from optlearn._io.provenance import code_digest
 from optlearn._processes import Ended, Send, run_tasks
 from optlearn._progress import Progress, Report

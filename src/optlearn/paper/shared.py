@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from optlearn._control.solution import Solution
 from optlearn._errors import DataFileError
-from optlearn._io import read_json, write_file
+from optlearn._io.files import read_json, write_file
 from optlearn._json import finite, plain
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule

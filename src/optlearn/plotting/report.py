@@ -17,7 +17,8 @@ from optlearn._control.evaluate import evaluate
 from optlearn._control.solution import Solution
 from optlearn._control.summary import certificate_words, may_still_be_won
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._io import provenance, write_file
+from optlearn._io.files import write_file
+from optlearn._io.provenance import provenance
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory

@@ -22,8 +22,7 @@ import numpy as np
 
 from optlearn._arrays import Float, UInt8
 from optlearn._errors import DataFileError, SpecificationError
-from optlearn._io import cache_folder, read_file
-from optlearn._io.files import MOST_BYTES
+from optlearn._io.files import MOST_BYTES, cache_folder, read_file
 
 ENVIRONMENT = "OPTLEARN_DATA"
 TIMEOUT = 30  # seconds to wait for an answer of a mirror

@@ -19,9 +19,8 @@ from optlearn import scenarios
 from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Float, Int, Shaped
 from optlearn._control.problem import Problem
-from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._errors import SpecificationError, UnphysicalStateError, warn
 from optlearn._signatures import checked
-from optlearn._warn import warn
 from optlearn.practice.regression import ManyPassesFit as ManyPassesFit
 from optlearn.practice.regression import RegressionFit as RegressionFit
 from optlearn.practice.regression import many_passes as many_passes

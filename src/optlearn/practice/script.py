@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from optlearn._errors import SpecificationError
-from optlearn._io import write_file
+from optlearn._io.files import write_file
 from optlearn._json import plain
 from optlearn._schedule import Schedule
 from optlearn.practice.steps import total_steps

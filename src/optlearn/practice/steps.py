@@ -14,10 +14,9 @@ import numpy as np
 
 from optlearn._arguments import Arguments, is_whole
 from optlearn._arrays import Float
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._warn import warn
 
 # A learning rate at least this large is probably in the units of the theory, where rates are of order 1.
 THEORY_RATE = 0.3

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from optlearn._errors import SpecificationError
-from optlearn._io import read_file, write_file
+from optlearn._io.files import read_file, write_file
 from optlearn._json import parse
 from optlearn._schedule import Schedule
 from optlearn.practice.steps import step_table, total_steps

@@ -1,7 +1,6 @@
 """The arguments of a scenario as something that can be typed, moved or chosen.
 
-Everything is read from the function's signature and docstring; its entry in the catalogue only adds better
-ranges. Loads nothing heavy.
+Everything is read from the function's signature and docstring. Loads nothing heavy.
 """
 
 import inspect
@@ -187,16 +186,10 @@ def arguments_of(
     main: Sequence[str],
     code_only: Mapping[str, str],
 ) -> tuple[Argument, ...]:
-    """All arguments of a scenario's function, the main ones first.
+    """All arguments of a scenario's function, the main ones (by default the first few) first.
 
-    Args:
-        function: with a default for every argument.
-        ranges: of arguments, or of entries of one; others get one from their default.
-        main: names of those to show first; none: the first few.
-        code_only: argument → why it has no control.
-
-    Raises:
-        SpecificationError: an argument has no control and no reason for that, or a name is of no argument.
+    Every argument has a default; one without a range gets it from there. ``code_only`` says why an argument
+    has no control; an error is raised for one that has neither, and for names that are of no argument.
     """
     arguments = {argument.name: argument for argument in _arguments(function, ranges, code_only)}
     for name in (*ranges, *main, *code_only):
@@ -261,6 +254,17 @@ def _words(annotation: Any) -> Iterator[str]:
             yield part
         else:
             yield from _words(part)
+
+
+def take_ranges(function: Callable[..., Any]) -> dict[str, Range]:
+    """Ranges out of a function's annotations; what is left there are the types that users read."""
+    ranges: dict[str, Range] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if typing.get_origin(parameter.annotation) is typing.Annotated:
+            function.__annotations__[name], *limits = typing.get_args(parameter.annotation)
+            several = isinstance(parameter.default, tuple)
+            ranges |= {f"{name}[{i}]" if several else name: limit for i, limit in enumerate(limits)}
+    return ranges
 
 
 def descriptions(function: Callable[..., Any]) -> dict[str, str]:

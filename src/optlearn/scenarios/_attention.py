@@ -1,19 +1,17 @@
 """Attention: how sharp, over how long a context and with how many heads, at which time of training."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 import optlearn as ol
 from optlearn._arguments import Arguments
-from optlearn.scenarios._baselines import constant, phases
+from optlearn.scenarios._baselines import Baselines, at, mean_of, phases
 from optlearn.scenarios._best_of_family import BestOfLinear
 from optlearn.scenarios._catalogue import Example, scenario
 
 if TYPE_CHECKING:
-    from optlearn._control.problem import Baseline
     from optlearn.models._attention import Masked
 
 What = Literal["temperature", "token_mask", "head_mask"]
@@ -40,40 +38,26 @@ _KINDS = {
 
 @scenario(
     citations=("cui2024high", "cui2024phase"),
-    ranges={
-        "tokens": (2, 4, 1),
-        "heads": (1, 3, 1),
-        "alpha_F": (1, 60, 1),
-        "eta": (0.1, 8, 0.1),
-        "T": (0.5, 4, 0.1),
-        "sigma": (0.5, 2, 0.1),
-        "start_overlap": (0, 0.2, 0.01),
-        "start_other": (0, 0.1, 0.01),
-        "max_temperature": (2, 10, 0.5),
-        "masked_share": (0, 1, 0.05),
-        "accuracy": (0.001, 0.1, 0.001),
-        "points": (256, 16384, 256),
-    },
     variants=({"control": "token_mask"}, {"control": "head_mask"}),
     # Its direct runs take minutes; ``test_attention`` compares sweeps with one, and with a general minimiser.
     example=Example({"temperature": [3.0, 0.8]}, 3, {"alpha_F": 4.0}, methods=("indirect",)),
 )
 def attention(
     control: What = "temperature",
-    tokens: int | None = None,
-    heads: int | None = None,
-    alpha_F: float | None = None,
-    eta: float | None = None,
-    T: float = 1.0,
-    sigma: float = 1.0,
+    tokens: Annotated[int | None, (2, 4, 1)] = None,
+    heads: Annotated[int | None, (1, 3, 1)] = None,
+    alpha_F: Annotated[float | None, (1, 60, 1)] = None,
+    eta: Annotated[float | None, (0.1, 8, 0.1)] = None,
+    T: Annotated[float, (0.5, 4, 0.1)] = 1.0,
+    sigma: Annotated[float, (0.5, 2, 0.1)] = 1.0,
     start_norm: float = 0.3,
-    start_overlap: float = 0.1,
-    start_other: float = 0.05,
-    max_temperature: float = 5.0,
-    masked_share: float | None = 0.5,
+    start_overlap: Annotated[float, (0, 0.2, 0.01)] = 0.1,
+    start_other: Annotated[float, (0, 0.1, 0.01)] = 0.05,
+    max_temperature: Annotated[float, (2, 10, 0.5)] = 5.0,
+    masked_share: Annotated[float | None, (0, 1, 0.05)] = 0.5,
     tied: bool = False,
-    accuracy: float = 0.1,
-    points: int = 8192,
+    accuracy: Annotated[float, (0.001, 0.1, 0.001)] = 0.1,
+    points: Annotated[int, (256, 16384, 256)] = 8192,
 ) -> "ol.Problem":
     """How a student of dot-product attention should look at its tokens while it learns from a teacher.
 
@@ -103,23 +87,14 @@ def attention(
     """
     check = Arguments("attention")
     kind = _KINDS[check.one_of("control", control, _KINDS)]
-    model = ol.models.attention(
-        tokens=kind.tokens if tokens is None else tokens,
-        heads=kind.heads if heads is None else heads,
-        T=check.number("T", T, 0.0, open_below=True),
-        eta=kind.eta if eta is None else eta,
-        sigma=sigma,
-        tied=tied,
-        masked=kind.masked,
-    )
+    asked = {"tokens": tokens, "heads": heads, "alpha_F": alpha_F, "eta": eta}
+    sizes = {**asdict(kind), **{name: value for name, value in asked.items() if value is not None}}
+    horizon = sizes.pop("alpha_F")
+    model = ol.models.attention(T=check.number("T", T, 0.0, open_below=True), sigma=sigma, tied=tied, **sizes)
     norm = check.number("start_norm", start_norm, 0.0, open_below=True)
     most = np.sqrt(norm * T)
-    start = _start(
-        model,
-        norm,
-        check.number("start_overlap", start_overlap, -most, most),
-        check.number("start_other", start_other),
-    )
+    overlap = check.number("start_overlap", start_overlap, -most, most)
+    start = _start(model, norm, overlap, check.number("start_other", start_other))
     if control == "temperature":
         highest = check.number("max_temperature", max_temperature, 1.0, open_below=True)
         controls = {"temperature": ol.Continuous(0.0, highest, guess=1.0)}
@@ -135,7 +110,7 @@ def attention(
     return ol.Problem(
         model=model,
         start=start,
-        horizon=check.number("alpha_F", kind.alpha_F if alpha_F is None else alpha_F, 0.0, open_below=True),
+        horizon=check.number("alpha_F", horizon, 0.0, open_below=True),
         controls=controls,
         budgets=budgets,
         intervals=30,
@@ -154,47 +129,28 @@ def _start(model: "ol.models.Attention", norm: float, overlap: float, other: flo
     return model.state(Q=norm * np.eye(size), M=np.where(same_node, overlap, np.where(same_kind, other, 0.0)))
 
 
-# --- baselines -----------------------------------------------------------------------------
-
-
-def _baselines(control: str, budgeted: bool) -> "Mapping[str, Baseline]":
+def _baselines(control: str, budgeted: bool) -> Baselines:
     if control == "temperature":
         return {
-            "temperature of the teacher": lambda problem, intervals: constant("temperature")(
-                problem, intervals, 1.0
-            ),
-            "best constant": BestOfLinear("temperature", _constant_basis),
+            "temperature of the teacher": at("temperature", 1.0),
+            "best constant": BestOfLinear("temperature", lambda grid: np.ones((len(grid) - 1, 1))),
             "best line": BestOfLinear("temperature", _line_basis),
         }
     if budgeted:
         return {
             "masked first": lambda problem, intervals: _in_turn(problem, first=1.0),
             "masked last": lambda problem, intervals: _in_turn(problem, first=0.0),
-            "at random": lambda problem, intervals: constant("mask")(problem, intervals, _share(problem)),
+            "at random": at("mask", lambda problem: mean_of(problem, "mask")),
         }
-    return {
-        "mask off": lambda problem, intervals: constant("mask")(problem, intervals, 0.0),
-        "mask on": lambda problem, intervals: constant("mask")(problem, intervals, 1.0),
-        "best line": BestOfLinear("mask", _line_basis),
-    }
-
-
-def _share(problem: "ol.Problem") -> float:
-    mean = problem.budgets[0].mean
-    assert mean is not None
-    return mean
+    best_line = BestOfLinear("mask", _line_basis)
+    return {"mask off": at("mask", 0.0), "mask on": at("mask", 1.0), "best line": best_line}
 
 
 def _in_turn(problem: "ol.Problem", first: float) -> "ol.Schedule":
     """All masked samples first (1), or last (0)."""
-    share = _share(problem) if first else 1 - _share(problem)
-    length = share * problem.horizon
+    share = mean_of(problem, "mask")
+    length = (share if first else 1 - share) * problem.horizon
     return phases(problem.horizon, (length, {"mask": first}), (problem.horizon - length, {"mask": 1 - first}))
-
-
-def _constant_basis(grid: np.ndarray) -> np.ndarray:
-    """(I, 1): the same value in all intervals."""
-    return np.ones((len(grid) - 1, 1))
 
 
 def _line_basis(grid: np.ndarray) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Learning rates, batch sizes and phases: controls and baselines that several scenarios share."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -9,23 +8,38 @@ import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._schedule import Schedule, uniform_grid
-from optlearn.scenarios._best_of_family import BestOf, Family
-
-if TYPE_CHECKING:
-    from optlearn._control.problem import Baseline
+from optlearn.scenarios._best_of_family import BestOf, Bounds, Family
 
 # Share of training in which a warm-up-stable-decay baseline rises to its plateau.
 WARM_UP = 0.05
 
+# (problem, intervals) → schedule, for problems of any horizon and budget.
+Baseline = Callable[["ol.Problem", int], Schedule]
+Baselines = Mapping[str, Baseline]
 # (problem, intervals, control as a function of α) → schedule of all controls of the problem.
 WithCourse = Callable[["ol.Problem", int, shapes.Shape], Schedule]
 
-# --- families of one control ----------------------------------------------------------------
-
 
 def constant(control: str) -> Family:
-    """The same value throughout training."""
-    return lambda problem, intervals, value: Schedule.constant(problem.horizon, {control: value})
+    """The same value throughout training; other controls stay at their first guess."""
+
+    def family(problem: "ol.Problem", intervals: int, value: float) -> Schedule:
+        others = {name: limits.start for name, limits in problem.continuous.items()}
+        return Schedule.constant(problem.horizon, {**others, control: value})
+
+    return family
+
+
+def at(control: str, value: "float | Callable[[ol.Problem], float]") -> Baseline:
+    """One value throughout training, which may depend on the problem."""
+    return lambda problem, intervals: constant(control)(
+        problem, intervals, value(problem) if callable(value) else value
+    )
+
+
+def along(control: str, course: "Callable[[ol.Problem], shapes.Shape]") -> Baseline:
+    """A course over time that depends on the problem, which has no other control."""
+    return lambda problem, intervals: alone(control)(problem, intervals, course(problem))
 
 
 def line(control: str) -> Family:
@@ -42,13 +56,9 @@ def alone(control: str) -> WithCourse:
     )
 
 
-def bounds_of(control: str) -> "Callable[[ol.Problem], tuple[float, float]]":
+def bounds_of(control: str) -> "Callable[[ol.Problem], Bounds]":
     """The lowest and the highest value of a continuous control."""
-
-    def bounds(problem: "ol.Problem") -> tuple[float, float]:
-        return problem.continuous[control].lower, problem.continuous[control].upper
-
-    return bounds
+    return lambda problem: (problem.continuous[control].lower, problem.continuous[control].upper)
 
 
 def phases(horizon: float, *parts: tuple[float, dict[str, float]]) -> Schedule:
@@ -56,11 +66,7 @@ def phases(horizon: float, *parts: tuple[float, dict[str, float]]) -> Schedule:
     kept = [(length, values) for length, values in parts if length > 1e-12 * horizon]
     edges = np.concatenate([[0.0], np.cumsum([length for length, _ in kept])])
     edges[-1] = horizon
-    names: Sequence[str] = tuple(kept[0][1])
-    return Schedule.piecewise(edges, {n: [values[n] for _, values in kept] for n in names})
-
-
-# --- learning rates -------------------------------------------------------------------------
+    return Schedule.piecewise(edges, {name: [values[name] for _, values in kept] for name in kept[0][1]})
 
 
 def rate_control(check: Arguments, eta: float, highest: float) -> "ol.Continuous":
@@ -70,7 +76,7 @@ def rate_control(check: Arguments, eta: float, highest: float) -> "ol.Continuous
     return ol.Continuous(0.0, highest, guess=float(eta))
 
 
-def rate_baselines(with_rate: WithCourse | None = None) -> "Mapping[str, Baseline]":
+def rate_baselines(with_rate: WithCourse | None = None) -> Baselines:
     """Constants and the usual shapes, each with its best parameters.
 
     Args:
@@ -78,35 +84,25 @@ def rate_baselines(with_rate: WithCourse | None = None) -> "Mapping[str, Baselin
     """
     play = with_rate or alone("learning_rate")
 
-    def best_between(shape: Callable[[float, float, float], shapes.Shape]) -> BestOf:
-        """The best schedule that goes from one rate to another along a given shape."""
-        return BestOf(
-            lambda problem, intervals, first, last: play(
-                problem, intervals, shape(first, last, problem.horizon)
-            ),
-            _rates,
-            _rates,
-        )
+    def shaped(shape: Callable[..., shapes.Shape]) -> Family:
+        return lambda problem, intervals, *numbers: play(problem, intervals, shape(*numbers, problem.horizon))
 
-    def plateau(problem: "ol.Problem", intervals: int, peak: float, decay: float) -> Schedule:
-        course = shapes.warm_up_stable_decay(peak, problem.horizon, WARM_UP, decay)
-        return play(problem, intervals, course)
+    def plateau(peak: float, decay: float, horizon: float) -> shapes.Shape:
+        return shapes.warm_up_stable_decay(peak, horizon, WARM_UP, decay)
 
     return {
         "constant rate": lambda problem, intervals: play(
             problem, intervals, shapes.constant(problem.continuous["learning_rate"].start)
         ),
-        "best constant rate": BestOf(
-            lambda problem, intervals, rate: play(problem, intervals, shapes.constant(rate)), _rates
-        ),
-        "linear rate": best_between(shapes.linear),
-        "cosine rate": best_between(shapes.cosine),
-        "exponential rate": best_between(shapes.exponential),
-        "warm-up-stable-decay": BestOf(plateau, _rates, (0.0, 1 - WARM_UP), kinks=plateau_kinks),
+        "best constant rate": BestOf(shaped(lambda rate, horizon: shapes.constant(rate)), _rates),
+        "linear rate": BestOf(shaped(shapes.linear), _rates, _rates),
+        "cosine rate": BestOf(shaped(shapes.cosine), _rates, _rates),
+        "exponential rate": BestOf(shaped(shapes.exponential), _rates, _rates),
+        "warm-up-stable-decay": BestOf(shaped(plateau), _rates, (0.0, 1 - WARM_UP), kinks=plateau_kinks),
     }
 
 
-def _rates(problem: "ol.Problem") -> tuple[float, float]:
+def _rates(problem: "ol.Problem") -> Bounds:
     """Admissible rates; above 0, since an exponential never gets there."""
     rate = problem.continuous["learning_rate"]
     return max(rate.lower, 1e-3 * rate.upper), rate.upper
@@ -115,9 +111,6 @@ def _rates(problem: "ol.Problem") -> tuple[float, float]:
 def plateau_kinks(intervals: int) -> list[float]:
     """Shares of training at which the decay after a plateau reaches the middle of one more interval."""
     return [(k + 0.5) / intervals for k in range(intervals)]
-
-
-# --- batch sizes that spend a given mean ----------------------------------------------------
 
 
 def batch_control(
@@ -131,16 +124,16 @@ def batch_control(
     return mean, ol.Continuous(1.0, largest, guess=mean, whole_numbers=whole_numbers)
 
 
-def mean_batch_of(problem: "ol.Problem") -> float:
-    """The mean batch that the problem's budget allows."""
-    (mean,) = (budget.mean for budget in problem.budgets if budget.control == "batch")
+def mean_of(problem: "ol.Problem", control: str = "batch") -> float:
+    """The mean over training that the problem's budget allows."""
+    (mean,) = (budget.mean for budget in problem.budgets if budget.control == control)
     assert mean is not None
     return mean
 
 
 def linear_growth(problem: "ol.Problem") -> shapes.Shape:
     """The steepest straight line that stays within the bounds and has the right mean."""
-    batch, mean = problem.continuous["batch"], mean_batch_of(problem)
+    batch, mean = problem.continuous["batch"], mean_of(problem)
     reach = min(mean - batch.lower, batch.upper - mean)
     return shapes.linear(mean - reach, mean + reach, problem.horizon)
 
@@ -149,7 +142,7 @@ def exponential_growth(problem: "ol.Problem", intervals: int, growth: float) -> 
     """A batch that grows by the factor exp(``growth``), cut at the bounds, with the right mean."""
     from scipy.optimize import brentq
 
-    batch, mean, horizon = problem.continuous["batch"], mean_batch_of(problem), problem.horizon
+    batch, mean, horizon = problem.continuous["batch"], mean_of(problem), problem.horizon
     grid = uniform_grid(horizon, intervals)
     times = (grid[1:] + grid[:-1]) / (2 * horizon)
 

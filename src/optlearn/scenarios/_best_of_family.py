@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
+from optlearn._arrays import float64
 from optlearn._errors import UnphysicalStateError
-from optlearn._precision import float64
 from optlearn._schedule import Schedule, uniform_grid
 
 if TYPE_CHECKING:
@@ -134,20 +134,11 @@ class BestOfLinear(_Searched):
 
 @float64
 def best_of(
-    problem: "Problem",
-    family: Family,
-    *bounds: Bounds,
-    kinks: Sequence[float] = (),
-    rough: bool = False,
+    problem: "Problem", family: Family, *bounds: Bounds, kinks: Sequence[float] = (), rough: bool = False
 ) -> Schedule:
-    """The schedule ``family(*parameters)`` with the lowest objective.
+    """The schedule ``family(*parameters)`` with the lowest objective; see ``BestOf``.
 
-    Args:
-        problem: whose objective counts.
-        family: one or two numbers → schedule.
-        bounds: lowest and highest value of each number, both allowed.
-        kinks: values of the second number at which schedules are not smooth in it.
-        rough: it is a first guess, which a solver improves on anyway.
+    If it is only a first guess, which a solver improves on anyway, it may be ``rough``.
     """
     from optlearn._control.compiled import compile_problem
 
@@ -159,7 +150,7 @@ def best_of(
     cost = _Trial(compiled, family, lower, upper, steps if rough else FINER * steps)
     spacing = (upper - lower) / (SCAN[len(bounds)] - 1)
     if len(bounds) == 1:
-        refined = _refine_line(cost, first, spacing, rough)
+        refined = _best_first(cost, first, spacing, GUESSED * spacing[0] if rough else 1e-8)
     else:
         refined = _refine_plane(cost, first, spacing, lower, upper, rough)
     if len(bounds) == 2 and not rough:
@@ -236,11 +227,11 @@ class _Trial:
         return Rollout(self.compiled, schedule.grid, steps)
 
 
-def _refine_line(cost: _Trial, first: np.ndarray, spacing: np.ndarray, rough: bool) -> np.ndarray:
-    low, high = cost.lower[0], cost.upper[0]
-    around = (max(low, first[0] - spacing[0]), min(high, first[0] + spacing[0]))
-    accuracy = GUESSED * spacing[0] if rough else 1e-8
-    return np.array([least_between(lambda x: cost(np.array([x])), *around, accuracy=accuracy)])
+def _best_first(cost: _Trial, point: np.ndarray, spacing: np.ndarray, accuracy: float) -> np.ndarray:
+    """The point with the best first number within one spacing; a second one stays as it is."""
+    low, high = (np.clip(point[0] + side * spacing[0], cost.lower[0], cost.upper[0]) for side in (-1, 1))
+    first = least_between(lambda x: cost(np.append(x, point[1:])), low, high, accuracy)
+    return np.append(first, point[1:])
 
 
 def _refine_plane(
@@ -280,15 +271,8 @@ def _beyond_kinks(cost: _Trial, refined: np.ndarray, spacing: np.ndarray, kinks:
     if not len(near):
         return refined
     edges = np.unique([cost.lower[1], *near, cost.upper[1]])
-
-    def best_at(second: float) -> np.ndarray:
-        low, high = (
-            np.clip(refined[0] + side * spacing[0], cost.lower[0], cost.upper[0]) for side in (-1, 1)
-        )
-        along = least_between(lambda x: cost(np.array([x, second])), low, high, ROUGH * spacing[0])
-        return np.array([along, second])
-
-    best = min([refined, *map(best_at, edges)], key=cost)
+    at_edges = [_best_first(cost, np.array([refined[0], e]), spacing, ROUGH * spacing[0]) for e in edges]
+    best = min([refined, *at_edges], key=cost)
     # From there downhill, in the smooth pieces on both sides.
     place = np.searchsorted(edges, best[1])
     pieces = edges[max(place - 1, 0) : place + 2]
@@ -304,13 +288,8 @@ def least_between(function: Callable[[float], float], low: float, high: float, a
 
     Brent's method: to the lowest point of the parabola through the best three points, or a golden section
     where the parabola leads outside or does not close in. SciPy's ``minimize_scalar`` does the same, but
-    takes longer to import than a search needs.
-
-    Args:
-        function: to minimise; where it is infinite, it is not least.
-        low: one end, which is approached but not tried.
-        high: the other end.
-        accuracy: of the place.
+    takes longer to import than a search needs. Both ends are approached but not tried; where the function
+    is infinite, it is not least.
     """
     start = low + GOLDEN * (high - low)
     best = [(function(start), start)]

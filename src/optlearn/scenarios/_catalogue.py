@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from optlearn._control import scenario_call
-from optlearn.scenarios._arguments import Argument, Range, arguments_of
+from optlearn.scenarios._arguments import Argument, Range, arguments_of, take_ranges
 
 if TYPE_CHECKING:
     from optlearn._control.problem import Problem
@@ -80,26 +80,29 @@ def scenario(
     *,
     example: Example,
     citations: Sequence[str],
-    ranges: Mapping[str, Range] | None = None,
     main: Sequence[str] = (),
     code_only: Mapping[str, str] | None = None,
     variants: Sequence[Mapping[str, Any]] = (),
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Enter a function into the catalogue; its problems then know the call that they come from.
 
+    Lowest and highest value and step of an argument's slider stand in its annotation,
+    ``eta: Annotated[float, (0.1, 3, 0.1)]``, one for each entry of a sequence; without, the default suggests
+    them.
+
     Args:
         example: a small problem, for the tests of all scenarios.
         citations: the works that set the scenario up: keys of ``references.bib``, or entries of BibTeX.
-        ranges: argument → lowest and highest value and step of its slider; from the default if not given.
         main: arguments that are shown first, by default the first few; ``Delta[1]`` for the entry of a pair.
         code_only: argument → why no slider, switch or choice can set it.
         variants: arguments that change what is controlled.
     """
 
     def enter(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        ranges = take_ranges(function)
         made: Any = scenario_call.scenario(function)
         _ENTRIES[function.__name__] = Entry(
-            made, example, tuple(citations), ranges or {}, tuple(main), code_only or {}, tuple(variants)
+            made, example, tuple(citations), ranges, tuple(main), code_only or {}, tuple(variants)
         )
         return made
 

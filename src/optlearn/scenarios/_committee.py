@@ -1,7 +1,7 @@
 """Soft committees: the learning rate, the batch size, and dropout."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -10,19 +10,16 @@ from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
 from optlearn.scenarios._baselines import (
-    alone,
+    Baselines,
+    along,
     batch_control,
     exponential_growth,
     linear_growth,
-    mean_batch_of,
+    mean_of,
     rate_baselines,
 )
 from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
-
-if TYPE_CHECKING:
-    from optlearn._control.controls import Control
-    from optlearn._control.problem import Baseline
 
 Activation = Literal["erf", "linear"]
 # By which factor, as a logarithm, an exponential baseline may grow or shrink.
@@ -33,12 +30,6 @@ DROPOUT_GUESS = 0.7
 
 @scenario(
     citations=("saad1997globally",),
-    ranges={
-        "eta": (0.1, 3, 0.1),
-        "max_learning_rate": (1.5, 9, 0.1),
-        "batch": (1, 10, 1),
-        "start_overlap": (0, 0.1, 0.01),
-    },
     code_only={"T": "a matrix"},
     example=Example({"learning_rate": [2.0, 0.5]}, 6, {"K": 1, "M": 1, "sigma_n": 0.3, "alpha_F": 5.0}),
 )
@@ -47,13 +38,13 @@ def learning_rate(
     M: int = 2,
     sigma_n: float = 0.0,
     alpha_F: float = 80.0,
-    eta: float = 1.5,
-    max_learning_rate: float = 3.0,
-    batch: float = 1.0,
+    eta: Annotated[float, (0.1, 3, 0.1)] = 1.5,
+    max_learning_rate: Annotated[float, (1.5, 9, 0.1)] = 3.0,
+    batch: Annotated[float, (1, 10, 1)] = 1.0,
     T: Array | None = None,
     activation: Activation = "erf",
     start_norm: float = 0.5,
-    start_overlap: float = 0.03,
+    start_overlap: Annotated[float, (0, 0.1, 0.01)] = 0.03,
     seed: int = 0,
 ) -> "ol.Problem":
     """The learning rate that leaves a soft committee with the lowest error.
@@ -97,7 +88,6 @@ def _greedy(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
 
 @scenario(
     citations=("smith2018batch",),
-    ranges={"mean_batch": (2, 10, 0.5), "max_batch": (15, 60, 1), "start_overlap": (0, 0.1, 0.01)},
     code_only={"T": "a matrix"},
     example=Example({"batch": [1.0, 2.5]}, 6, {"sigma_n": 0.5, "alpha_F": 5.0}),
 )
@@ -107,12 +97,12 @@ def batch_size(
     sigma_n: float = 0.3,
     alpha_F: float = 80.0,
     eta: float = 1.5,
-    mean_batch: float = 4.0,
-    max_batch: float = 20.0,
+    mean_batch: Annotated[float, (2, 10, 0.5)] = 4.0,
+    max_batch: Annotated[float, (15, 60, 1)] = 20.0,
     T: Array | None = None,
     activation: Activation = "erf",
     start_norm: float = 0.5,
-    start_overlap: float = 0.03,
+    start_overlap: Annotated[float, (0, 0.1, 0.01)] = 0.03,
     seed: int = 0,
 ) -> "ol.Problem":
     """The batch size that leaves a soft committee with the lowest error, for a given number of samples.
@@ -147,12 +137,8 @@ def batch_size(
         controls={"batch": control},
         budgets=(ol.Budget("batch", mean=mean, sense="at most"),),
         baselines={
-            "constant": lambda problem, intervals: alone("batch")(
-                problem, intervals, shapes.constant(mean_batch_of(problem))
-            ),
-            "linear growth": lambda problem, intervals: alone("batch")(
-                problem, intervals, linear_growth(problem)
-            ),
+            "constant": along("batch", lambda problem: shapes.constant(mean_of(problem))),
+            "linear growth": along("batch", linear_growth),
             "exponential growth": BestOf(exponential_growth, (-GROWTH, GROWTH)),
         },
     )
@@ -164,8 +150,8 @@ def _from_random_weights(
     arguments: Mapping[str, Any],
     alpha_F: float,
     start: tuple[float, float, int],
-    controls: "Mapping[str, Control]",
-    baselines: "Mapping[str, Baseline]",
+    controls: "Mapping[str, ol.Continuous]",
+    baselines: Baselines,
     budgets: "tuple[ol.Budget, ...]" = (),
 ) -> "ol.Problem":
     """The problem of a committee with these arguments, from random weights (norm, overlap, seed)."""
@@ -187,19 +173,11 @@ def _from_random_weights(
 def random_overlaps(
     check: Arguments, K: int, T: np.ndarray, norm: float, overlap: float, seed: int
 ) -> dict[str, np.ndarray]:
-    """Q (K, K) and M (K, M) of students that hardly know each other or the teachers.
+    """Q (K, K) and M (K, M) of K students that hardly know each other or teachers with overlaps T (M, M).
 
     Every student has the squared norm ``norm``; its cosine with another student, and with any direction
     in the teachers' space, is a normal number of standard deviation ``overlap``: 1/√N for random
     weights in N dimensions.
-
-    Args:
-        check: of the scenario, for messages about ``start_norm``, ``start_overlap`` and ``seed``.
-        K: students.
-        T: (M, M) overlaps of the teachers.
-        norm: Q_kk.
-        overlap: size of the cosines.
-        seed: of the random numbers.
     """
     norm = check.number("start_norm", norm, 0.0, open_below=True)
     overlap = check.number("start_overlap", overlap, 0.0, 0.3)
@@ -215,23 +193,16 @@ def random_overlaps(
 
 @scenario(
     citations=("srivastava2014dropout",),
-    ranges={
-        "K": (1, 4, 1),
-        "M": (1, 3, 1),
-        "sigma_n": (0, 0.6, 0.01),
-        "eta": (0.2, 2, 0.05),
-        "alpha_F": (1, 10, 0.25),
-    },
     main=("sigma_n", "eta", "alpha_F", "K", "M"),
     code_only={"T": "a matrix"},
     example=Example({"activation": [1.0, 0.6]}, 8),
 )
 def dropout(
-    K: int = 2,
-    M: int = 1,
-    sigma_n: float = 0.3,
-    eta: float = 1.0,
-    alpha_F: float = 5.0,
+    K: Annotated[int, (1, 4, 1)] = 2,
+    M: Annotated[int, (1, 3, 1)] = 1,
+    sigma_n: Annotated[float, (0, 0.6, 0.01)] = 0.3,
+    eta: Annotated[float, (0.2, 2, 0.05)] = 1.0,
+    alpha_F: Annotated[float, (1, 10, 0.25)] = 5.0,
     T: Array | None = None,
 ) -> "ol.Problem":
     """The activation probability of hidden nodes that leaves a committee with the lowest error.

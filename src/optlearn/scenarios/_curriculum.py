@@ -1,7 +1,7 @@
 """Curriculum learning: when to show easy and when to show hard samples."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 
@@ -9,42 +9,27 @@ import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._schedule import uniform_grid
-from optlearn.scenarios._baselines import phases, rate_baselines, rate_control
+from optlearn.scenarios._baselines import Baselines, phases, rate_baselines, rate_control
 from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
-
-if TYPE_CHECKING:
-    from optlearn._control.controls import Control
-    from optlearn._control.problem import Baseline
 
 
 @scenario(
     citations=("saglietti2022curriculum",),
-    ranges={
-        "alpha_F": (2, 20, 0.5),
-        "eta": (0.5, 6, 0.1),
-        "weight_decay": (0, 0.3, 0.005),
-        "Delta[0]": (0, 1, 0.05),
-        "Delta[1]": (0.2, 4, 0.1),
-        "T": (0.5, 4, 0.1),
-        "easy_share": (0.05, 0.95, 0.05),
-        "test_easy_share": (0, 1, 0.05),
-        "max_learning_rate": (4, 20, 0.5),
-    },
     main=("weight_decay", "eta", "alpha_F", "easy_share", "Delta[1]", "joint"),
     variants=({"joint": True},),
     example=Example({"difficulty": [0.0, 2.0]}, 24),
 )
 def curriculum(
-    alpha_F: float = 12.0,
-    eta: float = 3.0,
-    weight_decay: float = 0.0,
-    Delta: Sequence[float] = (0.0, 2.0),
-    T: float = 2.0,
-    easy_share: float = 0.5,
+    alpha_F: Annotated[float, (2, 20, 0.5)] = 12.0,
+    eta: Annotated[float, (0.5, 6, 0.1)] = 3.0,
+    weight_decay: Annotated[float, (0, 0.3, 0.005)] = 0.0,
+    Delta: Annotated[Sequence[float], (0, 1, 0.05), (0.2, 4, 0.1)] = (0.0, 2.0),
+    T: Annotated[float, (0.5, 4, 0.1)] = 2.0,
+    easy_share: Annotated[float, (0.05, 0.95, 0.05)] = 0.5,
     joint: bool = False,
-    max_learning_rate: float = 10.0,
-    test_easy_share: float = 0.5,
+    max_learning_rate: Annotated[float, (4, 20, 0.5)] = 10.0,
+    test_easy_share: Annotated[float, (0, 1, 0.05)] = 0.5,
 ) -> "ol.Problem":
     """The order of easy and hard samples that leaves a classifier with the lowest error.
 
@@ -71,7 +56,7 @@ def curriculum(
     easy, hard = map(float, Delta)
     if not easy < hard:
         check.fail("Delta", tuple(Delta), "must be 2 numbers, easy below hard")
-    controls: dict[str, Control] = {"difficulty": ol.Discrete((easy, hard))}
+    controls: dict[str, ol.Discrete | ol.Continuous] = {"difficulty": ol.Discrete((easy, hard))}
     if check.flag("joint", joint):
         controls["learning_rate"] = rate_control(check, eta, highest)
     return ol.Problem(
@@ -86,10 +71,7 @@ def curriculum(
     )
 
 
-# --- which samples when --------------------------------------------------------------------
-
-
-def _order_baselines() -> "Mapping[str, Baseline]":
+def _order_baselines() -> Baselines:
     return {
         "curriculum": lambda problem, intervals: _easy_hard_easy(problem, _easy_time(problem)),
         "anti-curriculum": lambda problem, intervals: _easy_hard_easy(problem, 0.0),
@@ -125,9 +107,6 @@ def _easy_time(problem: "ol.Problem") -> float:
     return share * problem.horizon
 
 
-# --- learning rates, easy samples first ----------------------------------------------------
-
-
 def _with_rate(problem: "ol.Problem", intervals: int, rate: shapes.Shape) -> "ol.Schedule":
     """Easy samples, then hard ones, at a learning rate that is constant in each interval."""
     easy, hard = problem.discrete["difficulty"].values
@@ -135,10 +114,6 @@ def _with_rate(problem: "ol.Problem", intervals: int, rate: shapes.Shape) -> "ol
     if np.min(np.abs(grid - switch)) > 1e-9 * problem.horizon:
         grid = np.sort(np.append(grid, switch))  # the budget is met even if the grid cannot
     middles = (grid[1:] + grid[:-1]) / 2
-    return ol.Schedule.piecewise(
-        grid,
-        {
-            "difficulty": np.where(middles < switch, easy, hard),
-            "learning_rate": [rate(alpha) for alpha in middles],
-        },
-    )
+    rates = [rate(alpha) for alpha in middles]
+    difficulties = np.where(middles < switch, easy, hard)
+    return ol.Schedule.piecewise(grid, {"difficulty": difficulties, "learning_rate": rates})

@@ -1,21 +1,15 @@
 """Denoising autoencoders: with how much noise to train, and on how many noisy copies of a sample."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 
 import optlearn as ol
+from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn.scenarios._arguments import Range
-from optlearn.scenarios._baselines import (
-    alone,
-    batch_control,
-    constant,
-    linear_growth,
-    mean_batch_of,
-)
+from optlearn.scenarios._baselines import along, at, batch_control, constant, linear_growth, mean_of
 from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
@@ -25,29 +19,22 @@ NOISE_BOUNDS = (0.01, 0.99)
 StartName = Literal["fig3", "figS"]
 Criterion = Literal["mean", "worst"]
 CODE_ONLY = {"cluster_probabilities": "one number for each cluster"}
-DATA_RANGES: Mapping[str, Range] = {"sigma": (0.02, 0.3, 0.01), "N": (100, 10_000, 100)}
-RATE_RANGES: Mapping[str, Range] = {
-    "alpha_F": (0.2, 1.6, 0.05),
-    "eta": (1, 8, 0.1),
-    "skip_rate": (1, 8, 0.1),
-}
 
 
 @scenario(
     citations=("cui2023denoising",),
-    ranges={"Delta_F": (0.05, 0.9, 0.01), **RATE_RANGES, **DATA_RANGES},
     main=("Delta_F", "alpha_F", "eta", "sigma"),
     code_only=CODE_ONLY,
     example=Example({"noise": [0.6, 0.2]}, 10, {"finite_size": True}),
 )
 def denoising(
-    Delta_F: float = 0.3,
-    alpha_F: float = 0.8,
-    eta: float = 5.0,
-    sigma: Array = 0.1,
-    N: float = 1000,
+    Delta_F: Annotated[float, (0.05, 0.9, 0.01)] = 0.3,
+    alpha_F: Annotated[float, (0.2, 1.6, 0.05)] = 0.8,
+    eta: Annotated[float, (1, 8, 0.1)] = 5.0,
+    sigma: Annotated[Array, (0.02, 0.3, 0.01)] = 0.1,
+    N: Annotated[float, (100, 10000, 100)] = 1000,
     start: StartName | Mapping[str, Array] = "fig3",
-    skip_rate: float = 5.0,
+    skip_rate: Annotated[float, (1, 8, 0.1)] = 5.0,
     cluster_probabilities: Array | None = None,
     finite_size: bool = False,
 ) -> "ol.Problem":
@@ -82,9 +69,7 @@ def denoising(
         controls={"noise": ol.Continuous(*NOISE_BOUNDS, guess=noise)},
         intervals=400,
         baselines={
-            "constant": lambda problem, intervals: constant("noise")(
-                problem, intervals, float(problem.settings["test_noise"])
-            ),
+            "constant": at("noise", lambda problem: float(problem.settings["test_noise"])),
             "best constant": BestOf(constant("noise"), NOISE_BOUNDS),
         },
     )
@@ -92,23 +77,17 @@ def denoising(
 
 @scenario(
     citations=("cui2023denoising",),
-    ranges={
-        "Delta_F": (0.05, 0.9, 0.01),
-        "mean_batch": (1.5, 20, 0.5),
-        "max_batch": (25, 100, 5),
-        **DATA_RANGES,
-    },
     code_only=CODE_ONLY,
     example=Example({"batch": [1.0, 4.0]}, 6, {"finite_size": True}),
 )
 def denoising_batch(
-    Delta_F: float = 0.3,
-    mean_batch: float = 5.0,
+    Delta_F: Annotated[float, (0.05, 0.9, 0.01)] = 0.3,
+    mean_batch: Annotated[float, (1.5, 20, 0.5)] = 5.0,
     alpha_F: float = 1.2,
-    max_batch: float = 50.0,
+    max_batch: Annotated[float, (25, 100, 5)] = 50.0,
     eta: float = 5.0,
-    sigma: Array = 0.1,
-    N: float = 1000,
+    sigma: Annotated[Array, (0.02, 0.3, 0.01)] = 0.1,
+    N: Annotated[float, (100, 10000, 100)] = 1000,
     start: StartName | Mapping[str, Array] = "fig3",
     cluster_probabilities: Array | None = None,
     finite_size: bool = False,
@@ -147,38 +126,21 @@ def denoising_batch(
         controls={"batch": control},
         budgets=(ol.Budget("batch", mean=mean),),
         intervals=120,
-        baselines={
-            "constant": lambda problem, intervals: constant("batch")(
-                problem, intervals, mean_batch_of(problem)
-            ),
-            "linear growth": lambda problem, intervals: alone("batch")(
-                problem, intervals, linear_growth(problem)
-            ),
-        },
+        baselines={"constant": at("batch", mean_of), "linear growth": along("batch", linear_growth)},
     )
 
 
-@scenario(
-    citations=("cui2023denoising",),
-    ranges={
-        "noises[0]": (0.02, 0.5, 0.01),
-        "noises[1]": (0.3, 0.95, 0.01),
-        "levels": (2, 8, 1),
-        **RATE_RANGES,
-        **DATA_RANGES,
-    },
-    example=Example({"noise": [0.6, 0.2]}, 8, {"levels": 2}),
-)
+@scenario(citations=("cui2023denoising",), example=Example({"noise": [0.6, 0.2]}, 8, {"levels": 2}))
 def diffusion(
-    noises: Sequence[float] = (0.1, 0.7),
-    levels: int = 4,
+    noises: Annotated[Sequence[float], (0.02, 0.5, 0.01), (0.3, 0.95, 0.01)] = (0.1, 0.7),
+    levels: Annotated[int, (2, 8, 1)] = 4,
     objective: Criterion = "mean",
-    alpha_F: float = 0.8,
-    eta: float = 5.0,
-    sigma: float = 0.1,
-    N: float = 1000,
+    alpha_F: Annotated[float, (0.2, 1.6, 0.05)] = 0.8,
+    eta: Annotated[float, (1, 8, 0.1)] = 5.0,
+    sigma: Annotated[float, (0.02, 0.3, 0.01)] = 0.1,
+    N: Annotated[float, (100, 10000, 100)] = 1000,
     start: StartName = "fig3",
-    skip_rate: float = 5.0,
+    skip_rate: Annotated[float, (1, 8, 0.1)] = 5.0,
 ) -> "ol.Problem":
     """The noise in training that leaves one denoiser with the lowest error over many noises at test time.
 
@@ -217,11 +179,9 @@ def diffusion(
         rivals=tuple(errors[1:]) if worst else (),
         intervals=100,
         baselines={
-            "middle": lambda problem, intervals: constant("noise")(problem, intervals, middle),
+            "middle": at("noise", middle),
             "best constant": BestOf(constant("noise"), NOISE_BOUNDS),
-            "all noises, falling": lambda problem, intervals: alone("noise")(
-                problem, intervals, lambda alpha: high + (low - high) * alpha / problem.horizon
-            ),
+            "all noises, falling": along("noise", lambda problem: shapes.linear(high, low, problem.horizon)),
         },
     )
 
@@ -233,44 +193,28 @@ def _problem(
     alpha_F: float,
     **parts: Any,
 ) -> "ol.Problem":
-    """The problem of an autoencoder with these arguments; ``parts`` are those of a problem.
-
-    A skip that is trained starts at 0, another has its best value throughout.
-    """
+    """The problem of an autoencoder with these arguments; ``parts`` are those of a problem."""
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     overlaps = _start_overlaps(check, start)
     model = ol.models.autoencoder(K=len(overlaps["Q"]), Omega=overlaps["Omega"], **arguments)
-    skip = 0.0
+    skip = 0.0  # where it is trained; else it has its best value throughout
     if not arguments.get("trained_skip", True):
         data = (arguments[name] for name in ("noise", "sigma", "cluster_probabilities"))
         skip = ol.models.optimal_skip(*data)
-    return ol.Problem(
-        model=model,
-        start=model.state(Q=overlaps["Q"], R=overlaps["R"], b=skip),
-        horizon=horizon,
-        name=check.owner,
-        **parts,
-    )
+    initial = model.state(Q=overlaps["Q"], R=overlaps["R"], b=skip)
+    return ol.Problem(model=model, start=initial, horizon=horizon, name=check.owner, **parts)
 
 
 def _start_overlaps(check: Arguments, start: str | Mapping[str, Array]) -> dict[str, np.ndarray]:
     """Q (K, K), R (K, C) and Omega (C, C) of a named start, or of one that is given."""
     if isinstance(start, str):
         check.one_of("start", start, get_args(StartName))
-        models = ol.models
-        start = (
-            {**models.FIG3_START, "Omega": models.FIG3_OMEGA}
-            if start == "fig3"
-            else {**models.FIGS_START, "Omega": models.FIGS_OMEGA}
-        )
-    wanted = {"Q", "R", "Omega"}
-    if not hasattr(start, "keys") or set(start) != wanted:
+        models, is_fig3 = ol.models, start == "fig3"
+        overlaps = models.FIG3_START if is_fig3 else models.FIGS_START
+        start = {**overlaps, "Omega": models.FIG3_OMEGA if is_fig3 else models.FIGS_OMEGA}
+    if not hasattr(start, "keys") or set(start) != {"Q", "R", "Omega"}:
         names = ", ".join(map(repr, get_args(StartName)))
         check.fail("start", start, f"must be one of {names}, or a mapping with Q, R and Omega")
     Omega = check.gram("start['Omega']", start["Omega"])
     Q = check.gram("start['Q']", start["Q"])
-    return {
-        "Q": Q,
-        "R": check.numbers("start['R']", start["R"], (len(Q), len(Omega))),
-        "Omega": Omega,
-    }
+    return {"Q": Q, "R": check.numbers("start['R']", start["R"], (len(Q), len(Omega))), "Omega": Omega}

@@ -1,17 +1,13 @@
 """Finite data: many passes over the same samples, and how rate and weight decay should change meanwhile."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal
 
 import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
-from optlearn.scenarios._baselines import phases
+from optlearn.scenarios._baselines import Baseline, Baselines, phases
 from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
-
-if TYPE_CHECKING:
-    from optlearn._control.problem import Baseline
 
 RATE, DECAY = (0.0, 1.0), (0.0, 2.0)
 # Nodes of the spectrum: enough for any rate and κ. Few sizes, since each is compiled anew.
@@ -22,16 +18,15 @@ USUAL_RATE, GUESS = 0.5, {"learning_rate": 0.3, "weight_decay": 0.2}
 
 @scenario(
     citations=("paquette2021sgd",),
-    ranges={"kappa": (0.25, 4, 0.25), "noise": (0, 1, 0.05), "passes": (1, 30, 1)},
     main=("kappa", "noise", "passes", "control"),
     code_only={"weight_decay": "a number, or a word"},
     example=Example({"learning_rate": [0.6, 0.2]}, 10, {"passes": 4.0}, wrong={"kappa": 0.0}),
     variants=({"control": "weight_decay"}, {"control": "both"}, {"weight_decay": "free"}),
 )
 def finite_data(
-    kappa: float = 1.0,
-    noise: float = 0.25,
-    passes: float = 10.0,
+    kappa: Annotated[float, (0.25, 4, 0.25)] = 1.0,
+    noise: Annotated[float, (0, 1, 0.05)] = 0.25,
+    passes: Annotated[float, (1, 30, 1)] = 10.0,
     control: Literal["learning_rate", "weight_decay", "both"] = "learning_rate",
     weight_decay: float | Literal["free"] = 0.0,
 ) -> "ol.Problem":
@@ -79,7 +74,7 @@ def finite_data(
     )
 
 
-def _baselines(scheduled: tuple[str, ...], constant: set[str]) -> "Mapping[str, Baseline]":
+def _baselines(scheduled: tuple[str, ...], constant: set[str]) -> Baselines:
     def play(problem: "ol.Problem", intervals: int, rate: shapes.Shape, decay: float) -> "ol.Schedule":
         """A rate over time and a constant decay, as far as the problem leaves them open."""
         values = {"learning_rate": rate, "weight_decay": shapes.constant(decay)}

@@ -1,58 +1,43 @@
 """Gating: when a network should be nearly linear, and when its gates should decide."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Sequence
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 
 import optlearn as ol
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
-from optlearn.scenarios._baselines import bounds_of, constant, line, phases
+from optlearn.scenarios._baselines import Baseline, Baselines, at, bounds_of, constant, line, phases
 from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 from optlearn.scenarios._committee import random_overlaps
-
-if TYPE_CHECKING:
-    from optlearn._control.controls import Control
-    from optlearn._control.problem import Baseline
 
 Gate = Literal["gain", "threshold", "switch"]
 
 
 @scenario(
     citations=("mignacco2025nonlinear",),
-    ranges={
-        "teacher_gain": (0.5, 4, 0.1),
-        "teacher_threshold": (-1, 1, 0.1),
-        "max_gain": (2, 12, 0.5),
-        "threshold_range[0]": (-4, -0.1, 0.1),
-        "threshold_range[1]": (0.1, 4, 0.1),
-        "K": (2, 4, 2),
-        "M": (2, 4, 2),
-        "start_overlap": (0, 0.3, 0.01),
-        "batch": (1, 10, 1),
-    },
     code_only={"T": "a matrix"},
     variants=({"control": "threshold"}, {"control": "switch"}),
     example=Example({"gate": [0.5, 2.0]}, 4, {"alpha_F": 5.0}),
 )
 def gating(
-    teacher_gain: float = 2.0,
-    teacher_threshold: float = 0.0,
+    teacher_gain: Annotated[float, (0.5, 4, 0.1)] = 2.0,
+    teacher_threshold: Annotated[float, (-1, 1, 0.1)] = 0.0,
     sigma_n: float = 0.0,
     eta: float = 1.0,
     alpha_F: float = 20.0,
     control: Gate = "gain",
-    max_gain: float = 4.0,
-    threshold_range: Sequence[float] = (-1.5, 2.0),
+    max_gain: Annotated[float, (2, 12, 0.5)] = 4.0,
+    threshold_range: Annotated[Sequence[float], (-4, -0.1, 0.1), (0.1, 4, 0.1)] = (-1.5, 2.0),
     start_norm: float = 1.0,
-    K: int = 2,
-    M: int = 2,
+    K: Annotated[int, (2, 4, 2)] = 2,
+    M: Annotated[int, (2, 4, 2)] = 2,
     T: Array | None = None,
-    start_overlap: float = 0.0,
+    start_overlap: Annotated[float, (0, 0.3, 0.01)] = 0.0,
     seed: int = 0,
-    batch: float = 1.0,
+    batch: Annotated[float, (1, 10, 1)] = 1.0,
 ) -> "ol.Problem":
     """The sharpness of the gates during training that leaves a gated network with the lowest error.
 
@@ -84,16 +69,9 @@ def gating(
     check = Arguments("gating")
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     sharp = check.number("teacher_gain", teacher_gain, 0.0, open_below=True)
+    check.one_of("control", control, get_args(Gate))
     model = ol.models.gating(
-        K,
-        M,
-        T=T,
-        teacher_gain=sharp,
-        teacher_threshold=teacher_threshold,
-        control=check.one_of("control", control, get_args(Gate)),
-        sigma_n=sigma_n,
-        eta=eta,
-        batch=batch,
+        K, M, T, sharp, teacher_threshold, control=control, sigma_n=sigma_n, eta=eta, batch=batch
     )
     if np.any(model.overlaps.T[: M // 2, M // 2 :]):
         check.fail("T", T, "must have no overlap of a teacher's gate with a value")
@@ -105,11 +83,10 @@ def gating(
         check.fail("threshold_range", threshold_range, "must be 2 numbers, one below 0 and one above")
     if K > 2 and start_overlap == 0:
         check.fail("start_overlap", start_overlap, f"must be above 0 with {K // 2} gates")
-    limits: dict[str, Control] = {
+    theta = float(teacher_threshold)
+    limits: dict[str, ol.Continuous | ol.Discrete] = {
         "gain": ol.Continuous(0.0, highest, guess=sharp),
-        "threshold": ol.Continuous(
-            teacher_threshold + low, teacher_threshold + high, guess=float(teacher_threshold)
-        ),
+        "threshold": ol.Continuous(theta + low, theta + high, guess=theta),
         "switch": ol.Discrete((0.0, 1.0)),
     }
     return ol.Problem(
@@ -127,23 +104,19 @@ def _start(
     check: Arguments, model: "ol.models.Gating", norm: float, overlap: float, seed: int
 ) -> "ol.OrderParameters":
     """Random gates and random values, which have no overlap with each other."""
-    K, T, seed = model.students, np.asarray(model.overlaps.T), check.count("seed", seed, lowest=0)
-    half, theirs = K // 2, len(T) // 2
+    from scipy.linalg import block_diag
+
+    T, seed = np.asarray(model.overlaps.T), check.count("seed", seed, lowest=0)
+    half, theirs = model.students // 2, len(T) // 2
     parts = [
         random_overlaps(check, half, T[block, block], norm, overlap, seed + 1000003 * i)
         for i, block in enumerate((slice(None, theirs), slice(theirs, None)))
     ]
-    Q, M = np.zeros((K, K)), np.zeros((K, len(T)))
-    for i, part in enumerate(parts):
-        rows = slice(i * half, (i + 1) * half)
-        Q[rows, rows], M[rows, i * theirs : (i + 1) * theirs] = part["Q"], part["M"]
-    return model.state(Q=Q, M=M)
+    return model.state(**{name: block_diag(*(part[name] for part in parts)) for name in ("Q", "M")})
 
 
-def _baselines(control: str) -> "Mapping[str, Baseline]":
-    baselines: dict[str, Baseline] = {
-        "teacher's gate": lambda problem, intervals: constant("gate")(problem, intervals, _teachers(problem))
-    }
+def _baselines(control: str) -> Baselines:
+    baselines: dict[str, Baseline] = {"teacher's gate": at("gate", _teachers)}
     if control != "switch":
         bounds = bounds_of("gate")
         baselines |= {
@@ -153,7 +126,7 @@ def _baselines(control: str) -> "Mapping[str, Baseline]":
     if control != "threshold":
         # A gain of 0 halves everything, a switch of 0 lets everything through: both are linear.
         baselines |= {
-            "linear network": lambda problem, intervals: constant("gate")(problem, intervals, 0.0),
+            "linear network": at("gate", 0.0),
             "linear, then gated": BestOf(_opening, lambda problem: (0.0, problem.horizon), finish=_on_grid),
         }
     return baselines

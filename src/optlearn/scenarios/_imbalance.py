@@ -1,7 +1,7 @@
 """Imbalanced groups: when to show the minority, how to weigh it, and how fast to learn."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Sequence
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 
@@ -9,13 +9,9 @@ import optlearn as ol
 from optlearn._arguments import Arguments
 from optlearn._schedule import uniform_grid
 from optlearn._time_courses import Shape
-from optlearn.scenarios._baselines import rate_baselines
+from optlearn.scenarios._baselines import Baselines, at, constant, rate_baselines
 from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
-
-if TYPE_CHECKING:
-    from optlearn._control.controls import Control
-    from optlearn._control.problem import Baseline
 
 Criterion = Literal["mean", "balanced", "worst"]
 Controlled = Literal["sampling", "learning_rate", "both", "reweighting"]
@@ -31,30 +27,22 @@ CONTROLS = {
 
 @scenario(
     citations=("mannelli2024bias", "jain2024bias"),
-    ranges={
-        "share": (0.05, 0.95, 0.05),
-        "alignment[0]": (-0.4, 0.95, 0.05),
-        "alignment[1]": (-0.4, 0.95, 0.05),
-        "similarity": (-0.5, 1, 0.05),
-        "max_learning_rate": (0.5, 4, 0.1),
-        "batch": (1, 10, 1),
-    },
     variants=({"control": "learning_rate"}, {"control": "both"}, {"control": "reweighting"}),
     example=Example({"sampling": [0.1, 0.7]}, 12),
 )
 def imbalance(
-    share: float = 0.2,
+    share: Annotated[float, (0.05, 0.95, 0.05)] = 0.2,
     variance: Sequence[float] = (1.0, 0.5),
     mean: Sequence[float] = (0.5, 0.5),
-    alignment: Sequence[float] = (0.5, 0.5),
-    similarity: float = 0.5,
+    alignment: Annotated[Sequence[float], (-0.4, 0.95, 0.05), (-0.4, 0.95, 0.05)] = (0.5, 0.5),
+    similarity: Annotated[float, (-0.5, 1, 0.05)] = 0.5,
     eta: float = 0.5,
     alpha_F: float = 10.0,
     objective: Criterion = "worst",
     control: Controlled = "sampling",
-    max_learning_rate: float = 1.5,
+    max_learning_rate: Annotated[float, (0.5, 4, 0.1)] = 1.5,
     fixed_share: bool = False,
-    batch: float = 1.0,
+    batch: Annotated[float, (1, 10, 1)] = 1.0,
     smoothing: float = 0.005,
 ) -> "ol.Problem":
     """The training of a classifier that serves a majority and a minority best.
@@ -90,19 +78,11 @@ def imbalance(
     if once and "sampling" not in names:
         check.fail("fixed_share", fixed_share, "has an effect only if sampling is controlled")
     model = ol.models.imbalance(
-        share=share,
-        variance=variance,
-        mean=mean,
-        alignment=alignment,
-        similarity=similarity,
-        eta=eta,
-        batch=batch,
-        criterion=objective,
-        smoothing=smoothing,
+        share, variance, mean, alignment, similarity, eta, batch, criterion=objective, smoothing=smoothing
     )
     if "learning_rate" in names and eta > highest:
         check.fail("eta", eta, f"must be at most max_learning_rate = {highest:g}")
-    possible: dict[str, Control] = {
+    possible = {
         "sampling": ol.Continuous(0.0, 1.0, guess=share),
         "learning_rate": ol.Continuous(0.0, highest, guess=min(eta, highest)),
         "reweighting": ol.Continuous(0.0, 1.0, guess=share),
@@ -119,17 +99,14 @@ def imbalance(
     )
 
 
-def _baselines(names: Sequence[str], once: bool) -> "Mapping[str, Baseline]":
+def _baselines(names: Sequence[str], once: bool) -> Baselines:
     if names == ("learning_rate",):
         return rate_baselines()
     shares = _order_baselines() if once else _share_baselines(names[0])
     return {**shares, **rate_baselines(_natural_with_rate)} if "learning_rate" in names else shares
 
 
-# --- how much of the minority ------------------------------------------------------------------
-
-
-def _share_baselines(control: str) -> "Mapping[str, Baseline]":
+def _share_baselines(control: str) -> Baselines:
     def best_switch(first: float | None, second: float) -> BestOf:
         """One value (None: the natural share) up to the best moment, then another."""
 
@@ -140,23 +117,19 @@ def _share_baselines(control: str) -> "Mapping[str, Baseline]":
         return BestOf(family, lambda problem: (0.0, problem.horizon))
 
     return {
-        "natural share": lambda problem, intervals: _constant(problem, control, _natural(problem)),
-        "half and half": lambda problem, intervals: _constant(problem, control, 0.5),
-        "best constant": BestOf(
-            lambda problem, intervals, share: _constant(problem, control, share), (0.0, 1.0)
-        ),
+        "natural share": at(control, _natural),
+        "half and half": at(control, 0.5),
+        "best constant": BestOf(constant(control), (0.0, 1.0)),
         "natural, then half and half": best_switch(None, 0.5),
         "majority, then minority": best_switch(0.0, 1.0),
         "minority, then majority": best_switch(1.0, 0.0),
     }
 
 
-# --- the same samples in another order ----------------------------------------------------------
-
-
-def _order_baselines() -> "Mapping[str, Baseline]":
+def _order_baselines() -> Baselines:
+    """The same samples in another order."""
     return {
-        "shuffled": lambda problem, intervals: _constant(problem, "sampling", _natural(problem)),
+        "shuffled": at("sampling", _natural),
         "minority first": lambda problem, intervals: _window(problem, intervals, 0.0),
         "minority last": lambda problem, intervals: _window(problem, intervals, _majority_time(problem)),
         "best window": BestOf(_window, lambda problem: (0.0, _majority_time(problem))),
@@ -173,17 +146,8 @@ def _majority_time(problem: "ol.Problem") -> float:
     return (1 - _natural(problem)) * problem.horizon
 
 
-# --- shared ----------------------------------------------------------------------------------------
-
-
 def _natural(problem: "ol.Problem") -> float:
     return float(problem.settings["share"])
-
-
-def _constant(problem: "ol.Problem", control: str, value: float) -> "ol.Schedule":
-    """A controlled learning rate stays at its guess."""
-    others = {name: limits.start for name, limits in problem.continuous.items()}
-    return ol.Schedule.constant(problem.horizon, {**others, control: value})
 
 
 def _phase(

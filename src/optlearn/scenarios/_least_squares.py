@@ -1,19 +1,23 @@
 """One pass of least squares, on power-law data or on features of your own: rate, batch size or both."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import numpy as np
 
 import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
-from optlearn.scenarios._baselines import batch_control, linear_growth, mean_batch_of, plateau_kinks
+from optlearn.scenarios._baselines import (
+    Baselines,
+    batch_control,
+    bounds_of,
+    linear_growth,
+    mean_of,
+    plateau_kinks,
+)
 from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
-
-if TYPE_CHECKING:
-    from optlearn._control.problem import Baseline
 
 Scheduled = Literal["learning_rate", "batch", "both"]
 INTERVALS = 40
@@ -25,32 +29,22 @@ TOY_SAMPLES, TOY_FEATURES, TOY_INPUTS = 2000, 60, 30
 
 @scenario(
     citations=("paquette2024phases",),
-    ranges={
-        "exponent": (1.0, 3, 0.1),
-        "teacher_exponent": (-0.5, 3, 0.1),
-        "N": (63, 4095, 64),
-        "sigma_n2": (0, 1, 0.05),
-        "alpha_F": (1, 30, 1),
-        "max_rate": (0.1, 1.3, 0.1),
-        "mean_batch": (1.5, 12, 0.5),
-        "max_batch": (8, 64, 1),
-    },
     main=("exponent", "teacher_exponent", "sigma_n2", "alpha_F", "control"),
     code_only={"recursion": "True, False or None"},
     example=Example({"learning_rate": [0.6, 0.2]}, 8, {"N": 63, "alpha_F": 4.0}, wrong={"exponent": -1.0}),
     variants=({"control": "batch"}, {"control": "both"}),
 )
 def power_law(
-    exponent: float = 1.5,
-    teacher_exponent: float = 0.5,
-    N: int = 1023,
-    sigma_n2: float = 0.1,
-    alpha_F: float = 10.0,
+    exponent: Annotated[float, (1.0, 3, 0.1)] = 1.5,
+    teacher_exponent: Annotated[float, (-0.5, 3, 0.1)] = 0.5,
+    N: Annotated[int, (63, 4095, 64)] = 1023,
+    sigma_n2: Annotated[float, (0, 1, 0.05)] = 0.1,
+    alpha_F: Annotated[float, (1, 30, 1)] = 10.0,
     control: Scheduled = "learning_rate",
     recursion: bool | None = None,
-    max_rate: float = 1.0,
-    mean_batch: float = 4.0,
-    max_batch: float = 16.0,
+    max_rate: Annotated[float, (0.1, 1.3, 0.1)] = 1.0,
+    mean_batch: Annotated[float, (1.5, 12, 0.5)] = 4.0,
+    max_batch: Annotated[float, (8, 64, 1)] = 16.0,
 ) -> "ol.Problem":
     """Learning rate and batch size for least squares on data with a power-law spectrum.
 
@@ -77,20 +71,6 @@ def power_law(
     check = Arguments("power_law")
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     rate = check.number("max_rate", max_rate, 0.0, open_below=True)
-    model = _power_law_model(check, exponent, teacher_exponent, N, sigma_n2, horizon, recursion, rate)
-    return least_squares(check, model, horizon, control, rate, mean_batch, max_batch, INTERVALS)
-
-
-def _power_law_model(
-    check: Arguments,
-    exponent: float,
-    teacher_exponent: float,
-    N: int,
-    sigma_n2: float,
-    horizon: float,
-    recursion: bool | None,
-    top_rate: float,
-) -> "ol.models.Linear":
     count = check.count("N", N, lowest=2)
     place = np.arange(1.0, count + 1)
     c = place ** -check.number("exponent", exponent, 0.0)
@@ -103,26 +83,15 @@ def _power_law_model(
     spectrum = ol.Spectrum(variance, sizes / count, largest=float(c[0] / count))
     # Whole steps in each of the default intervals.
     clock = max(1, round(horizon * count / INTERVALS)) * INTERVALS / horizon
-    return ol.models.linear(
-        spectrum,
-        np.bincount(block_of, c * T) / variance,
-        noise=check.number("sigma_n2", sigma_n2, 0.0),
-        N=count,
-        eta=top_rate,
-        recursion=recursion,
-        clock=clock,
+    noise, teacher = check.number("sigma_n2", sigma_n2, 0.0), np.bincount(block_of, c * T) / variance
+    model = ol.models.linear(
+        spectrum, teacher, noise=noise, N=count, eta=rate, recursion=recursion, clock=clock
     )
+    return least_squares(check, model, horizon, control, rate, mean_batch, max_batch, INTERVALS)
 
 
 @scenario(
     citations=("paquette2024phases",),
-    ranges={
-        "passes": (0.1, 10, 0.1),
-        "max_rate": (0.1, 1.5, 0.1),
-        "mean_batch": (1.5, 12, 0.5),
-        "max_batch": (8, 64, 1),
-        "blocks": (4, 32, 1),
-    },
     main=("passes", "control", "max_rate"),
     code_only={"features": "a file", "labels": "a file"},
     example=Example({"learning_rate": [0.6, 0.2]}, 8, {"passes": 0.2, "blocks": 6}, wrong={"passes": 0.0}),
@@ -131,12 +100,12 @@ def _power_law_model(
 def probe(
     features: str = "",
     labels: str = "",
-    passes: float = 1.0,
+    passes: Annotated[float, (0.1, 10, 0.1)] = 1.0,
     control: Scheduled = "learning_rate",
-    max_rate: float = 1.0,
-    mean_batch: float = 4.0,
-    max_batch: float = 16.0,
-    blocks: int = 16,
+    max_rate: Annotated[float, (0.1, 1.5, 0.1)] = 1.0,
+    mean_batch: Annotated[float, (1.5, 12, 0.5)] = 4.0,
+    max_batch: Annotated[float, (8, 64, 1)] = 16.0,
+    blocks: Annotated[int, (4, 32, 1)] = 16,
 ) -> "ol.Problem":
     """The learning rate and batch size of a linear head on features of your own.
 
@@ -191,18 +160,10 @@ def least_squares(
     max_batch: float,
     intervals: int,
 ) -> "ol.Problem":
-    """The problem of a scenario ``check.owner``.
+    """The problem of a scenario ``check.owner``, see ``power_law`` for its arguments.
 
-    Args:
-        check: names the scenario in messages.
-        model: what is trained; batches have the size of its ``batch`` unless they are scheduled.
-        horizon: α_F.
-        control: what is scheduled, "learning_rate", "batch" or "both". With "batch" the learning rate is the
-            best constant.
-        max_rate: largest learning rate.
-        mean_batch: largest mean of the batch size over training, if it is scheduled.
-        max_batch: largest batch size.
-        intervals: of the schedule.
+    Batches have the size of the model's ``batch`` unless they are scheduled; if only they are, the learning
+    rate is the best constant.
     """
     check.one_of("control", control, ("learning_rate", "batch", "both"))
     mean, batch = batch_control(check, mean_batch, max_batch, whole_numbers=False)
@@ -222,20 +183,18 @@ def least_squares(
     )
 
 
-def _rate_baselines(with_batch: bool) -> "Mapping[str, Baseline]":
+def _rate_baselines(with_batch: bool) -> Baselines:
     """Best constant rate; best linear and cosine decays to zero; best plateau and decay; best power decay."""
 
     def best(shape: Callable[..., shapes.Shape], *more: tuple[float, float]) -> BestOf:
         def family(problem: "ol.Problem", intervals: int, peak: float, *others: float) -> "ol.Schedule":
             courses = {"learning_rate": shape(peak, problem.horizon, *others)}
             if with_batch:
-                courses["batch"] = shapes.constant(mean_batch_of(problem))
+                courses["batch"] = shapes.constant(mean_of(problem))
             return ol.Schedule.from_function(problem.horizon, courses, intervals)
 
-        def rates(problem: "ol.Problem") -> tuple[float, float]:
-            return 0.0, problem.continuous["learning_rate"].upper
-
-        return BestOf(family, rates, *more, kinks=plateau_kinks if shape is _plateau else lambda _: ())
+        kinks = plateau_kinks if shape is _plateau else lambda _: ()
+        return BestOf(family, bounds_of("learning_rate"), *more, kinks=kinks)
 
     return {
         "constant": best(lambda peak, horizon: shapes.constant(peak)),
@@ -250,7 +209,7 @@ def _plateau(peak: float, horizon: float, decay: float) -> shapes.Shape:
     return shapes.warm_up_stable_decay(peak, horizon, 0.0, decay)
 
 
-def _batch_baselines() -> "Mapping[str, Baseline]":
+def _batch_baselines() -> Baselines:
     """Courses of the batch size, each with its best constant rate."""
 
     def with_best_rate(course: "Callable[[ol.Problem], shapes.Shape]") -> BestOf:
@@ -258,12 +217,9 @@ def _batch_baselines() -> "Mapping[str, Baseline]":
             schedule = ol.Schedule.from_function(problem.horizon, {"batch": course(problem)}, intervals)
             return schedule.with_parameters(learning_rate=rate)
 
-        def rates(problem: "ol.Problem") -> tuple[float, float]:
-            return problem.free["learning_rate"].lower, problem.free["learning_rate"].upper
-
-        return BestOf(family, rates)
+        return BestOf(family, lambda problem: (0.0, problem.free["learning_rate"].upper))
 
     return {
-        "constant": with_best_rate(lambda problem: shapes.constant(mean_batch_of(problem))),
+        "constant": with_best_rate(lambda problem: shapes.constant(mean_of(problem))),
         "linear growth": with_best_rate(linear_growth),
     }

@@ -1,10 +1,10 @@
 """Units that learn by a local rule, not by a gradient: their learning rate, and which samples to learn."""
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import optlearn as ol
 from optlearn._arguments import Arguments
-from optlearn.scenarios._baselines import bounds_of, constant, line, rate_baselines
+from optlearn.scenarios._baselines import at, bounds_of, constant, line, rate_baselines
 from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
@@ -16,13 +16,12 @@ LOWEST, HIGHEST = 0.05, 4.0
 
 @scenario(
     citations=("rosenblatt1958perceptron",),
-    ranges={"alpha_F": (2, 40, 1), "threshold": (0.1, 3, 0.1)},
     example=Example({"learning_rate": [1.0, 0.4]}, 8, {"alpha_F": 5.0}),
 )
 def local_rules(
     rule: Rule = "perceptron",
-    alpha_F: float = 20.0,
-    threshold: float = 0.5,
+    alpha_F: Annotated[float, (2, 40, 1)] = 20.0,
+    threshold: Annotated[float, (0.1, 3, 0.1)] = 0.5,
     max_learning_rate: float = 3.0,
 ) -> "ol.Problem":
     """The learning rate of a unit that learns by a local rule instead of a gradient.
@@ -58,12 +57,12 @@ def local_rules(
     )
 
 
-@scenario(
-    citations=("kinzel1990selecting",),
-    ranges={"eta": (0.2, 2, 0.1), "alpha_F": (2, 20, 0.5), "overlap": (0, 0.5, 0.05)},
-    example=Example({"threshold": [2.0, 0.8]}, 8, {"alpha_F": 5.0}),
-)
-def selection(eta: float = 1.0, alpha_F: float = 10.0, overlap: float = 0.1) -> "ol.Problem":
+@scenario(citations=("kinzel1990selecting",), example=Example({"threshold": [2.0, 0.8]}, 8, {"alpha_F": 5.0}))
+def selection(
+    eta: Annotated[float, (0.2, 2, 0.1)] = 1.0,
+    alpha_F: Annotated[float, (2, 20, 0.5)] = 10.0,
+    overlap: Annotated[float, (0, 0.5, 0.05)] = 0.1,
+) -> "ol.Problem":
     """Which samples to learn from, so that a student of a sign makes the fewest mistakes.
 
     Control ``threshold`` θ, from 0.05 to 4: only samples with ``|λ| < θ√Q`` are learned, by Hebb's rule; the
@@ -83,7 +82,7 @@ def selection(eta: float = 1.0, alpha_F: float = 10.0, overlap: float = 0.1) -> 
         controls={"threshold": ol.Continuous(LOWEST, HIGHEST, guess=1.0)},
         intervals=40,
         baselines={
-            "all samples": lambda problem, intervals: constant("threshold")(problem, intervals, HIGHEST),
+            "all samples": at("threshold", HIGHEST),
             "best constant": BestOf(constant("threshold"), bounds_of("threshold")),
             "linear": BestOf(line("threshold"), bounds_of("threshold"), bounds_of("threshold")),
         },

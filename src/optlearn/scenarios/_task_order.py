@@ -1,7 +1,6 @@
 """Continual learning: which of several tasks to train on, and when to go back to an old one."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Annotated
 
 import numpy as np
 
@@ -9,44 +8,31 @@ import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._schedule import uniform_grid
-from optlearn.scenarios._baselines import rate_baselines, rate_control
+from optlearn.scenarios._baselines import Baseline, Baselines, rate_baselines, rate_control
 from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 from optlearn.scenarios._committee import random_overlaps
 
-if TYPE_CHECKING:
-    from optlearn._control.controls import Control
-    from optlearn._control.problem import Baseline
-
 
 @scenario(
     citations=("lee2021continual", "mori2024optimal"),
-    ranges={
-        "tasks": (2, 5, 1),
-        "similarity": (0, 1, 0.05),
-        "max_learning_rate": (3, 30, 0.5),
-        "start_overlap": (0, 0.1, 0.01),
-    },
-    code_only={
-        "K": "a number, by default that of tasks",
-        "readout_rate": "a number, by default eta",
-    },
+    code_only={"K": "a number, by default that of tasks", "readout_rate": "a number, by default eta"},
     variants=({"joint": True},),
     example=Example({"task": [1.0, 0.0]}, 12, {"alpha_F": 3.0}),
 )
 def task_order(
-    tasks: int = 2,
-    similarity: float = 0.6,
+    tasks: Annotated[int, (2, 5, 1)] = 2,
+    similarity: Annotated[float, (0, 1, 0.05)] = 0.6,
     alpha_F: float = 5.0,
     pretraining: float = 20.0,
     eta: float = 3.0,
     joint: bool = False,
-    max_learning_rate: float = 10.0,
+    max_learning_rate: Annotated[float, (3, 30, 0.5)] = 10.0,
     sigma_n: float = 0.0,
     K: int | None = None,
     readout_rate: float | None = None,
     start_norm: float = 0.01,
-    start_overlap: float = 0.03,
+    start_overlap: Annotated[float, (0, 0.1, 0.01)] = 0.03,
     start_readout: float = 0.1,
     seed: int = 0,
 ) -> "ol.Problem":
@@ -81,7 +67,7 @@ def task_order(
     overlaps = np.asarray(model.overlaps.T)
     start = random_overlaps(check, model.students, overlaps, start_norm, start_overlap, seed)
     readout = size * np.random.default_rng(seed + 1).standard_normal((model.students, tasks))
-    controls: dict[str, Control] = {"task": ol.Discrete(range(tasks))}
+    controls: dict[str, ol.Discrete | ol.Continuous] = {"task": ol.Discrete(range(tasks))}
     if check.flag("joint", joint):
         controls["learning_rate"] = rate_control(check, eta, highest)
     return ol.Problem(
@@ -105,10 +91,7 @@ def _pretrained(
     return model.layout.unflatten(trained.states[-1])
 
 
-# --- baselines -----------------------------------------------------------------------------
-
-
-def _baselines(new: range, joint: bool) -> "Mapping[str, Baseline]":
+def _baselines(new: range, joint: bool) -> Baselines:
     """Usual orders at a constant rate; ``new`` are the tasks that have not been trained on before."""
     orders: dict[str, Baseline] = {
         "blocked": lambda problem, intervals: _blocks(problem, new, problem.horizon),

@@ -6,6 +6,7 @@ better than each of them: differences are those of pairs.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -13,13 +14,13 @@ import numpy as np
 from scipy.stats import t as student_t
 
 from optlearn._arguments import Arguments
+from optlearn._arrays import float64
 from optlearn._control.solution import Solution
 from optlearn._errors import SpecificationError, UnphysicalStateError
-from optlearn._precision import float64
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn._simulate.record import evaluate
-from optlearn._simulate.run import Prepared, prepare
+from optlearn._simulate.run import prepare
 from optlearn._theory.model import LearningModel
 
 ARMS = ("open loop", "feedback", "planning again")
@@ -102,54 +103,39 @@ def closed_loop(
     for arm in arms:
         check.one_of("arms", arm, ARMS)
     stride = max(1, schedule.intervals // 10) if every is None else check.count("every", every)
-    run = _Runs(solution, N, seeds, seed)
-    errors, failed = {}, (0, 0)
-    for arm in dict.fromkeys(("open loop", *arms)):
-        if arm == "open loop":
-            errors[arm] = run.final_errors(lambda interval, states, controls: None)
-        elif arm == "feedback":
-            errors[arm] = run.final_errors(_feedback(solution))
-        else:
-            again = _Again(solution, stride, seeds)
-            errors[arm], failed = run.final_errors(again), (again.failed, again.asked)
-    return LoopComparison(problem.name, N, solution.objective, errors, failed)
+    again = _Again(solution, stride, seeds)
+    policies: dict[str, Policy] = {"open loop": lambda interval, states, controls: None}
+    if "feedback" in arms:
+        policies["feedback"] = _feedback(solution)
+    if "planning again" in arms:
+        policies["planning again"] = again
+    order = dict.fromkeys(("open loop", *arms))
+    errors = {arm: _final_errors(solution, N, seeds, seed, policies[arm]) for arm in order}
+    return LoopComparison(problem.name, N, solution.objective, errors, (again.failed, again.asked))
 
 
-class _Runs:
-    """Runs of all seeds, each under controls of its own."""
+def _final_errors(solution: Solution, N: int, seeds: int, seed: int, policy: Policy) -> np.ndarray:
+    """(S,) errors at the end of the runs of all seeds, each under controls of its own."""
+    schedule, keys = solution.schedule, make_keys(seed, seeds)
+    prepared = prepare(solution.problem, schedule, None, N, dict(solution.parameters))
+    model, start, settings, controls, plan = prepared
+    edges = [*map(int, controls.first), round(schedule.horizon * N)]
+    values = {name: np.tile(v, (seeds, 1)) for name, v in schedule.values.items()}
+    state = initial_overlaps(start, seeds)
 
-    def __init__(self, solution: Solution, N: int, seeds: int, seed: int) -> None:
-        self.solution, self.N, self.seeds = solution, N, seeds
-        parameters = dict(solution.parameters)
-        self.prepared: Prepared = prepare(solution.problem, solution.schedule, None, N, parameters)
-        self.keys = make_keys(seed, seeds)
+    def advance_one(values: Any, key: Any, x: Any, begin: Any, end: Any) -> Any:
+        table = replace(controls, values=values)
+        one_key, one_state = jax.tree.map(lambda leaf: leaf[None], (key, x))
+        moved = advance_overlaps(plan, model, settings, table, one_key, np.float64(N), one_state, begin, end)
+        return jax.tree.map(lambda leaf: leaf[0], moved)
 
-    def final_errors(self, policy: Policy) -> np.ndarray:
-        """(S,) errors at the end."""
-        model, start, settings, controls, plan = self.prepared
-        schedule = self.solution.schedule
-        edges = [*map(int, controls.first), round(schedule.horizon * self.N)]
-        values = {name: np.tile(v, (self.seeds, 1)) for name, v in schedule.values.items()}
-        state = initial_overlaps(start, self.seeds)
-
-        def advance_one(values: Any, key: Any, x: Any, begin: Any, end: Any) -> Any:
-            table = replace(controls, values=values)
-            batch = jax.tree.map(lambda leaf: leaf[None], (key, x))
-            moved = advance_overlaps(
-                plan, model, settings, table, batch[0], np.float64(self.N), batch[1], begin, end
-            )
-            return jax.tree.map(lambda leaf: leaf[0], moved)
-
-        advance = jax.jit(jax.vmap(advance_one, in_axes=(0, 0, 0, None, None)))
-        for interval in range(schedule.intervals):
-            states = np.asarray(model.layout.flatten(state))
-            policy(interval, states, values)
-            state = advance(
-                values, self.keys, state, np.int64(edges[interval]), np.int64(edges[interval + 1])
-            )
-        final = np.asarray(model.layout.flatten(state))[:, None, :]
-        observed = evaluate(model, settings, schedule, np.array([schedule.horizon]), final)
-        return np.asarray(observed["error"]).reshape(self.seeds)
+    advance = jax.jit(jax.vmap(advance_one, in_axes=(0, 0, 0, None, None)))
+    for interval, (begin, end) in enumerate(pairwise(edges)):
+        policy(interval, np.asarray(model.layout.flatten(state)), values)
+        state = advance(values, keys, state, np.int64(begin), np.int64(end))
+    final = np.asarray(model.layout.flatten(state))[:, None, :]
+    observed = evaluate(model, settings, schedule, np.array([schedule.horizon]), final)
+    return np.asarray(observed["error"]).reshape(seeds)
 
 
 def _feedback(solution: Solution) -> Policy:

@@ -7,12 +7,14 @@ solve all points at once as lanes of compiled programs, and leave to chains what
 import os
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
+
+from typing_extensions import override
 
 from optlearn._arguments import Arguments
 from optlearn._control.batched.solve import Solved, solve_many
@@ -20,17 +22,8 @@ from optlearn._control.batched.stack import stack
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Variant
 from optlearn._errors import SpecificationError, how_to_install
-from optlearn._processes import Ended, Send, run_tasks
-from optlearn.sweeps.point import (
-    Chain,
-    PointDone,
-    compute,
-    done,
-    failure,
-    make_record,
-    solved_content,
-    walk,
-)
+from optlearn._processes import Ended, run_tasks
+from optlearn.sweeps.point import Chain, PointDone, compute, done, make_record, solved_content, walk
 from optlearn.sweeps.spec import Index, Spec
 from optlearn.sweeps.store import Record
 
@@ -46,32 +39,19 @@ BLOCK = 1024
 _BATCHED_METHODS = ("auto", "indirect")
 
 
-class Executor(Protocol):
+class Executor(ABC):
     """Walks chains; what it tells of a point, perhaps more than once, it tells in this process."""
 
-    @property
-    def name(self) -> str:
-        """For the records."""
-        ...
+    name: str  # for the records
+    by_name = False  # other processes have to find functions by their names
 
-    @property
-    def by_name(self) -> bool:
-        """Do other processes have to find functions by their names?"""
-        ...
-
+    @abstractmethod
     def run(self, chains: Sequence[Chain], tell: Tell) -> None:
         """Walk all chains."""
-        ...
 
 
 def make_executor(executor: Any, jobs: int | None) -> Executor:
-    """The executor that an argument stands for.
-
-    Args:
-        executor: "serial", "processes", "batched", the address of a Dask scheduler, or a Dask client or
-            cluster; None for processes if ``jobs`` is above 1, else serial.
-        jobs: local processes (default: one for each core).
-    """
+    """The executor that the arguments of ``sweep`` stand for."""
     if jobs is not None:
         Arguments("sweep").count("jobs", jobs)
     if executor is None:
@@ -82,7 +62,9 @@ def make_executor(executor: Any, jobs: int | None) -> Executor:
     if word == "batched":
         return Batched()
     if word == "processes":
-        return Processes(jobs or _cores())
+        # Those that this process may use.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return Processes(jobs or cores or 1)
     is_dask = hasattr(executor, "scheduler_address") or hasattr(executor, "scheduler_info")
     if ":" not in word and not is_dask:
         Arguments("sweep").fail(
@@ -94,33 +76,27 @@ def make_executor(executor: Any, jobs: int | None) -> Executor:
     return Dask(executor)
 
 
-@dataclass(frozen=True)
-class Serial:
+class Serial(Executor):
     """In this process, one after the other."""
 
-    name: str = "serial"
-    by_name: bool = False
+    name = "serial"
 
+    @override
     def run(self, chains: Sequence[Chain], tell: Tell) -> None:
-        """Walk all chains."""
         for chain in chains:
             walk(chain, tell)
 
 
-@dataclass(frozen=True)
-class Processes:
-    """In spawned processes of this machine."""
+class Processes(Executor):
+    """In spawned processes of this machine; a chain whose worker dies is taken up by another worker."""
 
-    jobs: int
-    by_name: bool = True
+    by_name = True
 
-    @property
-    def name(self) -> str:
-        """For the records."""
-        return f"processes:{self.jobs}"
+    def __init__(self, jobs: int) -> None:
+        self.jobs, self.name = jobs, f"processes:{jobs}"
 
+    @override
     def run(self, chains: Sequence[Chain], tell: Tell) -> None:
-        """Walk all chains; one whose worker dies is taken up by another worker."""
         deaths = Deaths()
 
         def ended(chain: Chain, end: Ended) -> list[Chain]:
@@ -128,49 +104,31 @@ class Processes:
                 deaths.note(chain, f"its process ended with code {end.code}", tell)
             return [chain]
 
-        run_tasks(_walk_in_worker, chains, self.jobs, heard=lambda _, message: tell(message), ended=ended)
+        run_tasks(walk, chains, self.jobs, heard=lambda _, message: tell(message), ended=ended)
 
 
-@dataclass
-class Deaths:
+class Deaths(Counter[Index]):
     """How often a point took its process with it."""
-
-    counted: Counter[Index] = field(default_factory=Counter)
 
     def note(self, chain: Chain, error: str, tell: Tell, attempts: int = ATTEMPTS) -> None:
         """Count a death for the point that was being computed; after too many, the point has failed."""
         # A chain is walked in order: the first point that is not on disk was the one being computed.
-        for index in chain.points:
-            if chain.store.read(index) is None:
-                self.counted[index] += 1
-                if self.counted[index] >= attempts:
-                    record = chain.store.write(index, make_record(chain.spec, index, failure(error)))
-                    tell(done(record, chain.store))
-                return
+        index = next((index for index in chain.points if chain.store.read(index) is None), None)
+        if index is not None:
+            self[index] += 1
+            if self[index] >= attempts:
+                record = make_record(chain.spec, index, {"error": error, "traceback": ""})
+                tell(done(chain.store.write(index, record), chain.store))
 
 
-def _walk_in_worker(chain: Chain, send: Send) -> None:
-    walk(chain, send)
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-# --- on a Dask cluster ------------------------------------------------------------------------
-
-
-class Dask:
-    """On the workers of a cluster, which must see the folder of the sweep.
+class Dask(Executor):
+    """On the workers of a cluster, which must see the folder of the sweep; functions are sent whole.
 
     Args:
         target: address of a scheduler, a ``distributed.Client``, or a cluster object.
     """
 
-    by_name = False  # Dask sends functions whole
+    name = "dask"
 
     def __init__(self, target: Any) -> None:
         try:
@@ -182,32 +140,18 @@ class Dask:
         self._distributed: Any = distributed
         self._target = target
 
-    @property
-    def name(self) -> str:
-        """For the records."""
-        return "dask"
-
+    @override
     def run(self, chains: Sequence[Chain], tell: Tell) -> None:
-        """Walk all chains, one task each; Dask gives those of a dead worker to another one."""
+        # One task each; Dask gives those of a dead worker to another one.
         with ExitStack() as stack:
             client = self._client(stack)
             topic, events = f"optlearn-sweep-{uuid.uuid4().hex}", SimpleQueue[PointDone]()
             # Results of tasks come when whole chains are done; events tell of every point.
-            client.subscribe_topic(topic, lambda event: events.put(_point_done(event[1])))
+            client.subscribe_topic(topic, lambda event: events.put(_point_done(**event[1]["point"])))
             stack.callback(client.unsubscribe_topic, topic)
-            self._drive(client, topic, chains, events, tell)
-
-    def _drive(
-        self,
-        client: Any,
-        topic: str,
-        chains: Sequence[Chain],
-        events: "SimpleQueue[PointDone]",
-        tell: Tell,
-    ) -> None:
-        deaths = Deaths()
-        waiting = {client.submit(_walk_on_worker, chain, topic, pure=False): chain for chain in chains}
-        try:
+            deaths = Deaths()
+            waiting = {client.submit(_walk_on_worker, chain, topic, pure=False): chain for chain in chains}
+            stack.callback(lambda: client.cancel(list(waiting), force=True))
             while waiting:
                 with suppress(self._distributed.TimeoutError, TimeoutError):
                     self._distributed.wait(list(waiting), timeout=POLL, return_when="FIRST_COMPLETED")
@@ -225,8 +169,6 @@ class Dask:
                     # Dask has tried several workers already.
                     deaths.note(chain, "its worker died, several times", tell, attempts=1)
                     waiting[client.submit(_walk_on_worker, chain, topic, pure=False)] = chain
-        finally:
-            client.cancel(list(waiting), force=True)
 
     def _client(self, stack: ExitStack) -> Any:
         if isinstance(self._target, self._distributed.Client):
@@ -247,33 +189,26 @@ def _walk_on_worker(chain: Chain, topic: str) -> list[PointDone]:
 
     def tell(point: PointDone) -> None:
         finished.append(point)
-        worker.log_event(topic, {"point": vars(point)})
+        worker.log_event(topic, {"point": vars(point)})  # Dask adds keys of its own beside it
 
     walk(chain, tell)
     return finished
 
 
-def _point_done(message: dict[str, Any]) -> PointDone:
-    point = message["point"]
-    return PointDone(**{**point, "index": tuple(point["index"])})
+def _point_done(index: Sequence[int], **message: Any) -> PointDone:
+    return PointDone(index=tuple(index), **message)  # a tuple arrives as a list
 
 
-# --- in batches -------------------------------------------------------------------------------
+class Batched(Executor):
+    """In this process, on its default JAX device: what is not finished, in the order of the grid.
 
+    Raises a SpecificationError if the points differ in more than numbers, or need another method.
+    """
 
-@dataclass(frozen=True)
-class Batched:
-    """In this process, on its default JAX device."""
+    name = "batched"
 
-    name: str = "batched"
-    by_name: bool = False
-
+    @override
     def run(self, chains: Sequence[Chain], tell: Tell) -> None:
-        """Solve what is not finished, in the order of the grid.
-
-        Raises:
-            SpecificationError: the points differ in more than numbers, or need another method.
-        """
         if not chains:
             return
         spec, store = chains[0].spec, chains[0].store
@@ -308,11 +243,7 @@ def _batch_record(spec: Spec, index: Index, solved: Solved, i: int, seconds: tup
     if not certificate.converged or spec.reduce is not None or spec.baselines:
         near = relaxed or solved.schedule(i)
         return compute(spec, index, near=near if certificate.converged else None)
-    content = solved_content(
-        float(solved.objective[i]),
-        certificate,
-        solved.outcomes[i],
-        solved.schedule(i),
-        None if relaxed is None else Variant(relaxed, float(solved.relaxed_objective[i])),
-    )
+    objective, outcome = float(solved.objective[i]), solved.outcomes[i]
+    variant = None if relaxed is None else Variant(relaxed, float(solved.relaxed_objective[i]))
+    content = solved_content(objective, certificate, outcome, solved.schedule(i), variant)
     return make_record(spec, index, content, *seconds)

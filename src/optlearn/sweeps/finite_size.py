@@ -23,7 +23,7 @@ from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._simulate.batch import AT_ONCE, simulate_many
-from optlearn.sweeps.spec import Index, Scenario, Spec, make_spec, scenario_function
+from optlearn.sweeps.spec import Index, Scenario, Spec, scenario_function
 
 if TYPE_CHECKING:
     import xarray
@@ -73,7 +73,7 @@ def simulate(
     import xarray
 
     check = Arguments("simulate")
-    spec = make_spec(scenario, over, fixed=fixed)
+    spec = Spec(scenario, over, fixed or {})
     dimensions = [check.count("N", n) for n in (N if isinstance(N, Sequence | np.ndarray) else [N])]
     check.count("seeds", seeds)
     check.count("seed", seed, 0)
@@ -122,27 +122,20 @@ def simulate(
 
 def schedule_at(dataset: "xarray.Dataset", index: Index) -> Schedule:
     """The optimal schedule of a point of a sweep, with its free parameters."""
-    point = dataset.isel(dict(zip(_grid_dims(dataset), index, strict=True)))
+    point = dataset.isel(dict(zip(dataset["objective"].dims, index, strict=True)))
     edges = np.asarray(point["edges"])
     edges = edges[np.isfinite(edges)]
-    prefix = "schedule_"
-    values = {
-        str(name).removeprefix(prefix): np.asarray(point[name])[: len(edges) - 1]
-        for name in point.data_vars
-        if str(name).startswith(prefix) and np.all(np.isfinite(point[name][: len(edges) - 1]))
-    }
+
+    def finite(prefix: str, part: Any) -> dict[str, np.ndarray]:
+        names = [str(name) for name in point.data_vars if str(name).startswith(prefix)]
+        columns = {name.removeprefix(prefix): np.asarray(point[name])[part] for name in names}
+        return {name: column for name, column in columns.items() if np.all(np.isfinite(column))}
+
+    values = finite("schedule_", slice(len(edges) - 1))
     if len(edges) < 2 or not values:
         raise SpecificationError(f"the sweep has no schedule at {index}: the point failed or is not finished")
-    free = {
-        str(name).removeprefix("free_"): float(point[name])
-        for name in point.data_vars
-        if str(name).startswith("free_") and np.isfinite(point[name])
-    }
+    free = {name: float(value) for name, value in finite("free_", ()).items()}
     return Schedule.piecewise(edges, values).with_parameters(**free)
-
-
-def _grid_dims(dataset: "xarray.Dataset") -> list[str]:
-    return [str(dim) for dim in dataset["objective"].dims]
 
 
 def _schedule(
@@ -268,21 +261,13 @@ def measure(
 
 
 class Moments(NamedTuple):
-    """Final errors of many runs.
+    """Final errors of many runs."""
 
-    Attributes:
-        theory: error for N → ∞.
-        seeds: runs.
-        mean: over runs.
-        variance: over runs.
-        fourth: central moment.
-    """
-
-    theory: float
+    theory: float  # for N → ∞
     seeds: int
     mean: float
     variance: float
-    fourth: float
+    fourth: float  # central moment
 
 
 def moments(errors: np.ndarray, theory: float) -> Moments:

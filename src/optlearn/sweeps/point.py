@@ -79,18 +79,14 @@ def compute(
 ) -> Record:
     """The record of one point; if it raises, the record of that.
 
-    Args:
-        spec: of the sweep.
-        index: of the point.
-        neighbour: record of a point nearby, whose schedule is a first guess.
-        near: a schedule of this very point, to go on from.
+    The schedule of a ``neighbour`` is a first guess; ``near``, one of this very point, is gone on from.
     """
     began, cpu = time.perf_counter(), time.process_time()
     with _ONE_AT_A_TIME:
         try:
             content = _solved(spec, index, neighbour, near)
         except Exception as error:
-            content = failure(f"{type(error).__name__}: {error}", traceback.format_exc())
+            content = {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
     return make_record(spec, index, content, time.perf_counter() - began, time.process_time() - cpu)
 
 
@@ -105,11 +101,6 @@ def make_record(
         "seconds": seconds,
         "cpu_seconds": cpu_seconds,
     }
-
-
-def failure(error: str, trace: str = "") -> Record:
-    """What the record of a point that failed holds."""
-    return {"error": error, "traceback": trace}
 
 
 def solved_content(
@@ -134,9 +125,7 @@ def solved_content(
         "warm": False,
         "free": {},
         "schedule": schedule.to_dict(),
-        "relaxed": None
-        if relaxed is None
-        else {"objective": relaxed.objective, "schedule": relaxed.schedule.to_dict()},
+        "relaxed": relaxed and {"objective": relaxed.objective, "schedule": relaxed.schedule.to_dict()},
         "baselines": {},
         "reduced": {},
         "reduce_error": "",
@@ -205,10 +194,8 @@ def _baselines(problem: Problem, names: Sequence[str], intervals: int) -> dict[s
     unknown = [name for name in names if name not in problem.baselines]
     if unknown:
         raise SpecificationError(f"no baseline {unknown[0]!r}; there are {', '.join(problem.baselines)}")
-    return {
-        name: evaluate(problem, problem.baselines[name](problem, intervals), record=2).objective
-        for name in names
-    }
+    schedules = {name: problem.baselines[name](problem, intervals) for name in names}
+    return {name: evaluate(problem, s, record=2).objective for name, s in schedules.items()}
 
 
 def _reduced(spec: Spec, solution: Solution) -> tuple[dict[str, Any], str]:
@@ -233,9 +220,6 @@ def _numbers(returned: Any, taken: Sequence[str]) -> dict[str, Any]:
         if name in taken or name.startswith(PREFIXES):
             raise ValueError(f"{name!r} is the name of another result; call it something else")
     return {name: array.tolist() for name, array in arrays.items()}
-
-
-# --- first guesses from neighbours -----------------------------------------------------------------
 
 
 def warm_start(problem: Problem, neighbour: Record) -> Schedule | None:

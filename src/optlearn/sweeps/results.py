@@ -1,7 +1,7 @@
 """What a sweep has found: everything that is finished as one labelled dataset, and heat maps of it."""
 
-from collections.abc import Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, product
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optlearn._errors import SpecificationError
-from optlearn._io import load_dataset
+from optlearn._io.files import load_dataset
 from optlearn._schedule import RESERVED
 from optlearn._signatures import checked
 from optlearn.sweeps.store import Record, Store, read_description
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
 
-_UNITS = {"seconds": "s", "cpu_seconds": "s"}
 _MEANINGS = {
     "objective": "objective of the best schedule, re-integrated",
     "relaxed_objective": "objective of the best mixed schedule",
@@ -89,28 +88,32 @@ def make_dataset(
     add("relaxed_objective", [(r.get("relaxed") or {}).get("objective") for r in solved])
     for place, name in enumerate(("starts_tried", "starts_agreeing")):
         add(name, [r["starts"][place] if r else None for r in solved])
-    for name in _names(solved, "free"):
+    for name in _names(r.get("free", {}) for r in solved):
         add(f"free_{name}", [r.get("free", {}).get(name) for r in solved])
-    for name in _schedule_names(solved):
-        add(f"schedule_{name}", [_controls(r).get(name) for r in solved], ("interval",))
-    if any(solved):
-        _add_edges(columns, dims, shape, [r["schedule"]["grid"] if r else None for r in solved])
+    controls = [_controls(r) for r in solved]
+    for name in _names(controls):
+        add(f"schedule_{name}", [values.get(name) for values in controls], ("interval",))
+    grids = [r["schedule"]["grid"] for r in solved if r]
+    if grids and all(grid == grids[0] for grid in grids):
+        columns["edges"] = (("edge",), np.array(grids[0], dtype=float))
+    elif grids:
+        add("edges", [r["schedule"]["grid"] if r else None for r in solved], ("edge",))
     wanted = list(description["spec"]["baselines"])
     if wanted:
         table = [[r.get("baselines", {}).get(name) for name in wanted] for r in solved]
         add("baseline_objective", [np.array(row, dtype=float) for row in table], ("baseline",))
-    for name in _names(solved, "reduced"):
+    for name in _names(r.get("reduced", {}) for r in solved):
         values = [r.get("reduced", {}).get(name) for r in solved]
         depth = max(np.ndim(value) for value in values if value is not None)
         add(name, values, tuple(f"{name}_{axis}" for axis in range(depth)))
-    flags = {
+    flags: dict[str, list[Any]] = {
         "converged": [bool(r.get("converged")) for r in solved],
         "warm": [bool(r.get("warm")) for r in solved],
         "finished": [r is not None for r in records],
+        "part": [-1 if r is None else r["part"] for r in records],
     }
     for name, values in flags.items():
         columns[name] = (dims, np.array(values).reshape(shape))
-    columns["part"] = (dims, np.array([-1 if r is None else r["part"] for r in records]).reshape(shape))
     for name in ("error", "reduce_error"):
         messages = np.array([(r or {}).get(name, "") for r in records], dtype=object)
         columns[name] = (dims, messages.reshape(shape))
@@ -119,7 +122,7 @@ def make_dataset(
         coordinates["baseline"] = wanted
     dataset = xarray.Dataset(columns, coordinates)
     for name in set(columns) & set(_MEANINGS):
-        units = {"units": _UNITS[name]} if name in _UNITS else {}
+        units = {"units": "s"} if "seconds" in name else {}
         dataset[name].attrs = {"long_name": _MEANINGS[name], **units}
     dataset.attrs = {key: dumps(description[key]) for key in ("spec", "parts")}
     return dataset
@@ -138,36 +141,14 @@ def _stacked(values: Sequence[Any], depth: int) -> np.ndarray:
     return table
 
 
-def _add_edges(
-    columns: dict[str, tuple[tuple[str, ...], Any]],
-    dims: tuple[str, ...],
-    shape: tuple[int, ...],
-    grids: Sequence[list[float] | None],
-) -> None:
-    """Edges of the control intervals: once, if all points have the same."""
-    table = _stacked(grids, 1)
-    solved = table[[grid is not None for grid in grids]]
-    if np.array_equal(solved, np.broadcast_to(solved[:1], solved.shape), equal_nan=True):
-        columns["edges"] = (("edge",), solved[0])
-    else:
-        columns["edges"] = ((*dims, "edge"), table.reshape(*shape, -1))
-
-
-def _names(records: Sequence[Record], key: str) -> list[str]:
-    return list(dict.fromkeys(name for record in records for name in record.get(key, {})))
+def _names(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(chain.from_iterable(tables)))
 
 
 def _controls(record: Record) -> dict[str, Any]:
     schedule = record["schedule"] if record else {}
     plain = {name: values for name, values in schedule.items() if name not in RESERVED}
     return {**plain, **schedule.get("controls", {})}
-
-
-def _schedule_names(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(name for record in records for name in _controls(record)))
-
-
-# --- pictures ---------------------------------------------------------------------------------
 
 
 def plot(

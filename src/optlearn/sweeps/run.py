@@ -3,6 +3,7 @@
 import inspect
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -13,15 +14,14 @@ from optlearn._arguments import Arguments
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._control.solve import solve
 from optlearn._control.solvers.methods import check_options
-from optlearn._errors import SpecificationError
-from optlearn._io import save_dataset
+from optlearn._errors import SpecificationError, warn
+from optlearn._io.files import save_dataset
 from optlearn._progress import Report
 from optlearn._signatures import checked
-from optlearn._warn import warn
 from optlearn.sweeps.executors import make_executor
 from optlearn.sweeps.point import Chain, PointDone, done
 from optlearn.sweeps.results import load
-from optlearn.sweeps.spec import CHAIN, Index, Reduce, Scenario, Spec, check_picklable, make_spec
+from optlearn.sweeps.spec import CHAIN, Index, Reduce, Scenario, Spec, check_picklable
 from optlearn.sweeps.store import Store, SweepFolderError, locked, open_store
 
 if TYPE_CHECKING:
@@ -85,10 +85,8 @@ def sweep(
         SpecificationError: an argument makes no sense, or ``out`` holds another sweep.
         SweepFolderError: ``out`` cannot be written. What was finished before is kept.
     """
-    spec = make_spec(
-        scenario, over, fixed=fixed, options=_checked(options), baselines=baselines, reduce=reduce,
-        chain=chain, warm_starts=warm_starts,
-    )  # fmt: skip
+    solving = _checked(options)
+    spec = Spec(scenario, over, fixed or {}, solving, tuple(baselines), reduce, chain, warm_starts)
     _check_baselines(spec)
     where = make_executor(executor, jobs)
     if where.by_name:
@@ -107,8 +105,7 @@ def sweep(
         store = open_store(folder, spec, resume=resume, force=force, executor=where.name)
         show = stack.enter_context(bar(spec.size)) if progress is True else progress or None
         tell = _once(show, spec.size)
-        unfinished = _unfinished(spec, store, retry_failed, tell)
-        where.run(unfinished, tell)
+        where.run(_unfinished(spec, store, retry_failed, tell), tell)
         dataset = load(folder)
         try:
             save_dataset(dataset, folder / "sweep.nc")
@@ -178,25 +175,18 @@ def _check_baselines(spec: Spec) -> None:
 
 def _warn(dataset: "xarray.Dataset") -> None:
     """Say how many points went wrong."""
-    errors = [message for message in dataset["error"].values.ravel() if message]
+    errors, reduced = ([m for m in dataset[n].values.ravel() if m] for n in ("error", "reduce_error"))
     not_converged = int((dataset["finished"] & ~dataset["converged"]).sum()) - len(errors)
-    said = []
+    points, said = f"of {dataset['error'].size} points", []
     if errors:
-        said.append(f"{len(errors)} of {dataset['error'].size} points failed, such as with {errors[0]!r}")
+        said.append(f"{len(errors)} {points} failed, such as with {errors[0]!r}")
     if not_converged:
-        said.append(f"{not_converged} of {dataset['error'].size} points are not converged")
+        said.append(f"{not_converged} {points} are not converged")
     if said:
         warn("; ".join(said), NotConvergedWarning)
-    reduced = [message for message in dataset["reduce_error"].values.ravel() if message]
     if reduced:
-        warn(
-            f"reduce raised at {len(reduced)} of {dataset['error'].size} points, such as {reduced[0]!r}; "
-            "solutions are kept",
-            ReduceWarning,
-        )
-
-
-# --- progress ---------------------------------------------------------------------------------
+        text = f"reduce raised at {len(reduced)} {points}, such as {reduced[0]!r}; solutions are kept"
+        warn(text, ReduceWarning)
 
 
 @contextmanager
@@ -210,13 +200,23 @@ def bar(total: int, screen: Any = None) -> Iterator[Callable[[PointDone], None]]
     from rich.console import Console
 
     screen = screen or Console(stderr=True, highlight=False, soft_wrap=True)
-    count = _Count()
+    counts: Counter[str] = Counter()
+    began = time.perf_counter()
+
+    def count(point: PointDone) -> str:
+        """Count a point; the rate of this run."""
+        counts["failed"] += bool(point.error)
+        counts["not converged"] += not (point.error or point.converged)
+        counts["fresh"] += not point.stored
+        rate = counts["fresh"] / max(time.perf_counter() - began, 1e-9)
+        return f" ({rate:.2f} points/s)" if counts["fresh"] else ""
+
     if not screen.is_terminal:
 
         def line(point: PointDone) -> None:
-            count(point)
+            rate = count(point)
             if not point.stored:
-                screen.print(f"{point.done}/{total} {point.text}{count.rate()}", markup=False)
+                screen.print(f"{point.done}/{total} {point.text}{rate}", markup=False)
 
         yield line
         return
@@ -233,30 +233,8 @@ def bar(total: int, screen: Any = None) -> Iterator[Callable[[PointDone], None]]
         task = progress.add_task("", total=total, rate="")
 
         def update(point: PointDone) -> None:
-            count(point)
-            progress.update(task, completed=point.done, rate=count.rate(), description=count.troubles())
+            rate = count(point)
+            troubles = [f"{counts[what]} {what}" for what in ("failed", "not converged") if counts[what]]
+            progress.update(task, completed=point.done, rate=rate, description=", ".join(troubles))
 
         yield update
-
-
-class _Count:
-    """Points so far; the rate is that of this run."""
-
-    def __init__(self) -> None:
-        self._fresh, self._failed, self._open = 0, 0, 0
-        self._began = time.perf_counter()
-
-    def __call__(self, point: PointDone) -> None:
-        self._fresh += not point.stored
-        self._failed += bool(point.error)
-        self._open += not (point.error or point.converged)
-
-    def rate(self) -> str:
-        if not self._fresh:
-            return ""
-        rate = self._fresh / max(time.perf_counter() - self._began, 1e-9)
-        return f" ({rate:.2f} points/s)"
-
-    def troubles(self) -> str:
-        counts = {"failed": self._failed, "not converged": self._open}
-        return ", ".join(f"{number} {what}" for what, number in counts.items() if number)

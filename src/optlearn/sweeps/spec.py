@@ -30,11 +30,11 @@ CHAIN = 8
 
 @dataclass(frozen=True)
 class Spec:
-    """A sweep, whole: equal specifications give equal results.
+    """A sweep, whole and checked: equal specifications give equal results.
 
     Attributes:
         scenario: name of a scenario, or a function of its arguments that returns a ``Problem``.
-        over: argument → the values it takes; the first varies slowest.
+        over: argument → the values it takes, kept as numbers, words and flags; the first varies slowest.
         fixed: arguments that stay the same.
         options: of ``solve``.
         baselines: names of the baselines whose objective is wanted.
@@ -44,13 +44,32 @@ class Spec:
     """
 
     scenario: Scenario
-    over: Mapping[str, tuple[Value, ...]]
+    over: Mapping[str, Sequence[Value]]
     fixed: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     baselines: tuple[str, ...] = ()
     reduce: Reduce | None = None
     chain: int = CHAIN
     warm_starts: int = 2
+
+    def __post_init__(self) -> None:
+        if callable(self.scenario) and _is_ready(self.scenario):
+            object.__setattr__(self, "scenario", getattr(self.scenario, "__name__", ""))
+        function, over = scenario_function(self.scenario), self.over
+        if not over or not hasattr(over, "items"):
+            raise SpecificationError(
+                f"over must be argument → values, such as {{'eta': [1, 2]}}, got {over!r}"
+            )
+        object.__setattr__(self, "over", {name: _values(name, values) for name, values in over.items()})
+        object.__setattr__(self, "fixed", dict(self.fixed))
+        _check_arguments(function, _name(self.scenario), self.over, self.fixed)
+        check = Arguments("sweep")
+        check.count("chain", self.chain)
+        check.count("warm_starts", self.warm_starts)
+        if self.reduce is not None and not callable(self.reduce):
+            raise SpecificationError(
+                f"reduce must be a function of a Solution that returns a mapping, got {self.reduce!r}"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -110,46 +129,15 @@ class Spec:
         return digest([_source(function) for function in functions]) if functions else ""
 
 
-def make_spec(
-    scenario: Scenario,
-    over: Mapping[str, Any],
-    *,
-    fixed: Mapping[str, Any] | None = None,
-    options: Mapping[str, Any] | None = None,
-    baselines: Sequence[str] = (),
-    reduce: Reduce | None = None,
-    chain: int = CHAIN,
-    warm_starts: int = 2,
-) -> Spec:
-    """Check the arguments of a sweep; see ``Spec``."""
-    if callable(scenario) and _is_ready(scenario):
-        scenario = cast(str, getattr(scenario, "__name__", ""))
-    function = scenario_function(scenario)
-    if not over or not hasattr(over, "items"):
-        raise SpecificationError(f"over must be argument → values, such as {{'eta': [1, 2]}}, got {over!r}")
-    checked = {name: _values(name, values) for name, values in over.items()}
-    fixed = dict(fixed or {})
-    _check_arguments(function, _name(scenario), checked, fixed)
-    check = Arguments("sweep")
-    check.count("chain", chain)
-    check.count("warm_starts", warm_starts)
-    if reduce is not None and not callable(reduce):
-        raise SpecificationError(
-            f"reduce must be a function of a Solution that returns a mapping, got {reduce!r}"
-        )
-    return Spec(scenario, checked, fixed, dict(options or {}), tuple(baselines), reduce, chain, warm_starts)
-
-
 def scenario_function(scenario: Scenario) -> Callable[..., Problem]:
     """The function of a scenario."""
     from optlearn import scenarios
 
     if callable(scenario):
         return scenario
-    if scenario not in scenarios.list_scenarios():
-        raise SpecificationError(
-            f"no scenario {scenario!r}; there are {', '.join(scenarios.list_scenarios())}"
-        )
+    names = scenarios.list_scenarios()
+    if scenario not in names:
+        raise SpecificationError(f"no scenario {scenario!r}; there are {', '.join(names)}")
     return cast(Callable[..., Problem], getattr(scenarios, scenario))
 
 

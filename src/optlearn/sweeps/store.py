@@ -15,16 +15,14 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from optlearn import __version__
-from optlearn._errors import SpecificationError
-from optlearn._io import read_file, read_json, remove_half_written, write_file
+from optlearn._errors import SpecificationError, warn
+from optlearn._io.files import read_file, read_json, remove_half_written, write_file
 from optlearn._io.provenance import code_digest, versions_of
 from optlearn._json import parse
-from optlearn._warn import warn
 from optlearn.sweeps.spec import Index, Spec, digest
 
 SCHEMA = 1
-_PACKAGES = ("casadi", "jax", "jaxlib", "numpy", "scipy")
+_PACKAGES = ("casadi", "jax", "jaxlib", "numpy", "scipy")  # that decide numbers
 
 Record = dict[str, Any]
 
@@ -125,7 +123,7 @@ def open_store(folder: Path, spec: Spec, *, resume: bool, force: bool, executor:
         "executor": executor,
         "code": code_digest(),
         "own_code": spec.own_code(),
-        "versions": versions(),
+        "versions": versions_of(*_PACKAGES),
     }
     if parts:
         _say_what_changed(parts[-1], this)
@@ -180,11 +178,6 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
             f"cannot write {path}: {error.strerror or error}; what is finished is kept, and resume goes on "
             "from there"
         ) from error
-
-
-def versions() -> dict[str, str]:
-    """Versions of what decides numbers."""
-    return {"optlearn": __version__, "python": platform.python_version(), **versions_of(*_PACKAGES)}
 
 
 def _parts_to_continue(description: Path, spec: Spec) -> list[dict[str, Any]]:

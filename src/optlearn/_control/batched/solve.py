@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arrays import float64
 from optlearn._control.batched import descent, rounding
 from optlearn._control.batched.descent import project
 from optlearn._control.batched.stack import stack
@@ -25,7 +26,6 @@ from optlearn._control.runs import Outcome
 from optlearn._control.solvers.rules import TOLERANCE, gap_tolerance
 from optlearn._control.solvers.starts import MORE_STARTS, STARTS
 from optlearn._engine.lanes import Lanes, LaneStructure, blocks, drain, forward, run
-from optlearn._precision import float64
 from optlearn._schedule import Schedule
 
 MAX_PASSES = 240
