@@ -93,7 +93,7 @@ def solve(
             return solve(fixed, warm_start=warm, progress=progress, **options)
 
         return replace(shortest(problem, plain), seconds=time.perf_counter() - began)
-    count = problem.intervals if intervals is None else intervals
+    count = int(problem.intervals if intervals is None else intervals)
     chosen = make_method(method, max_iterations, tolerance)
     tell(Progress("tracing the dynamics"))
     compiled = compile_problem(problem)
