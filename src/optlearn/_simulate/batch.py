@@ -6,12 +6,11 @@ than those between independent runs. Each lane by itself is what ``simulate`` gi
 """
 
 from collections.abc import Hashable, Sequence
-from functools import partial
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Float, Int, Key
@@ -21,9 +20,9 @@ from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
-from optlearn._simulate.plan import Controls, Plan
+from optlearn._simulate.plan import Controls, Prepared
 from optlearn._simulate.record import check_cost, check_finite, count_steps, evaluate
-from optlearn._simulate.run import Prepared, check_run, prepare
+from optlearn._simulate.run import check_run, prepare
 from optlearn._theory.order import OrderParameters
 
 # Seeds in one call of the compiled program: more do not run faster on a CPU, where they leave the cache.
@@ -74,7 +73,7 @@ def simulate_many(
     check_cost("simulate", N=N, steps=total, seeds=seeds * len(problems))
     groups: dict[Hashable, list[int]] = {}
     for lane, prepared in enumerate(lanes):
-        groups.setdefault((prepared.plan, _structure(prepared)), []).append(lane)
+        groups.setdefault(_structure(prepared), []).append(lane)
     tally = _Tally(f"simulating at N = {N}", len(groups) * -(-seeds // at_once), progress)
     keys = make_keys(seed, seeds)
     states: list[np.ndarray] = [np.empty(0)] * len(lanes)
@@ -94,58 +93,35 @@ def simulate_many(
     return states, errors
 
 
-@partial(jax.jit, static_argnames=("plan",))
+@jax.jit
 def advance_lanes(
-    plan: Plan,
-    lanes: tuple[Any, Any, Controls],
+    lanes: Prepared,
     keys: Key[Array, " S"],
     N: Float[Array, ""],
     state: OrderParameters,
     begin: Int[Array, ""],
     end: Int[Array, ""],
 ) -> OrderParameters:
-    """SGD steps ``begin`` to ``end`` of every seed of every lane.
-
-    Args:
-        plan: the structure that all lanes share.
-        lanes: model, settings and controls, each with a leading axis of lanes.
-        keys: (S,) of the seeds.
-        N: input dimension.
-        state: order parameters with axes of lanes and seeds.
-        begin: number of the first step.
-        end: number of the step after the last.
-    """
-
-    def advance_lane(lane: tuple[Any, Any, Controls], x: OrderParameters) -> OrderParameters:
-        return advance_overlaps(plan, *lane, keys, N, x, begin, end)
-
-    return jax.vmap(advance_lane)(lanes, state)
+    """SGD steps ``begin`` to ``end`` of every seed of every lane; ``state`` has axes of lanes and seeds."""
+    return jax.vmap(lambda lane, x: advance_overlaps(lane, keys, N, x, begin, end))(lanes, state)
 
 
-def stack_lanes(lanes: Sequence[Prepared]) -> tuple[Any, Any, Controls]:
-    """Model, settings and controls of runs with one structure, with a leading axis of lanes."""
+def stack_lanes(lanes: Sequence[Prepared]) -> Prepared:
+    """Runs with one structure as one, with a leading axis of lanes."""
     longest = max(len(lane.controls.first) for lane in lanes)
-    trees = [(lane.model, dict(lane.settings), _padded(lane.controls, longest)) for lane in lanes]
+    trees = [replace(lane, controls=_padded(lane.controls, longest)) for lane in lanes]
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
-
-
-def stack_starts(lanes: Sequence[Prepared], seeds: int) -> OrderParameters:
-    """Order parameters at the start, with axes of lanes and seeds."""
-    starts = [initial_overlaps(lane.start, seeds) for lane in lanes]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
 
 
 def _run(lanes: Sequence[Prepared], N: int, steps: int, keys: Array, tally: "_Tally") -> list[np.ndarray]:
     """(S, n) final states of each lane."""
-    stacked, state = stack_lanes(lanes), stack_starts(lanes, len(keys))
+    stacked = stack_lanes(lanes)
+    state = jax.vmap(lambda start: initial_overlaps(start, len(keys)))(stacked.start)
     stops = np.unique(np.linspace(0, steps, STOPS + 1).astype(np.int64))
     for begin, end in pairwise(stops):
-        state = jax.block_until_ready(
-            advance_lanes(lanes[0].plan, stacked, keys, np.float64(N), state, begin, end)
-        )
+        state = jax.block_until_ready(advance_lanes(stacked, keys, np.float64(N), state, begin, end))
         tally.add((end - begin) / steps)
-    flat = np.asarray(jax.vmap(lanes[0].model.layout.flatten)(state))
-    return list(flat)
+    return list(np.asarray(jax.vmap(lanes[0].model.layout.flatten)(state)))
 
 
 def _padded(controls: Controls, intervals: int) -> Controls:
@@ -169,7 +145,7 @@ def _structure(lane: Prepared) -> Hashable:
         dict(lane.controls.choices),
         dict.fromkeys(lane.controls.cumulative, 0.0),
     )
-    leaves, tree = jax.tree.flatten((lane.model, dict(lane.settings), bare, lane.start))
+    leaves, tree = jax.tree.flatten(replace(lane, controls=bare))
     return tree, tuple(np.shape(leaf) for leaf in leaves)
 
 

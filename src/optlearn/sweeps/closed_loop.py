@@ -19,7 +19,7 @@ from optlearn._precision import float64
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
 from optlearn._simulate.record import evaluate
-from optlearn._simulate.run import Prepared, prepare
+from optlearn._simulate.run import prepare
 from optlearn._theory.model import LearningModel
 
 ARMS = ("open loop", "feedback", "planning again")
@@ -121,23 +121,20 @@ class _Runs:
     def __init__(self, solution: Solution, N: int, seeds: int, seed: int) -> None:
         self.solution, self.N, self.seeds = solution, N, seeds
         parameters = dict(solution.parameters)
-        self.prepared: Prepared = prepare(solution.problem, solution.schedule, None, N, parameters)
+        self.prepared = prepare(solution.problem, solution.schedule, None, N, parameters)
         self.keys = make_keys(seed, seeds)
 
     def final_errors(self, policy: Policy) -> np.ndarray:
         """(S,) errors at the end."""
-        model, start, settings, controls, plan = self.prepared
-        schedule = self.solution.schedule
-        edges = [*map(int, controls.first), round(schedule.horizon * self.N)]
+        run, model, schedule = self.prepared, self.prepared.model, self.solution.schedule
+        edges = [*map(int, run.controls.first), round(schedule.horizon * self.N)]
         values = {name: np.tile(v, (self.seeds, 1)) for name, v in schedule.values.items()}
-        state = initial_overlaps(start, self.seeds)
+        state = initial_overlaps(run.start, self.seeds)
 
         def advance_one(values: Any, key: Any, x: Any, begin: Any, end: Any) -> Any:
-            table = replace(controls, values=values)
+            changed = replace(run, controls=replace(run.controls, values=values))
             batch = jax.tree.map(lambda leaf: leaf[None], (key, x))
-            moved = advance_overlaps(
-                plan, model, settings, table, batch[0], np.float64(self.N), batch[1], begin, end
-            )
+            moved = advance_overlaps(changed, batch[0], np.float64(self.N), batch[1], begin, end)
             return jax.tree.map(lambda leaf: leaf[0], moved)
 
         advance = jax.jit(jax.vmap(advance_one, in_axes=(0, 0, 0, None, None)))
@@ -148,7 +145,7 @@ class _Runs:
                 values, self.keys, state, np.int64(edges[interval]), np.int64(edges[interval + 1])
             )
         final = np.asarray(model.layout.flatten(state))[:, None, :]
-        observed = evaluate(model, settings, schedule, np.array([schedule.horizon]), final)
+        observed = evaluate(model, run.settings, schedule, np.array([schedule.horizon]), final)
         return np.asarray(observed["error"]).reshape(self.seeds)
 
 
