@@ -5,7 +5,7 @@ same random numbers: drawing them is half of a step's cost, and differences betw
 than those between independent runs. Each lane by itself is what ``simulate`` gives with the same seed.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -43,19 +43,10 @@ def simulate_many(
     at_once: int = AT_ONCE,
     progress: Report | None = None,
 ) -> tuple[list[Float[np.ndarray, "seeds n"]], Float[np.ndarray, "problems seeds"]]:
-    """Final states and errors of SGD in input dimension N, for many problems with a schedule each.
+    """Final order parameters of each problem, and all errors, of SGD in input dimension N.
 
-    Args:
-        problems: with ``model``, ``start`` and ``parameters``; perhaps the same one several times.
-        schedules: one for each problem, all with the same horizon.
-        N: input dimension.
-        seeds: runs of each problem.
-        seed: of the random numbers, which are the same for all problems.
-        at_once: seeds in one call of the compiled program, which bounds memory.
-        progress: called with how many of all steps are done.
-
-    Returns:
-        (seeds, n) order parameters of each problem, and (problems, seeds) generalisation errors.
+    Problems, of which one may come several times, have a schedule each, all with the same horizon, and see
+    the same random numbers. ``at_once`` seeds go into one call of the compiled program, which bounds memory.
     """
     check_run(N, seeds, "overlaps", seed, None)
     if len(problems) != len(schedules) or not problems:
@@ -74,13 +65,20 @@ def simulate_many(
     groups: dict[Hashable, list[int]] = {}
     for lane, prepared in enumerate(lanes):
         groups.setdefault(_structure(prepared), []).append(lane)
-    tally = _Tally(f"simulating at N = {N}", len(groups) * -(-seeds // at_once), progress)
+    done, calls = 0.0, len(groups) * -(-seeds // at_once)
+
+    def tell(share: float) -> None:
+        nonlocal done
+        done += share
+        if progress is not None:
+            progress(Progress(f"simulating at N = {N}", done, calls))
+
     keys = make_keys(seed, seeds)
     states: list[np.ndarray] = [np.empty(0)] * len(lanes)
     for members in groups.values():
         chosen = [lanes[lane] for lane in members]
         parts = [
-            _run(chosen, N, total, keys[first : first + at_once], tally) for first in range(0, seeds, at_once)
+            _run(chosen, N, total, keys[first : first + at_once], tell) for first in range(0, seeds, at_once)
         ]
         for place, lane in enumerate(members):
             states[lane] = np.concatenate([part[place] for part in parts])
@@ -113,14 +111,16 @@ def stack_lanes(lanes: Sequence[Prepared]) -> Prepared:
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
 
 
-def _run(lanes: Sequence[Prepared], N: int, steps: int, keys: Array, tally: "_Tally") -> list[np.ndarray]:
-    """(S, n) final states of each lane."""
+def _run(
+    lanes: Sequence[Prepared], N: int, steps: int, keys: Array, tell: Callable[[float], None]
+) -> list[np.ndarray]:
+    """(S, n) final states of each lane; ``tell`` hears of each share of the steps that is done."""
     stacked = stack_lanes(lanes)
     state = jax.vmap(lambda start: initial_overlaps(start, len(keys)))(stacked.start)
     stops = np.unique(np.linspace(0, steps, STOPS + 1).astype(np.int64))
     for begin, end in pairwise(stops):
         state = jax.block_until_ready(advance_lanes(stacked, keys, np.float64(N), state, begin, end))
-        tally.add((end - begin) / steps)
+        tell((end - begin) / steps)
     return list(np.asarray(jax.vmap(lanes[0].model.layout.flatten)(state)))
 
 
@@ -147,15 +147,3 @@ def _structure(lane: Prepared) -> Hashable:
     )
     leaves, tree = jax.tree.flatten(replace(lane, controls=bare))
     return tree, tuple(np.shape(leaf) for leaf in leaves)
-
-
-class _Tally:
-    """How much of all calls of the compiled program is done."""
-
-    def __init__(self, text: str, calls: int, tell: Report | None) -> None:
-        self._text, self._calls, self._tell, self._done = text, calls, tell, 0.0
-
-    def add(self, share: float) -> None:
-        self._done += share
-        if self._tell is not None:
-            self._tell(Progress(self._text, self._done, self._calls))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -95,10 +95,9 @@ def simulate(
         return simulate_finite_data(
             model, schedule, N=N, seeds=seeds, seed=seed, start=start, parameters=parameters, record=record
         )
-    network = None
+    read = None
     if isinstance(getattr(model, "model", model), Linear):
-        network = as_network(model, schedule, start, parameters)
-        model, start, schedule, parameters, _ = network
+        model, start, schedule, parameters, read = as_network(model, schedule, start, parameters)
     stops = record_steps(record, schedule, N)
     prepared = prepare(model, schedule, start, N, parameters)
     model, plan = prepared.model, prepared.plan
@@ -139,7 +138,7 @@ def simulate(
         values |= evaluate(model, prepared.settings, schedule, alpha, states)
     info = run_info(began, mode=mode, dtype=dtype, N=N, seeds=seeds, seed=seed, stops=stops)
     run = Trajectory(alpha, values, names, info)
-    return run if network is None else network.read(run)
+    return run if read is None else read(run)
 
 
 def theory_beside(
@@ -150,27 +149,16 @@ def theory_beside(
     start: OrderParameters | None = None,
     parameters: Mapping[str, Array] | None = None,
 ) -> Trajectory:
-    """The theory of a simulated training, at the training times of the simulation.
+    """The theory of a ``simulated`` training, at the training times of the simulation.
 
-    Args:
-        simulated: what ``simulate`` has returned.
-        model: the LearningModel, or the problem, that was simulated.
-        schedule: under which.
-        start: of a model, as in ``simulate``.
-        parameters: as in ``simulate``; of a problem, with all that are free.
+    The other arguments are those of ``simulate``; ``parameters`` of a problem are with all that are free.
     """
     # The last step of a simulation may end beyond the horizon by a part of 1/N.
-    times = simulated.alpha.clip(max=schedule.horizon)
-    if not hasattr(model, "model"):
-        return integrate(model, schedule, start=start, parameters=parameters, record=times)
-    return integrate(
-        model.model,
-        schedule,
-        start=model.start,
-        parameters={**model.parameters, **(parameters or {})},
-        record=times,
-        quadrature=model.quadrature,
-    )
+    times, how = simulated.alpha.clip(max=schedule.horizon), {}
+    if hasattr(model, "model"):
+        start, parameters = model.start, {**model.parameters, **(parameters or {})}
+        model, how = model.model, {"quadrature": model.quadrature}
+    return integrate(model, schedule, start=start, parameters=parameters, record=times, **how)
 
 
 def prepare(
@@ -229,20 +217,13 @@ def _unpack(
     return model, start, parameters
 
 
-class Network(NamedTuple):
-    """What is simulated in the place of a ``Linear``, and how its run is read."""
-
-    model: Committee
-    start: OrderParameters
-    schedule: Schedule
-    parameters: dict[str, Array]
-    read: Callable[[Trajectory], Trajectory]
-
-
 def as_network(
     model: Linear | Any, schedule: Schedule, start: Any, parameters: Mapping[str, Array] | None
-) -> Network:
-    """The committee of a ``Linear``, or of a problem of one, that starts at zero weights."""
+) -> tuple[Committee, OrderParameters, Schedule, dict[str, Array], Callable[[Trajectory], Trajectory]]:
+    """The committee of a ``Linear``, or of a problem of one, that starts at zero weights.
+
+    With its start, schedule and parameters; and how its run is read.
+    """
     named = {**schedule.parameters, **(parameters or {})}
     if not isinstance(model, Linear):
         from optlearn._control.evaluate import check_values, with_best_free
@@ -270,7 +251,7 @@ def as_network(
             values["error"] = run["error"]
         return Trajectory(run.alpha, values, names, run.info)
 
-    return Network(network, network.state(), bare, settings, read)
+    return network, network.state(), bare, settings, read
 
 
 def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> str:
