@@ -139,7 +139,12 @@ def quadrature_error(
     model: LearningModel, states: States, u: Settings, quadrature: AbstractQuadrature, what: What = "drift"
 ) -> float:
     """How much the drift, or the error, at flat states changes under another quadrature."""
-    return _difference(*(_values(model, u, states, r, what) for r in (quadrature, _another(quadrature))))
+    # One that shows the error at no more than twice the cost in each dimension.
+    if isinstance(quadrature, QuasiMonteCarlo):
+        another: AbstractQuadrature = QuasiMonteCarlo(quadrature.log2_points, quadrature.seed + 1)
+    else:
+        another = finer(quadrature)
+    return _difference(*(_values(model, u, states, rule, what) for rule in (quadrature, another)))
 
 
 def finer(quadrature: AbstractQuadrature) -> AbstractQuadrature:
@@ -154,13 +159,6 @@ def finer(quadrature: AbstractQuadrature) -> AbstractQuadrature:
         return GaussHermite(2 * quadrature.nodes, noise_nodes)
     assert isinstance(quadrature, QuasiMonteCarlo)
     return QuasiMonteCarlo(min(quadrature.log2_points + 2, MOST_LOG2_POINTS), quadrature.seed + 1)
-
-
-def _another(quadrature: AbstractQuadrature) -> AbstractQuadrature:
-    """One that shows the error of ``quadrature`` at no more than twice the cost in each dimension."""
-    if isinstance(quadrature, QuasiMonteCarlo):
-        return QuasiMonteCarlo(quadrature.log2_points, quadrature.seed + 1)
-    return finer(quadrature)
 
 
 def _candidates(

@@ -263,7 +263,13 @@ def reduce_spectrum(
         blocks: how many at most (bins may be empty); None: one for each distinct variance, exactly.
         training: ∫η dα that the blocks are made for.
     """
-    c = _checked_variances(variances)
+    c = np.asarray(variances, dtype=float)
+    if c.ndim != 1 or not len(c) or not (np.all(np.isfinite(c)) and np.all(c >= 0) and np.any(c > 0)):
+        lowest = f", the lowest {np.min(c):.6g}" if c.size else ""
+        raise SpecificationError(
+            f"variances must be a list of finite numbers of at least 0, one of them above 0, got shape "
+            f"{c.shape}{lowest}"
+        )
     N = len(c)
     T = np.full(N, 1 / N) if teacher is None else np.asarray(teacher, dtype=float)
     if T.shape != c.shape or not (np.all(np.isfinite(T)) and np.all(T >= 0)):
@@ -352,17 +358,6 @@ def data_eigenvalues(X: Array, centre: bool) -> Float[np.ndarray, " d"]:
     if not len(values) or values[-1] <= 0:
         raise SpecificationError("X must have a feature that is not constant")
     return np.asarray(values / values.mean())
-
-
-def _checked_variances(variances: Array) -> np.ndarray:
-    c = np.asarray(variances, dtype=float)
-    if c.ndim != 1 or not len(c) or not (np.all(np.isfinite(c)) and np.all(c >= 0) and np.any(c > 0)):
-        lowest = f", the lowest {np.min(c):.6g}" if c.size else ""
-        raise SpecificationError(
-            f"variances must be a list of finite numbers of at least 0, one of them above 0, got shape "
-            f"{c.shape}{lowest}"
-        )
-    return c
 
 
 def _bins(c: np.ndarray, blocks: int, training: float) -> np.ndarray:

@@ -67,8 +67,8 @@ class Autoencoder(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The part of ½‖x₁ − output‖² of order 1."""
-        clean = fields.student[0]
-        noisy = jnp.sqrt(1 - u["noise"]) * clean + jnp.sqrt(u["noise"]) * fields.student[1]
+        clean, noise = fields.student[0], u["noise"]
+        noisy = jnp.sqrt(1 - noise) * fields.student[0] + jnp.sqrt(noise) * fields.student[1]
         hidden = self.activation.function(noisy)
         return hidden @ x.Q @ hidden / 2 - (clean - x.extras["b"] * noisy) @ hidden
 

@@ -142,7 +142,12 @@ class FiniteData(Modes):
         self.noise = np.asarray(check.number("noise", noise, 0.0))
         self.T = np.asarray(check.number("T", T, 0.0, open_below=True))
         if isinstance(nodes, tuple):
-            self.eigenvalues, self.shares = _given_nodes(check, nodes)
+            s, shares = self.eigenvalues, self.shares = [np.asarray(part, dtype=float) for part in nodes]
+            fits = s.ndim == 1 and len(s) and shares.shape == s.shape
+            if not (fits and np.all(s >= 0) and np.all(shares >= 0) and abs(shares.sum() - 1) < 1e-9):
+                check.fail(
+                    "nodes", nodes, "must be eigenvalues of at least 0, and as many shares that sum to 1"
+                )
             self.tail = np.zeros((0, len(self.shares)))
         else:
             law = float(self.kappa), check.count("nodes", nodes, 4)
@@ -260,14 +265,6 @@ class LargeBatch(System):
         most = float(self.data.kappa) if self.distinct else np.inf
         Arguments("LargeBatch").number("batch", float(u["batch"]), 0.0, most, open_below=True)
         super().check_specification(x, u)
-
-
-def _given_nodes(check: Arguments, nodes: tuple[Array, Array]) -> tuple[np.ndarray, np.ndarray]:
-    values, shares = (np.asarray(part, dtype=float) for part in nodes)
-    fits = values.ndim == 1 and len(values) and shares.shape == values.shape
-    if not (fits and np.all(values >= 0) and np.all(shares >= 0) and abs(shares.sum() - 1) < 1e-9):
-        check.fail("nodes", nodes, "must be eigenvalues of at least 0, and as many shares that sum to 1")
-    return values, shares
 
 
 # --- given data ---------------------------------------------------------------------------------------
