@@ -111,7 +111,6 @@ def _export_programs(name: str, prepared: list[Any], out: Path) -> None:
 
     from optlearn._simulate.batch import advance_lanes, stack_lanes
 
-    plan = prepared[0].plan
     leaves, lane_tree = jax.tree.flatten(stack_lanes(prepared))
     start, state_tree = jax.tree.flatten(prepared[0].start)
     (seeds,) = jax_export.symbolic_shape("s")
@@ -125,18 +124,18 @@ def _export_programs(name: str, prepared: list[Any], out: Path) -> None:
             root = jax.random.key(0, impl="threefry2x32")
             keys = jax.vmap(lambda i: jax.random.fold_in(root, i))(numbers)  # those of simulate's seed 0
             lanes, x = jax.tree.unflatten(lane_tree, lane), jax.tree.unflatten(state_tree, state)
-            return jax.tree.leaves(advance(plan, lanes, keys, N, x, begin, end))
+            return jax.tree.leaves(advance(lanes, keys, N, x, begin, end))
 
         return program
 
     def errors(lane: Any, state: Any) -> Any:
-        models, settings, controls = jax.tree.unflatten(lane_tree, lane)
-        last = {control: table[:, -1] for control, table in controls.values.items()}
+        lanes = jax.tree.unflatten(lane_tree, lane)
+        last = {control: table[:, -1] for control, table in lanes.controls.values.items()}
 
         def one(model: Any, settings: Any, values: Any, x: Any) -> Any:
             return jax.vmap(lambda y: model.error(y, {**settings, **values}))(x)
 
-        return jax.vmap(one)(models, settings, last, jax.tree.unflatten(state_tree, state))
+        return jax.vmap(one)(lanes.model, lanes.settings, last, jax.tree.unflatten(state_tree, state))
 
     programs = {"library": chain(advance_lanes), **{f"blocks{u}": chain(_in_blocks(u)) for u in UNROLLS}}
     for variant, program in programs.items():
@@ -155,21 +154,18 @@ def _in_blocks(unroll: int) -> Callable[..., Any]:
 
     from optlearn._simulate.overlaps import BLOCK, chain_step, draw_block
 
-    def advance(plan: Any, lanes: Any, keys: Any, N: Any, state: Any, begin: Any, end: Any) -> Any:
+    def advance(lanes: Any, keys: Any, N: Any, state: Any, begin: Any, end: Any) -> Any:
         def block(number: Any, now: Any) -> Any:
-            draws = jax.vmap(lambda key: draw_block(plan, jax.random.fold_in(key, number), N), out_axes=1)(
-                keys
-            )
+            draws = jax.vmap(
+                lambda key: draw_block(lanes.plan, jax.random.fold_in(key, number), N), out_axes=1
+            )(keys)
             steps = number * BLOCK + jnp.arange(BLOCK)
 
             def body(now: Any, item: Any) -> tuple[Any, None]:
                 step, here = item
 
                 def one_lane(lane: Any, x: Any) -> Any:
-                    model, settings, controls = lane
-                    return jax.vmap(
-                        lambda y, numbers: chain_step(plan, model, settings, controls, N, step, y, numbers)
-                    )(x, here)
+                    return jax.vmap(lambda y, numbers: chain_step(lane, N, step, y, numbers))(x, here)
 
                 new = jax.vmap(one_lane)(lanes, now)
                 inside = (step >= begin) & (step < end)

@@ -10,25 +10,14 @@ import pytest
 
 from optlearn._schedule import Schedule
 from optlearn._simulate.normals import as_normal, as_share, input_noise, make_keys, symmetric_uniforms
-from optlearn._simulate.plan import make_controls, make_plan, make_views
-from optlearn._simulate.run import simulate
+from optlearn._simulate.run import prepare, simulate
 from optlearn._simulate.sample import draw_sample
 from optlearn._simulate.weights import advance_weights, initial_weights
+from optlearn._theory.model import Fields
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.sample import Fields
 from optlearn.models import committee, curriculum
 
 N, STEP = 13, 9
-
-
-def setting(case):
-    settings = case.model.settings(case.parameters)
-    controls = make_controls(case.schedule, N)
-    batches = case.schedule["batch"] if "batch" in case.schedule.controls else np.ones(1)
-    views = make_views(case.model, batches)
-    fractional = bool(np.any(batches % 1))
-    plan = make_plan(case.model, case.start, settings, controls, views, fractional, N)
-    return settings, controls, plan
 
 
 def whole_loss(model, plan, sample, x, noise, w, fixed, v, extras):
@@ -48,14 +37,15 @@ def whole_loss(model, plan, sample, x, noise, w, fixed, v, extras):
     return total + bulk, model.penalty(state, sample.u)
 
 
-@partial(jax.jit, static_argnames=("plan",))
-def reference(plan, model, settings, controls, key, before):
+@jax.jit
+def reference(run, key, before):
     """Settings of the step and gradients by (w, v, extras) of loss and penalty, from the same numbers."""
+    plan, model = run.plan, run.model
     keys = [jax.random.fold_in(key, 3 * STEP + i) for i in range(3)]
     numbers = symmetric_uniforms(keys[2], (plan.uniforms + plan.noises,))
     noise = as_normal(numbers[plan.uniforms :]) if plan.noise else jnp.zeros(plan.views.samples)
     shares = as_share(numbers[: plan.uniforms])
-    sample = draw_sample(model, plan, controls, settings, np.int64(STEP), shares)
+    sample = draw_sample(run, np.int64(STEP), shares)
     w = jnp.stack(before.w)[:, 0]
     fixed = jnp.stack(before.fixed)[:, 0]
     M = model.overlaps.T.shape[0]
@@ -74,12 +64,12 @@ def test_a_step_is_down_the_gradient(case):
     if not case.one_step:
         pytest.skip("the other cases have all its features")
     model = case.model
-    settings, controls, plan = setting(case)
+    run = prepare(model, case.schedule, case.start, N, case.parameters)
     key = make_keys(5, 1)
     before = initial_weights(model, case.start, N, 1, 0, "float64")
-    after = advance_weights(plan, model, settings, controls, key, before, np.int64(STEP), np.int64(STEP + 1))
+    after = advance_weights(run, key, before, np.int64(STEP), np.int64(STEP + 1))
 
-    u, loss, penalty = reference(plan, model, settings, controls, key[0], before)
+    u, loss, penalty = reference(run, key[0], before)
     w, v = jnp.stack(before.w)[:, 0], before.v[0]
     expected = w - u["learning_rate"] * (loss[0] + penalty[0])
     np.testing.assert_allclose(jnp.stack(after.w)[:, 0], expected, rtol=0, atol=1e-12)
@@ -97,12 +87,10 @@ def test_the_teachers_never_move():
     model = curriculum()
     schedule = Schedule.constant(1.0, {})
     start = model.state(Q11=1)
-    settings, controls = model.settings(), make_controls(schedule, N)
-    plan = make_plan(model, start, settings, controls, make_views(model, [1.0]), False, N)
+    run = prepare(model, schedule, start, N, None)
+    plan = run.plan
     before = initial_weights(model, start, N, 2, 0, "float64")
-    after = advance_weights(
-        plan, model, settings, controls, make_keys(0, 2), before, np.int64(0), np.int64(5)
-    )
+    after = advance_weights(run, make_keys(0, 2), before, np.int64(0), np.int64(5))
     np.testing.assert_array_equal(after.fixed[0], before.fixed[0])
     # Structural zeros: the loss reads λ11, λ22 and λ*11 alone.
     assert plan.student == ((True, False), (False, True))

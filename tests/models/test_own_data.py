@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 import optlearn as ol
 from optlearn._errors import SpecificationError
 from optlearn.models import FiniteData
-from optlearn.models._own_data import collocation, exponential_moments
+from optlearn.models._finite_data import collocation, exponential_moments
 
 SETTINGS = {"weight_decay": 0.05, "batch": 1.0, "input_noise": 0.1, "label_noise": 0.2}
 

@@ -18,8 +18,7 @@ from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._simulate.record import check_cost, check_finite, record_steps, run_info
 from optlearn._trajectory import Trajectory
-from optlearn.models._finite_data import FiniteData
-from optlearn.models._own_data import OwnData
+from optlearn.models._finite_data import FiniteData, OwnData
 
 SAMPLINGS = ("replacement", "shuffle")
 # Numbers in the samples of all runs that are made at once.
@@ -170,15 +169,9 @@ def _steps(
     # A batch that is not a whole number is played by its two neighbours.
     whole = np.floor(batch + np.random.default_rng(seed).random(steps)).astype(np.int64)
     used = np.cumsum(whole) - whole
-    made = StepSettings(
-        by_step("learning_rate"),
-        by_step("weight_decay"),
-        whole,
-        by_step("input_noise"),
-        by_step("label_noise"),
-        used,
-    )
-    return made, int(whole.max()) if steps else 1
+    names = ("learning_rate", "weight_decay", "input_noise", "label_noise")
+    rate, decay, on_inputs, on_labels = map(by_step, names)
+    return StepSettings(rate, decay, whole, on_inputs, on_labels, used), int(whole.max()) if steps else 1
 
 
 def _drawn_samples(N: int, count: int, T: float, noise: float, Q: float, key: Array) -> Samples:
@@ -232,19 +225,12 @@ def _train(
 
 @dataclass(frozen=True)
 class _Step:
-    """One step of SGD.
+    """One step of SGD."""
 
-    Attributes:
-        largest: batch.
-        count: samples in all.
-        passes: how many passes have an order of their own; 0: samples are drawn with replacement.
-        noisy: whether inputs, and labels, get fresh noise.
-    """
-
-    largest: int
-    count: int
-    passes: int
-    noisy: tuple[bool, bool]
+    largest: int  # batch
+    count: int  # samples in all
+    passes: int  # how many have an order of their own; 0: samples are drawn with replacement
+    noisy: tuple[bool, bool]  # whether inputs, and labels, get fresh noise
 
     def orders(self, key: Array) -> Array:
         """(passes, n) order of the samples in each pass, if they are shuffled."""

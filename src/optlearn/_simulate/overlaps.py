@@ -15,12 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Float, Int, Key, Settings
+from optlearn._arrays import Array, Float, Int, Key
 from optlearn._pytrees import Pytree
 from optlearn._simulate.normals import as_normal, as_share, chi_square, symmetric_uniforms
-from optlearn._simulate.plan import Controls, Plan
+from optlearn._simulate.plan import Plan, Prepared
 from optlearn._simulate.sample import draw_sample, row_steps, step_gradient, train_heads
-from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, gram_matrix
 from optlearn._theory.sampler import partial_cholesky
 
@@ -29,20 +28,12 @@ BLOCK = 32
 
 
 class Draws(Pytree):
-    """Random numbers of steps of one seed.
+    """Random numbers of steps of one seed; ``xi`` and ``bartlett`` are block by block under a spectrum."""
 
-    Attributes:
-        xi: (…, inputs, n) components of the inputs' noise in the span of all vectors.
-        bartlett: (…, inputs, inputs) lower-triangular B with Wishart matrix ``B Bᵀ`` outside that span.
-            Both have an axis of blocks before their last two under a spectrum.
-        uniforms: (…, plan.uniforms).
-        noise: (…, plan.noises) label noise and further normals.
-    """
-
-    xi: Float[Array, "... inputs n"]
-    bartlett: Float[Array, "... inputs inputs"]
+    xi: Float[Array, "... inputs n"]  # components of the inputs' noise in the span of all vectors
+    bartlett: Float[Array, "... inputs inputs"]  # lower-triangular: Wishart matrix B Bᵀ outside that span
     uniforms: Float[Array, "... uniforms"]
-    noise: Float[Array, "... noises"]
+    noise: Float[Array, "... noises"]  # label noise and further normals
 
 
 def initial_overlaps(start: OrderParameters, seeds: int) -> OrderParameters:
@@ -52,12 +43,9 @@ def initial_overlaps(start: OrderParameters, seeds: int) -> OrderParameters:
     )
 
 
-@partial(jax.jit, static_argnames=("plan",))
+@jax.jit
 def advance_overlaps(
-    plan: Plan,
-    model: LearningModel,
-    settings: Settings,
-    controls: Controls,
+    run: Prepared,
     keys: Key[Array, " S"],
     N: Float[Array, ""],
     state: OrderParameters,
@@ -69,16 +57,15 @@ def advance_overlaps(
     def block(number: Array, now: OrderParameters) -> OrderParameters:
         # Keyed by the block's place in the whole run: where a run is interrupted to record changes nothing.
         def draw(key: Array) -> Draws:
-            draw_steps = draw_blocks if plan.directions else draw_block
-            return draw_steps(plan, jax.random.fold_in(key, number), N)
+            draw_steps = draw_blocks if run.plan.directions else draw_block
+            return draw_steps(run.plan, jax.random.fold_in(key, number), N)
 
         draws = jax.vmap(draw, out_axes=1)(keys)
         offset = number * BLOCK
 
         def body(step: Array, now: OrderParameters) -> OrderParameters:
             here = jax.tree.map(lambda numbers: numbers[step - offset], draws)
-            one_seed = partial(chain_step, plan, model, settings, controls, N, step)
-            return jax.vmap(one_seed)(now, here)
+            return jax.vmap(partial(chain_step, run, N, step))(now, here)
 
         return jax.lax.fori_loop(jnp.maximum(begin, offset), jnp.minimum(end, offset + BLOCK), body, now)
 
@@ -155,15 +142,10 @@ def _factors(plan: Plan, G: Array) -> Array:
 
 
 class Span(Pytree):
-    """Inputs of a step as one block sees them.
+    """Inputs of a step as one block sees them."""
 
-    Attributes:
-        fields: (inputs, n) with students, teachers and centroids.
-        gram: (inputs, inputs) ``xᵀx/N``.
-    """
-
-    fields: Float[Array, "inputs n"]
-    gram: Float[Array, "inputs inputs"]
+    fields: Float[Array, "inputs n"]  # with students, teachers and centroids
+    gram: Float[Array, "inputs inputs"]  # xᵀx/N
 
 
 def _span(
@@ -179,19 +161,10 @@ def _span(
     return Span(a @ G[first:] + spread, gram)
 
 
-def chain_step(
-    plan: Plan,
-    model: LearningModel,
-    settings: Settings,
-    controls: Controls,
-    N: Float[Array, ""],
-    step: Int[Array, ""],
-    x: OrderParameters,
-    draws: Draws,
-) -> OrderParameters:
+def chain_step(run: Prepared, N: Array, step: Array, x: OrderParameters, draws: Draws) -> OrderParameters:
     """One step of one seed, all 1/N terms kept."""
-    K, M = model.students, model.teachers
-    sample = draw_sample(model, plan, controls, settings, step, draws.uniforms)
+    model, plan, K, M = run.model, run.plan, run.model.students, run.model.teachers
+    sample = draw_sample(run, step, draws.uniforms)
     sigma, a = sample.sigma[:, None], sample.assignment
     G = gram_matrix(x, model.block_overlaps)
     if sample.block_sigma is None:
@@ -206,7 +179,7 @@ def chain_step(
         whole = jax.tree.map(lambda part: part.sum(axis=0), span)
     student, teacher = whole.fields[:, :K], whole.fields[:, K : K + M]
     now = model.total(x)
-    gradient = step_gradient(model, plan, sample, student, teacher, draws.noise, now, whole.gram, N)
+    gradient = step_gradient(run, sample, student, teacher, draws.noise, now, whole.gram, N)
     D, A = row_steps(model, gradient, now, sample.u, N)
 
     def moved(Q: Array, toward_teachers: Array, toward_centroids: Array, seen: Span) -> tuple[Array, ...]:

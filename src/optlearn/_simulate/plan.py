@@ -2,10 +2,10 @@
 
 ``Controls`` is the schedule as arrays that a compiled loop can look up. ``Views`` says which input vectors a
 step draws and which views of the sample use them. A ``Plan`` adds all sizes and structural zeros: what one
-compiled program is made for.
+compiled program is made for. ``Prepared`` holds all of these: what a compiled loop reads.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,30 +15,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Bool, Float, Int, Settings
-from optlearn._pytrees import Pytree
+from optlearn._pytrees import Pytree, field
 from optlearn._schedule import Schedule
-from optlearn._theory.model import LearningModel
+from optlearn._theory.model import Fields, LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.sample import Fields
 from optlearn._theory.sampler import Reads, fields_read
 
 Flags = tuple[tuple[bool, ...], ...]
 
 
 class Controls(Pytree):
-    """Controls by SGD step.
+    """Controls by SGD step."""
 
-    Attributes:
-        first: (intervals,) the first step of each interval of the schedule.
-        values: control name → (intervals,).
-        choices: mixed control name → its (n,) possible values.
-        cumulative: mixed control name → (intervals, n − 1) cumulative shares but the last, which is 1.
-    """
-
-    first: Array
-    values: dict[str, Array]
-    choices: dict[str, Array]
-    cumulative: dict[str, Array]
+    first: Array  # (intervals,) the first step of each interval of the schedule
+    values: dict[str, Array]  # control name → (intervals,)
+    choices: dict[str, Array]  # mixed control name → its (n,) possible values
+    cumulative: dict[str, Array]  # its (intervals, n − 1) cumulative shares but the last, which is 1
 
     def at(self, step: Array, uniforms: Float[Array, " mixtures"], settings: Settings) -> dict[str, Array]:
         """Settings at a step; ``uniforms`` (mixtures,) decide the mixed controls."""
@@ -57,15 +49,6 @@ def make_controls(schedule: Schedule, N: int) -> Controls:
         {name: mixture.values for name, mixture in schedule.mixtures.items()},
         {name: np.cumsum(mixture.shares, axis=1)[:, :-1] for name, mixture in schedule.mixtures.items()},
     )
-
-
-def values_taken(schedule: Schedule, settings: Mapping[str, Array], name: str) -> np.ndarray | None:
-    """Every value that a setting takes during a run; None if the model does not have it."""
-    if name in schedule.mixtures:
-        return schedule.mixtures[name].values
-    if name in schedule.values:
-        return np.asarray(schedule.values[name])
-    return np.atleast_1d(settings[name]) if name in settings else None
 
 
 @dataclass(frozen=True)
@@ -120,10 +103,6 @@ class Views:
             flags[np.ix_(rows, rows)] = True
         return flags
 
-    def read(self, flags: np.ndarray) -> np.ndarray:
-        """(inputs, …) flags of the input vectors from those of the slots (slots, …)."""
-        return np.asarray(flags)[self.origin[1]]
-
     def gather(self, per_view: Float[Array, "count slots K"]) -> Float[Array, "inputs K"]:
         """(inputs, K) sums over the views of what each slot of each view has, (count, slots, K)."""
         if not self.redrawn:
@@ -131,11 +110,6 @@ class Views:
         shared = np.array([slot for slot in range(self.slots) if slot not in self.redrawn])
         redrawn = per_view[:, np.array(self.redrawn)]
         return jnp.concatenate([per_view[:, shared].sum(axis=0), redrawn.reshape(-1, per_view.shape[-1])])
-
-
-def make_views(model: LearningModel, batches: Sequence[float] | np.ndarray) -> Views:
-    """Views for every batch size that a run will meet."""
-    return Views(int(np.ceil(np.max(batches))), model.slots, tuple(model.redrawn))
 
 
 def view_weights(count: int, batch: Float[Array, ""], uniform: Float[Array, ""]) -> Float[Array, " count"]:
@@ -152,40 +126,25 @@ def view_weights(count: int, batch: Float[Array, ""], uniform: Float[Array, ""])
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes and structural zeros of a step. Hashable: equal plans share a compiled program.
-
-    Attributes:
-        views: input vectors and who reads them.
-        student: (L, K) student fields that the loss reads, or a rule moves; the others have no gradient.
-        teacher: (L, M) teacher fields that the loss reads.
-        noise: whether the loss reads the label noise.
-        pulls_on_weights: whether the loss or the penalty reads Q, so that P is not zero.
-        latents: how many values the latent variables can take.
-        mixtures: how many controls are drawn at random.
-        fractional: whether the batch size is ever not a whole number.
-        vectors: students, teachers and centroids.
-        directions: of each block of a spectrum; none without.
-        memory: whether rows move by a recurrence, so that an input that moves one may move all.
-        normals: further standard normals of a sample that the loss or a rule reads.
-    """
+    """Sizes and structural zeros of a step. Hashable: equal plans share a compiled program."""
 
     views: Views
-    student: Flags
-    teacher: Flags
-    noise: bool
-    pulls_on_weights: bool
-    latents: int
-    mixtures: int
-    fractional: bool
-    vectors: int = 0
-    directions: tuple[int, ...] = ()
-    memory: bool = False
-    normals: int = 0
+    student: Flags  # (L, K) student fields that the loss reads, or a rule moves; others have no gradient
+    teacher: Flags  # (L, M) teacher fields that the loss reads
+    noise: bool  # whether the loss reads the label noise
+    pulls_on_weights: bool  # whether the loss or the penalty reads Q, so that P is not zero
+    latents: int  # how many values the latent variables can take
+    mixtures: int  # how many controls are drawn at random
+    fractional: bool  # whether the batch size is ever not a whole number
+    vectors: int  # students, teachers and centroids
+    directions: tuple[int, ...]  # of each block of a spectrum; none without
+    memory: bool  # whether rows move by a recurrence, so that an input that moves one may move all
+    normals: int  # further standard normals of a sample that the loss or a rule reads
 
     @cached_property
     def student_read(self) -> Bool[np.ndarray, "inputs K"]:
         """(inputs, K) student fields that need a value."""
-        return self.views.read(np.array(self.student, dtype=bool))
+        return np.array(self.student, dtype=bool)[self.views.origin[1]]
 
     @cached_property
     def student_moved(self) -> Bool[np.ndarray, "inputs K"]:
@@ -196,8 +155,7 @@ class Plan:
     @cached_property
     def teacher_read(self) -> Bool[np.ndarray, "inputs M"]:
         """(inputs, M) teacher fields that need a value."""
-        flags = np.array(self.teacher, dtype=bool).reshape(self.views.slots, -1)
-        return self.views.read(flags)
+        return np.array(self.teacher, dtype=bool).reshape(self.views.slots, -1)[self.views.origin[1]]
 
     @property
     def noises(self) -> int:
@@ -210,30 +168,39 @@ class Plan:
         return self.mixtures + self.fractional + self.views.samples * (self.latents > 1)
 
 
+class Prepared(Pytree):
+    """All that a run is made of, but its random numbers."""
+
+    model: LearningModel
+    start: OrderParameters
+    settings: dict[str, Array]
+    controls: Controls
+    plan: Plan = field(static=True)
+
+
 def make_plan(
     model: LearningModel,
     start: OrderParameters,
     settings: Settings,
-    controls: Controls,
-    views: Views,
-    fractional: bool,
+    mixtures: int,
+    batches: np.ndarray,
     N: int,
 ) -> Plan:
-    """Look at the model's functions without running them."""
+    """Look at the model's functions without running them; ``batches`` are all that the run will meet."""
     # Fields that nothing reads are neither simulated nor given a gradient: most of a step's cost is inputs.
     reads = fields_read(model)
     directions = () if model.spectrum is None else tuple(int(n) for n in model.spectrum.directions(N))
     latents = jax.eval_shape(model.latents, dict(settings))
     return Plan(
-        views=views,
+        views=Views(int(np.ceil(np.max(batches))), model.slots, tuple(model.redrawn)),
         # A rule of the model's own may move a unit whose field it does not read.
         student=_flags(reads.student | model.has_rule),
         teacher=_flags(reads.teacher),
         noise=bool(reads.noise),
         pulls_on_weights=_reads_Q(model.summed, model.total(start), settings, reads),
         latents=latents.probabilities.shape[0],
-        mixtures=len(controls.choices),
-        fractional=fractional,
+        mixtures=mixtures,
+        fractional=bool(np.any(batches != np.round(batches))),
         vectors=model.students + model.teachers + model.centroids,
         directions=directions,
         memory=jax.eval_shape(model.recurrence, model.total(start), dict(settings)) is not None,

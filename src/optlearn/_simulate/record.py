@@ -32,13 +32,7 @@ def check_cost(
 ) -> None:
     """Warn of a run that takes hours; refuse one that takes months, or more memory than there is.
 
-    Args:
-        owner: the function that is called.
-        N: input dimension, which the message is about.
-        steps: of one run.
-        seeds: runs.
-        numbers_a_step: of weights and inputs that a step of one run goes through.
-        numbers_held: that all runs keep in memory, of 8 bytes.
+    A step of one run goes through ``numbers_a_step`` of weights and inputs; all runs keep ``numbers_held``.
     """
     seconds = steps * seeds * (1 / STEPS_A_SECOND + numbers_a_step / NUMBERS_A_SECOND)
     memory, available = 8.0 * numbers_held, physical_memory()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from optlearn._signatures import checked
 from optlearn._simulate.finite_data import simulate_finite_data
 from optlearn._simulate.normals import make_keys
 from optlearn._simulate.overlaps import advance_overlaps, initial_overlaps
-from optlearn._simulate.plan import Controls, Plan, make_controls, make_plan, make_views, values_taken
+from optlearn._simulate.plan import Prepared, make_controls, make_plan
 from optlearn._simulate.record import check_cost, check_finite, evaluate, record_steps, run_info
 from optlearn._simulate.weights import WeightState, advance_weights, initial_weights, weight_overlaps
 from optlearn._theory.model import LearningModel
@@ -94,12 +94,12 @@ def simulate(
         return simulate_finite_data(
             model, schedule, N=N, seeds=seeds, seed=seed, start=start, parameters=parameters, record=record
         )
-    network = None
+    read = None
     if isinstance(getattr(model, "model", model), Linear):
-        network = as_network(model, schedule, start, parameters)
-        model, start, schedule, parameters, _ = network
+        model, start, schedule, parameters, read = as_network(model, schedule, start, parameters)
     stops = record_steps(record, schedule, N)
-    model, start, settings, controls, plan = prepare(model, schedule, start, N, parameters)
+    prepared = prepare(model, schedule, start, N, parameters)
+    model, plan = prepared.model, prepared.plan
     # Students and teachers, and the inputs of a step, are vectors of N numbers.
     numbers = N * (plan.vectors + plan.views.inputs) if mode == "weights" else 0
     steps = int(stops[-1])
@@ -107,16 +107,13 @@ def simulate(
         "simulate", N=N, steps=steps, seeds=seeds, numbers_a_step=numbers, numbers_held=seeds * numbers
     )
     keys = make_keys(seed, seeds)
-
-    loop = (plan, model, settings, controls, keys)
     learners: WeightState | OrderParameters
     if mode == "weights":
-        learners = initial_weights(model, start, N, seeds, seed, dtype)
-        advance: Callable[..., Any] = partial(advance_weights, *loop)
+        learners = initial_weights(model, prepared.start, N, seeds, seed, dtype)
+        advance: Callable[..., Any] = partial(advance_weights, prepared, keys)
     else:
-        learners = initial_overlaps(start, seeds)
-        advance = partial(advance_overlaps, *loop, np.float64(N))
-
+        learners = initial_overlaps(prepared.start, seeds)
+        advance = partial(advance_overlaps, prepared, keys, np.float64(N))
     names = model.layout.names
     recorded = []
     with _bar(progress, mode, steps, seeds) as update:
@@ -126,26 +123,21 @@ def simulate(
                 learners = jax.block_until_ready(advance(learners, np.int64(done), np.int64(pause)))
                 done = pause
                 update(done)
-            states = np.asarray(model.layout.flatten(_order_parameters(learners, model, plan)))
+            # The overlap chain holds order parameters and nothing else.
+            x = learners
+            if isinstance(x, WeightState):
+                x = weight_overlaps(x, model.teachers, plan.directions)
+            states = np.asarray(model.layout.flatten(x))
             check_finite(states, names, done / N)
             recorded.append(states)
     states = np.stack(recorded, axis=1)
     alpha = stops / N
     values = {name: states[:, :, i] for i, name in enumerate(names)}
     if error:
-        values |= evaluate(model, settings, schedule, alpha, states)
+        values |= evaluate(model, prepared.settings, schedule, alpha, states)
     info = run_info(began, mode=mode, dtype=dtype, N=N, seeds=seeds, seed=seed, stops=stops)
     run = Trajectory(alpha, values, names, info)
-    return run if network is None else network.read(run)
-
-
-def _order_parameters(
-    learners: WeightState | OrderParameters, model: LearningModel, plan: Plan
-) -> OrderParameters:
-    """Those of all seeds; the overlap chain holds nothing else."""
-    if isinstance(learners, OrderParameters):
-        return learners
-    return weight_overlaps(learners, model.teachers, plan.directions)
+    return run if read is None else read(run)
 
 
 def theory_beside(
@@ -156,37 +148,16 @@ def theory_beside(
     start: OrderParameters | None = None,
     parameters: Mapping[str, Array] | None = None,
 ) -> Trajectory:
-    """The theory of a simulated training, at the training times of the simulation.
+    """The theory of a ``simulated`` training, at the training times of the simulation.
 
-    Args:
-        simulated: what ``simulate`` has returned.
-        model: the LearningModel, or the problem, that was simulated.
-        schedule: under which.
-        start: of a model, as in ``simulate``.
-        parameters: as in ``simulate``; of a problem, with all that are free.
+    The other arguments are those of ``simulate``; ``parameters`` of a problem are with all that are free.
     """
     # The last step of a simulation may end beyond the horizon by a part of 1/N.
-    times = simulated.alpha.clip(max=schedule.horizon)
-    if not hasattr(model, "model"):
-        return integrate(model, schedule, start=start, parameters=parameters, record=times)
-    return integrate(
-        model.model,
-        schedule,
-        start=model.start,
-        parameters={**model.parameters, **(parameters or {})},
-        record=times,
-        quadrature=model.quadrature,
-    )
-
-
-class Prepared(NamedTuple):
-    """All that a run is made of, but its random numbers."""
-
-    model: LearningModel
-    start: OrderParameters
-    settings: dict[str, Array]
-    controls: Controls
-    plan: Plan
+    times, how = simulated.alpha.clip(max=schedule.horizon), {}
+    if hasattr(model, "model"):
+        start, parameters = model.start, {**model.parameters, **(parameters or {})}
+        model, how = model.model, {"quadrature": model.quadrature}
+    return integrate(model, schedule, start=start, parameters=parameters, record=times, **how)
 
 
 def prepare(
@@ -201,16 +172,19 @@ def prepare(
     if isinstance(model, LearningModel):
         model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
-    batches = values_taken(schedule, settings, "batch")
-    batches = np.ones(1) if batches is None else batches
+    mixed = schedule.mixtures.get("batch")
+    chosen = schedule.values.get("batch", settings.get("batch", 1.0)) if mixed is None else mixed.values
+    batches = np.atleast_1d(chosen)
     if np.any(batches < 1):
         raise SpecificationError(f"batch={batches.min():g}: a batch has at least one view")
-    controls = make_controls(schedule, N)
-    fractional = bool(np.any(batches != np.round(batches)))
-    views = make_views(model, batches)
-    plan = make_plan(model, start, settings, controls, views, fractional, N)
-    _check_dimension(N, plan)
-    return Prepared(model, start, settings, controls, plan)
+    plan = make_plan(model, start, settings, len(schedule.mixtures), batches, N)
+    needed = plan.vectors + plan.views.inputs
+    if needed > N and not plan.directions:
+        raise SpecificationError(
+            f"N={N} is too small: the Gram matrix is {plan.vectors} by {plan.vectors} (students, teachers "
+            f"and centroids) and a step draws {plan.views.inputs} input vectors; N must be at least {needed}"
+        )
+    return Prepared(model, start, settings, make_controls(schedule, N), plan)
 
 
 def _unpack(
@@ -242,20 +216,13 @@ def _unpack(
     return model, start, parameters
 
 
-class Network(NamedTuple):
-    """What is simulated in the place of a ``Linear``, and how its run is read."""
-
-    model: Committee
-    start: OrderParameters
-    schedule: Schedule
-    parameters: dict[str, Array]
-    read: Callable[[Trajectory], Trajectory]
-
-
 def as_network(
     model: Linear | Any, schedule: Schedule, start: Any, parameters: Mapping[str, Array] | None
-) -> Network:
-    """The committee of a ``Linear``, or of a problem of one, that starts at zero weights."""
+) -> tuple[Committee, OrderParameters, Schedule, dict[str, Array], Callable[[Trajectory], Trajectory]]:
+    """The committee of a ``Linear``, or of a problem of one, that starts at zero weights.
+
+    With its start, schedule and parameters; and how its run is read.
+    """
     named = {**schedule.parameters, **(parameters or {})}
     if not isinstance(model, Linear):
         from optlearn._control.evaluate import check_values, with_best_free
@@ -283,7 +250,7 @@ def as_network(
             values["error"] = run["error"]
         return Trajectory(run.alpha, values, names, run.info)
 
-    return Network(network, network.state(), bare, settings, read)
+    return network, network.state(), bare, settings, read
 
 
 def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> str:
@@ -297,15 +264,6 @@ def check_run(N: int, seeds: int, mode: str, seed: int, dtype: str | None) -> st
     if chosen not in DTYPES[mode]:
         check.fail("dtype", dtype, f"must be {' or '.join(map(repr, DTYPES[mode]))} in mode {mode!r}")
     return chosen
-
-
-def _check_dimension(N: int, plan: Plan) -> None:
-    needed = plan.vectors + plan.views.inputs
-    if needed > N and not plan.directions:
-        raise SpecificationError(
-            f"N={N} is too small: the Gram matrix is {plan.vectors} by {plan.vectors} (students, teachers "
-            f"and centroids) and a step draws {plan.views.inputs} input vectors; N must be at least {needed}"
-        )
 
 
 def _pauses(done: int, stop: int, total: int, progress: bool) -> Iterator[int]:

@@ -6,64 +6,39 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Float, Int, Settings
-from optlearn._simulate.plan import Controls, Plan, view_weights
+from optlearn._arrays import Array, Float, Settings
+from optlearn._simulate.plan import Prepared, view_weights
 from optlearn._theory.drift import loss_gradient
-from optlearn._theory.model import Latent, LearningModel
+from optlearn._theory.model import Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.sample import Fields
 
 
 class Sample(NamedTuple):
-    """Everything of a step but its Gaussian inputs.
+    """Everything of a step but its Gaussian inputs."""
 
-    Attributes:
-        u: settings of this step.
-        weights: (B,) weights of the views.
-        latent: latent variables, a leading axis of samples (1 with augmentation, else B).
-        sigma: (inputs,) standard deviation of each input vector's entries.
-        assignment: (inputs, C) weights of the centroids in each input's mean.
-        block_sigma: (inputs, B) factors of ``sigma`` in the blocks of a spectrum; None without.
-    """
-
-    u: dict[str, Array]
-    weights: Float[Array, " B"]
-    latent: Latent
-    sigma: Float[Array, " inputs"]
-    assignment: Float[Array, "inputs C"]
-    block_sigma: Float[Array, "inputs B"] | None
+    u: dict[str, Array]  # settings of this step
+    weights: Float[Array, " B"]  # of the views
+    latent: Latent  # with a leading axis of samples (1 with augmentation, else B)
+    sigma: Float[Array, " inputs"]  # standard deviation of each input vector's entries
+    assignment: Float[Array, "inputs C"]  # weights of the centroids in each input's mean
+    block_sigma: Float[Array, "inputs B"] | None  # factors of ``sigma`` in the blocks of a spectrum
 
 
 class Gradient(NamedTuple):
-    """Gradient of the step's mean loss plus penalty.
+    """Gradient of the step's mean loss plus penalty, which is a part of P, v and extras."""
 
-    Attributes:
-        D: (inputs, K) by the student fields of each input vector.
-        P: (K, K) by Q, symmetrised, penalty included; None if structurally zero.
-        v: (K, H) by the readout, penalty included.
-        extras: by the extras, bulk (and 1/N times the loss) and penalty included.
-        statistics: N times the change of the running scalars.
-    """
-
-    D: Float[Array, "inputs K"]
-    P: Float[Array, "K K"] | None
-    v: Float[Array, "K H"]
-    extras: dict[str, Array]
-    statistics: dict[str, Array]
+    D: Float[Array, "inputs K"]  # by the student fields of each input vector
+    P: Float[Array, "K K"] | None  # by Q, symmetrised; None if structurally zero
+    v: Float[Array, "K H"]  # by the readout
+    extras: dict[str, Array]  # by the extras, bulk (and 1/N times the loss) included
+    statistics: dict[str, Array]  # N times the change of the running scalars
 
 
-def draw_sample(
-    model: LearningModel,
-    plan: Plan,
-    controls: Controls,
-    settings: Settings,
-    step: Int[Array, ""],
-    uniforms: Float[Array, " uniforms"],
-) -> Sample:
+def draw_sample(run: Prepared, step: Array, uniforms: Float[Array, " uniforms"]) -> Sample:
     """Turn uniform numbers (plan.uniforms,) into controls, batch size and latents."""
-    views = plan.views
+    model, plan, views = run.model, run.plan, run.plan.views
     mixing, picks = uniforms[: plan.mixtures], uniforms[plan.mixtures :]
-    u = controls.at(step, mixing, settings)
+    u = run.controls.at(step, mixing, run.settings)
     half = picks[0] if plan.fractional else jnp.ones(())
     weights = view_weights(views.count, jnp.asarray(u.get("batch", 1.0)), half)
     table = model.latents(u)
@@ -89,8 +64,7 @@ def draw_sample(
 
 
 def step_gradient(
-    model: LearningModel,
-    plan: Plan,
+    run: Prepared,
     sample: Sample,
     student: Float[Array, "inputs K"],
     teacher: Float[Array, "inputs M"],
@@ -101,18 +75,10 @@ def step_gradient(
 ) -> Gradient:
     """Gradient of one step.
 
-    Args:
-        model: what is trained.
-        plan: the structure of a step.
-        sample: the discrete part of this step.
-        student: (inputs, K) fields; those the loss does not read may hold anything.
-        teacher: (inputs, M) fields, likewise.
-        noise: (plan.noises,) standard normals: of each sample the further ones, then its label noise.
-        x: order parameters now, summed over blocks.
-        gram: (inputs, inputs) ``xᵀx/N``, needed by models with extras.
-        N: input dimension.
+    Fields that the loss does not read may hold anything. ``noise`` has of each sample the further normals,
+    then its label noise. ``x`` is summed over blocks; ``gram``, xᵀx/N, is needed by models with extras only.
     """
-    model, views, u = model.summed, plan.views, sample.u
+    model, plan, views, u = run.model.summed, run.plan, run.plan.views, sample.u
     drawn = noise.reshape(views.samples, plan.normals + plan.noise)
     # Those that nothing reads are zero.
     drawn = jnp.pad(drawn, ((0, 0), (0, model.normals + 1 - drawn.shape[1])))
@@ -155,15 +121,10 @@ def train_heads(
 
 
 class RowSteps(NamedTuple):
-    """How a step moves the rows W (K, N) of all students: W ← Aᵀ W − amountsᵀ X √N, X the inputs.
+    """How a step moves the rows W (K, N) of all students: W ← Aᵀ W − amountsᵀ X √N, X the inputs."""
 
-    Attributes:
-        amounts: (inputs, K) by how much of each input, over N.
-        A: (K, K); None: the identity.
-    """
-
-    amounts: Float[Array, "inputs K"]
-    A: Float[Array, "K K"] | None
+    amounts: Float[Array, "inputs K"]  # by how much of each input, over N
+    A: Float[Array, "K K"] | None  # None: the identity
 
 
 def row_steps(

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Float, Int, Key, Settings
+from optlearn._arrays import Array, Float, Int, Key
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree
 from optlearn._simulate.normals import as_normal, as_share, input_noise, symmetric_uniforms
-from optlearn._simulate.plan import Controls, Plan
+from optlearn._simulate.plan import Prepared
 from optlearn._simulate.sample import Sample, draw_sample, row_steps, step_gradient, train_heads
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, gram_matrix
@@ -30,19 +30,12 @@ Vectors = tuple[Float[Array, "*S N"], ...]
 
 
 class WeightState(Pytree):
-    """Learners with a leading axis of seeds.
+    """Learners with a leading axis of seeds; all but the vectors is in float64."""
 
-    Attributes:
-        w: K vectors (S, N), the student's weights.
-        fixed: M + C vectors (S, N), teachers and centroids.
-        v: (S, K, H) readout, float64.
-        extras: name → (S,), float64.
-    """
-
-    w: Vectors
-    fixed: Vectors
-    v: Float[Array, "*S K H"]
-    extras: dict[str, Array]
+    w: Vectors  # K, the student's weights
+    fixed: Vectors  # M + C, teachers and centroids
+    v: Float[Array, "*S K H"]  # readout
+    extras: dict[str, Array]  # name → (S,)
 
 
 def initial_weights(
@@ -73,26 +66,15 @@ def initial_weights(
     )
 
 
-@partial(jax.jit, static_argnames=("plan",), compiler_options=WIDE_VECTORS)
+@partial(jax.jit, compiler_options=WIDE_VECTORS)
 def advance_weights(
-    plan: Plan,
-    model: LearningModel,
-    settings: Settings,
-    controls: Controls,
-    keys: Key[Array, " S"],
-    state: WeightState,
-    begin: Int[Array, ""],
-    end: Int[Array, ""],
+    run: Prepared, keys: Key[Array, " S"], state: WeightState, begin: Int[Array, ""], end: Int[Array, ""]
 ) -> WeightState:
     """SGD steps ``begin`` to ``end`` of every seed."""
 
     def one_seed(item: tuple[Array, WeightState]) -> WeightState:
         key, learner = item
-
-        def body(step: Array, now: WeightState) -> WeightState:
-            return _step(plan, model, settings, controls, key, now, step)
-
-        return jax.lax.fori_loop(begin, end, body, learner)
+        return jax.lax.fori_loop(begin, end, lambda step, now: _step(run, key, now, step), learner)
 
     return jax.lax.map(one_seed, (keys, state))
 
@@ -136,36 +118,22 @@ def _cholesky(gram: Array) -> Array:
     return partial_cholesky(gram, tuple(range(gram.shape[0])), jitter=0.0)
 
 
-def _step(
-    plan: Plan,
-    model: LearningModel,
-    settings: Settings,
-    controls: Controls,
-    key: Array,
-    now: WeightState,
-    step: Array,
-) -> WeightState:
+def _step(run: Prepared, key: Array, now: WeightState, step: Array) -> WeightState:
     """One SGD step of one seed (no seed axis)."""
-    M, N = model.teachers, now.w[0].shape[0]
-    dtype = now.w[0].dtype
+    model, plan, M = run.model, run.plan, run.model.teachers
+    N, dtype = now.w[0].shape[0], now.w[0].dtype
     teachers, centroids = now.fixed[:M], now.fixed[M:]
     for_pairs, for_last, for_numbers = (jax.random.fold_in(key, 3 * step + i) for i in range(3))
     numbers = symmetric_uniforms(for_numbers, (plan.uniforms + plan.noises,))
     uniforms, noise = as_share(numbers[: plan.uniforms]), as_normal(numbers[plan.uniforms :])
-    sample = draw_sample(model, plan, controls, settings, step, uniforms)
+    sample = draw_sample(run, step, uniforms)
     g = input_noise(for_pairs, for_last, plan.views.inputs, N, dtype.name)
     inputs = _inputs(g, sample, centroids, plan.directions)
     # What the loss and the penalty do not read of x is not computed: the compiler removes it.
-    x = OrderParameters(
-        _products(now.w, now.w) / N,
-        _products(now.w, teachers) / N,
-        _products(now.w, centroids) / N,
-        now.v,
-        now.extras,
-    )
+    Q, to_teachers, to_centroids = (_products(now.w, others) / N for others in (now.w, teachers, centroids))
+    x = OrderParameters(Q, to_teachers, to_centroids, now.v, now.extras)
     gradient = step_gradient(
-        model,
-        plan,
+        run,
         sample,
         student=_products(inputs, now.w, plan.student_read) / np.sqrt(N),
         teacher=_products(inputs, teachers, plan.teacher_read) / np.sqrt(N),

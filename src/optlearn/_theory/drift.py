@@ -8,9 +8,8 @@ import numpy as np
 
 from optlearn._arrays import Array, Float, Settings
 from optlearn._theory.expectation import AbstractQuadrature, GaussHermite, QuasiMonteCarlo
-from optlearn._theory.model import Latent, LearningModel
+from optlearn._theory.model import Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters
-from optlearn._theory.sample import Fields
 from optlearn._theory.sampler import Sampler, coordinates, fields_read
 
 # Nodes a dimension that keep the default tensor grid below about 10⁵ points.
@@ -19,11 +18,8 @@ DEFAULT_NODES = {0: 1, 1: 64, 2: 40, 3: 28, 4: 16, 5: 10}
 
 def default_quadrature(model: LearningModel) -> AbstractQuadrature:
     """A quadrature for as many dimensions as the model's integrals have; ``AutoQuadrature`` is checked."""
-    where = coordinates(model, fields_read(model), tuple(range(model.slots)))
-    dimension = len(where.smooth)
-    if dimension not in DEFAULT_NODES:
-        return QuasiMonteCarlo(16)
-    return GaussHermite(DEFAULT_NODES[dimension])
+    nodes = DEFAULT_NODES.get(len(coordinates(model, fields_read(model)).smooth))
+    return QuasiMonteCarlo(16) if nodes is None else GaussHermite(nodes)
 
 
 def generic_drift(
@@ -59,13 +55,8 @@ def rows_drift(
 ) -> tuple[Float[Array, "*B K K"], Float[Array, "*B K M"], Float[Array, "*B K C"]]:
     """dQ, dM and dR, block by block under a spectrum.
 
-    Args:
-        model: the learning model.
-        x: order parameters.
-        u: settings.
-        field_grad: (n, K) E[field gᵀ] of all fields.
-        spread: (K, K) E[σ² g gᵀ] of a step.
-        P: (K, K) derivative of loss and penalty by Q, symmetric.
+    ``field_grad`` is E[field gᵀ] of all fields, ``spread`` E[σ² g gᵀ] of a step, and P the derivative of loss
+    and penalty by Q, symmetric.
     """
     K, M, eta = model.students, model.teachers, u["learning_rate"]
     rows = model.recurrence(model.total(x), u)
@@ -92,8 +83,7 @@ def generic_error(
     """Mean of the metric over test samples, the extensive part ``N · bulk`` not included."""
     settings = model.test_settings(u)
     latents = model.test_latents(settings)
-    reads = fields_read(model, "metric")
-    sampler = Sampler(model, x, settings, reads, tuple(range(model.slots)))
+    sampler = Sampler(model, x, settings, fields_read(model, "metric"))
     summed, whole = model.summed, model.total(x)
 
     def mean_given(latent: Latent) -> Array:
@@ -108,15 +98,12 @@ def _moments(
     model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, quadrature: AbstractQuadrature
 ) -> dict[str, Any]:
     """Expectations given one latent that the drift is made of."""
-    sampler = Sampler(model, x, u, fields_read(model), tuple(range(model.slots)))
+    sampler = Sampler(model, x, u, fields_read(model))
     slots = sampler.slots(latent)
     points, weights, build = sampler.quadrature_points(slots, quadrature)
     summed, whole = model.summed, model.total(x)
-
-    def gradient(xi: Array) -> tuple[Array, Array, Array, dict[str, Array]]:
-        return loss_gradient(summed, build(xi), whole, latent, u)
-
-    D2, D3, D4, D_extras = jax.vmap(gradient)(points)
+    gradients = jax.vmap(lambda xi: loss_gradient(summed, build(xi), whole, latent, u))(points)
+    D2, D3, D4, D_extras = gradients
     result: dict[str, Any] = {
         "field_grad": sampler.field_gradient(slots, points, weights, D2),
         "spread": sampler.spread(slots, weights, D2, D2, np.ones(model.slots)),
@@ -124,10 +111,8 @@ def _moments(
         "v": jnp.tensordot(weights, D4, axes=1),
     }
     if model.running:
-        result["statistics"] = jax.tree.map(
-            lambda values: weights @ values,
-            jax.vmap(lambda xi: summed.statistics(build(xi), whole, latent, u))(points),
-        )
+        statistics = jax.vmap(lambda xi: summed.statistics(build(xi), whole, latent, u))(points)
+        result["statistics"] = {name: weights @ values for name, values in statistics.items()}
     if model.extras:
         gram = jnp.diag(model.input_power(latent, u))
         if model.finite_size:
@@ -146,7 +131,7 @@ def _cross_view(
     model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, quadrature: AbstractQuadrature
 ) -> Array:
     """E[D₂ᵀ σ² D₂'] of two views of one sample that share all but the redrawn slots."""
-    sampler = Sampler(model, x, u, fields_read(model), tuple(range(model.slots)))
+    sampler = Sampler(model, x, u, fields_read(model))
     slots, where = sampler.slots(latent), sampler.where
     owner = np.repeat(np.arange(model.slots), [len(p) for p in where.pivots])
     redrawn = np.concatenate(

@@ -187,22 +187,14 @@ def _cut_lines(where: Array, nodes: int) -> tuple[Array, Array]:
 
 @float64
 def wrong_rows(batch: int = 20_000, size: int = 3, activation: str = "tanh") -> int:
-    """How many rows of a batched matrix-vector product, summed after an activation, are wrong; 0 is right.
+    """How many of ``batch`` matrix-vector products, summed after an activation, are wrong; 0 is right.
 
     jax-ml/jax#39103: on CPU, a vmapped matrix-vector product followed by a reduction, under jit, is wrong
     from row 16384 on for some batch sizes. This is what every Gaussian expectation over samples of the local
-    fields looks like. JAX 0.10.2 has the fault: 3,616 of 20,000 rows.
-
-    Args:
-        batch: rows of the batch.
-        size: rows and columns of the matrix.
-        activation: "positive", "square" or "tanh".
+    fields looks like. JAX 0.10.2 has the fault: 3,616 of 20,000 rows. The matrix is ``size`` by ``size``; an
+    activation is the name of a function that NumPy and JAX have.
     """
-    apply, apply_jax = {
-        "positive": (np.positive, jnp.positive),
-        "square": (np.square, jnp.square),
-        "tanh": (np.tanh, jnp.tanh),
-    }[activation]
+    apply, apply_jax = getattr(np, activation), getattr(jnp, activation)
     rng = np.random.default_rng(0)
     matrix = rng.standard_normal((size, size))
     samples = rng.standard_normal((batch, size))

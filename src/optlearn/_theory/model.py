@@ -1,7 +1,8 @@
-"""A learning model: one loss over local fields, and what the data look like."""
+"""A learning model: one loss over the local fields of a sample, and what the data look like."""
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -16,16 +17,88 @@ from optlearn._arrays import Array, Float, Settings, float64
 from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
-from optlearn._pytrees import field
+from optlearn._pytrees import Pytree, field
 from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
-from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum, variances_by_cluster
 
 # The latent variables of one sample, by name.
 Latent = Mapping[str, Array]
 
 # Imports inside methods below: drift, checks and quadrature are written in terms of this class.
+
+
+class Fields(Pytree):
+    """Pre-activations of one sample.
+
+    Attributes:
+        student: (L, K) ``λ = xᵀw/√N``, a row a slot.
+        teacher: (L, M) ``λ* = xᵀw*/√N``.
+        noise: scalar standard normal, the label noise z.
+        normals: further standard normals of the sample, as many as the model asks for.
+    """
+
+    student: Float[Array, "L K"]
+    teacher: Float[Array, "L M"]
+    noise: Float[Array, ""]
+    normals: Float[Array, " normals"] = field(default_factory=lambda: np.zeros(0))
+
+
+class Latents(Pytree):
+    """Every value that the latent variables can take, with its probability.
+
+    Attributes:
+        values: name → array (n, …); ``values["cluster"]`` is (n, L), counted from 0 in each slot.
+        probabilities: (n,), may depend on controls; must sum to 1.
+    """
+
+    values: dict[str, Array]
+    probabilities: Float[Array, " n"]
+
+    @classmethod
+    def single(cls, **values: Array) -> Self:
+        """One certain value."""
+        return cls({name: jnp.asarray(v)[None] for name, v in values.items()}, jnp.ones(1))
+
+    @classmethod
+    def choice(cls, probabilities: Array, **values: Array) -> Self:
+        """One of n values, drawn with ``probabilities`` (n,); each of ``values`` is (n, …)."""
+        return cls({k: jnp.asarray(v) for k, v in values.items()}, jnp.asarray(probabilities))
+
+    @classmethod
+    def clusters(cls, counts: Sequence[int], probabilities: Array | None = None) -> Self:
+        """Cluster memberships of all slots.
+
+        Args:
+            counts: clusters in each slot (0: no centroid, mean zero).
+            probabilities: of all combinations, the last slot running fastest; equal if not given.
+        """
+        combinations = list(itertools.product(*(range(max(1, count)) for count in counts)))
+        if probabilities is None:
+            probabilities = np.full(len(combinations), 1 / len(combinations))
+        return cls.choice(
+            jnp.asarray(probabilities).reshape(-1), cluster=np.array(combinations, dtype=np.int32)
+        )
+
+    @classmethod
+    def masks(cls, name: str, count: int, active: Array) -> Self:
+        """``count`` independent switches, each 1 with probability ``active``, else 0."""
+        table = np.array(list(itertools.product((0.0, 1.0), repeat=count)))
+        on = table.sum(axis=1).astype(int)
+
+        def powers(base: Array) -> Array:
+            """By a running product: p**0 at p = 0 would have no derivative."""
+            return jnp.cumprod(jnp.concatenate([jnp.ones(1), jnp.broadcast_to(jnp.asarray(base), (count,))]))
+
+        return cls.choice(powers(active)[on] * powers(1 - active)[count - on], **{name: table})
+
+    def times(self, other: "Latents") -> "Latents":
+        """Independent combination of two sets of latents."""
+        n, m = self.probabilities.shape[0], other.probabilities.shape[0]
+        values = {k: jnp.repeat(v, m, axis=0) for k, v in self.values.items()}
+        values |= {k: jnp.tile(v, (n,) + (1,) * (v.ndim - 1)) for k, v in other.values.items()}
+        joint = self.probabilities[:, None] * other.probabilities[None, :]
+        return Latents(values, joint.reshape(-1))
 
 
 @dataclass(frozen=True)
@@ -60,17 +133,11 @@ class Recurrence(NamedTuple):
 
 
 class ClosedMoments(NamedTuple):
-    """Closed forms of what the drift is made of, for inputs without centroids.
+    """Closed forms of what the drift is made of, for inputs without centroids."""
 
-    Attributes:
-        slope: (K, K + M) E[∂g_k/∂field], by the fields of students and teachers.
-        spread: (K, K) E[g gᵀ], of one sample and inputs of variance 1.
-        v: (K, H) E[∂loss/∂v].
-    """
-
-    slope: Float[Array, "K n"]
-    spread: Float[Array, "K K"]
-    v: Float[Array, "K H"]
+    slope: Float[Array, "K n"]  # E[∂g_k/∂field], by the fields of students and teachers
+    spread: Float[Array, "K K"]  # E[g gᵀ], of one sample and inputs of variance 1
+    v: Float[Array, "K H"]  # E[∂loss/∂v]
 
 
 class LearningModel(System):
@@ -110,12 +177,7 @@ class LearningModel(System):
     run_advice = "A smaller learning rate, or one that decays, usually keeps the dynamics bounded."
 
     limits = MappingProxyType(
-        {
-            "learning_rate": (0.0, np.inf),
-            "batch": (1.0, np.inf),
-            "sigma_n": (0.0, np.inf),
-            "weight_decay": (0.0, np.inf),
-        }
+        {**dict.fromkeys(("learning_rate", "sigma_n", "weight_decay"), (0.0, np.inf)), "batch": (1.0, np.inf)}
     )
     # Whether closed forms and observables take order parameters with their axis of blocks under a spectrum.
     reads_blocks = False
@@ -258,12 +320,7 @@ class LearningModel(System):
         return self._expectation("closed_error", generic_error, x, u, quadrature or self.error_quadrature)
 
     def _expectation(
-        self,
-        form: str,
-        generic: Callable[..., Any],
-        x: OrderParameters,
-        u: Settings,
-        quadrature: AbstractQuadrature | None,
+        self, form: str, generic: Callable[..., Any], x: OrderParameters, u: Settings, quadrature: Any
     ) -> Any:
         """``generic`` by quadrature; without one, the closed form if there is one."""
         from optlearn._theory.drift import default_quadrature
@@ -432,10 +489,7 @@ class LearningModel(System):
         return replace(self, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
 
     def resolved(
-        self,
-        states: Float[np.ndarray, "S n"],
-        u: Settings,
-        quadrature: AbstractQuadrature | AutoQuadrature | None = None,
+        self, states: Array, u: Settings, quadrature: AbstractQuadrature | AutoQuadrature | None = None
     ) -> Resolved:
         """A copy with a quadrature for the expectations without closed forms; see ``quadrature.resolve``."""
         from optlearn._theory.quadrature import resolve
@@ -457,14 +511,13 @@ class LearningModel(System):
 
 
 def _check_sizes(model: LearningModel) -> None:
-    name = type(model).__name__
+    name, centroids = type(model).__name__, model.centroids
     for size, lowest in (("students", 1), ("slots", 1), ("heads", 0), ("normals", 0)):
         Arguments(name).count(size, getattr(model, size), lowest)
     if model.clusters and len(model.clusters) != model.slots:
         raise SpecificationError(
             f"{name}(clusters={model.clusters!r}): one count for each of the {model.slots} slots"
         )
-    centroids = model.centroids
     if sum(model.clusters) != centroids:
         raise SpecificationError(
             f"{name}(clusters={model.clusters!r}) has {sum(model.clusters)} centroids in all, "
@@ -485,15 +538,10 @@ def _check_sizes(model: LearningModel) -> None:
             raise SpecificationError(f"{name}: {place} names a field that the model does not have")
     if len(set(model.breaks)) < len(model.breaks):
         raise SpecificationError(f"{name}(breaks={model.breaks!r}): a break is given twice")
-    _check_names(model)
-
-
-def _check_names(model: LearningModel) -> None:
-    name, layout = type(model).__name__, model.layout
-    entries = [layout.name_of(*entry) for entry in layout.all_entries()]
+    entries = [model.layout.name_of(*entry) for entry in model.layout.all_entries()]
     scalars = (*model.extras, *model.running)
-    for place, extra in enumerate(scalars):
-        if extra in entries or extra in scalars[:place]:
+    for number, extra in enumerate(scalars):
+        if extra in entries or extra in scalars[:number]:
             fields = f"extras={model.extras!r}, running={model.running!r}"
             raise SpecificationError(f"{name}({fields}): {extra!r} is taken")
     for untracked in sorted(model.untracked):

@@ -31,6 +31,8 @@ SOBOL = (13, 16, 18)
 SMALLEST_SCALE = 0.1
 
 What = Literal["drift", "error"]
+# Flat states.
+States = Float[np.ndarray, "S n"]
 
 _VALUES: dict[Hashable, Any] = {}
 _CLOSED: dict[Hashable, bool] = {}
@@ -38,29 +40,20 @@ _CLOSED: dict[Hashable, bool] = {}
 
 def choose_quadrature(
     model: LearningModel,
-    states: Float[np.ndarray, "S n"],
+    states: States,
     u: Settings,
     wanted: AutoQuadrature,
     what: What = "drift",
     first: AbstractQuadrature | None = None,
 ) -> tuple[AbstractQuadrature, float]:
-    """The coarsest quadrature that meets ``wanted.accuracy`` at flat states (S, n), and its error.
+    """The coarsest quadrature that meets ``wanted.accuracy`` at flat states, and its error; tries ``first``.
 
-    The error is the largest change of the drift (or of the generalisation error), relative to the largest at
-    these states (at least 0.1), under a finer or independent quadrature. Warns when no quadrature within
-    ``wanted.points`` is accurate enough.
-
-    Args:
-        model: the learning model.
-        states: (S, n) where to measure.
-        u: the settings there.
-        wanted: accuracy, and points at most.
-        what: the expectation that matters: what suits a smooth loss may not suit a metric that jumps.
-        first: a quadrature to try before all others.
+    The error is the largest change of the drift (or of the generalisation error: what suits a smooth loss may
+    not suit a metric that jumps), relative to the largest at these states (at least 0.1), under a finer or
+    independent quadrature. Warns when no quadrature within ``wanted.points`` is accurate enough.
     """
     best: tuple[float, AbstractQuadrature] | None = None
-    tried = [] if first is None else [first]
-    for quadrature in [*tried, *_candidates(model, u, states, wanted, what)]:
+    for quadrature in [*([first] if first else []), *_candidates(model, u, states, wanted, what)]:
         error = quadrature_error(model, states, u, quadrature, what)
         if best is None or error < best[0]:
             best = (error, quadrature)
@@ -81,35 +74,25 @@ def choose_quadrature(
 class ResolvedModel(Resolved):
     """A learning model with quadratures for its expectations, whose errors can be measured anywhere."""
 
-    def errors(self, states: Float[np.ndarray, "S n"], u: Settings) -> dict[str, float]:
-        """Errors of the quadratures, measured at flat states (S, n) as well."""
+    def errors(self, states: States, u: Settings) -> dict[str, float]:
+        """Errors of the quadratures, measured at flat states as well."""
         model, errors = self.system, {}
         assert isinstance(model, LearningModel)
-        expectations: tuple[tuple[str, AbstractQuadrature | None, What], ...] = (
-            ("quadrature_error", model.drift_quadrature, "drift"),
-            ("error_quadrature_error", model.error_quadrature, "error"),
-        )
-        for name, quadrature, what in expectations:
+        whats: tuple[What, What] = "drift", "error"
+        for what, quadrature in zip(whats, (model.drift_quadrature, model.error_quadrature), strict=True):
             if quadrature is not None:
-                error = quadrature_error(model, states, u, quadrature, what)
-                errors[name] = max(self.info[name], error)
+                name = "quadrature_error" if what == "drift" else "error_quadrature_error"
+                errors[name] = max(self.info[name], quadrature_error(model, states, u, quadrature, what))
         return errors
 
 
 def resolve(
-    model: LearningModel,
-    states: Float[np.ndarray, "S n"],
-    u: Settings,
-    wanted: AbstractQuadrature | AutoQuadrature | None,
+    model: LearningModel, states: States, u: Settings, wanted: AbstractQuadrature | AutoQuadrature | None
 ) -> Resolved:
-    """The model with quadratures for what it has no closed forms of, and their accuracy.
+    """The model with quadratures for what it has no closed forms of, and their accuracy at flat states.
 
-    Args:
-        model: the learning model.
-        states: (S, n) flat states at which a quadrature that is chosen must be accurate.
-        u: the settings there.
-        wanted: a quadrature for everything; an accuracy, for everything; None: closed forms where the model
-            has them, elsewhere a quadrature with the accuracy of ``AutoQuadrature()``.
+    ``wanted`` is a quadrature for everything, or an accuracy, for everything; None: closed forms where the
+    model has them, elsewhere a quadrature with the accuracy of ``AutoQuadrature()``.
     """
     if not isinstance(wanted, AbstractQuadrature | AutoQuadrature | None):
         raise SpecificationError(
@@ -152,14 +135,15 @@ def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) ->
 
 
 def quadrature_error(
-    model: LearningModel,
-    states: Float[np.ndarray, "S n"],
-    u: Settings,
-    quadrature: AbstractQuadrature,
-    what: What = "drift",
+    model: LearningModel, states: States, u: Settings, quadrature: AbstractQuadrature, what: What = "drift"
 ) -> float:
-    """How much the drift, or the error, at flat states (S, n) changes under another quadrature."""
-    return _difference(*(_values(model, u, states, r, what) for r in (quadrature, _another(quadrature))))
+    """How much the drift, or the error, at flat states changes under another quadrature."""
+    # One that shows the error at no more than twice the cost in each dimension.
+    if isinstance(quadrature, QuasiMonteCarlo):
+        another: AbstractQuadrature = QuasiMonteCarlo(quadrature.log2_points, quadrature.seed + 1)
+    else:
+        another = finer(quadrature)
+    return _difference(*(_values(model, u, states, rule, what) for rule in (quadrature, another)))
 
 
 def finer(quadrature: AbstractQuadrature) -> AbstractQuadrature:
@@ -176,19 +160,12 @@ def finer(quadrature: AbstractQuadrature) -> AbstractQuadrature:
     return QuasiMonteCarlo(min(quadrature.log2_points + 2, MOST_LOG2_POINTS), quadrature.seed + 1)
 
 
-def _another(quadrature: AbstractQuadrature) -> AbstractQuadrature:
-    """One that shows the error of ``quadrature`` at no more than twice the cost in each dimension."""
-    if isinstance(quadrature, QuasiMonteCarlo):
-        return QuasiMonteCarlo(quadrature.log2_points, quadrature.seed + 1)
-    return finer(quadrature)
-
-
 def _candidates(
-    model: LearningModel, u: Settings, states: Float[np.ndarray, "S n"], wanted: AutoQuadrature, what: What
+    model: LearningModel, u: Settings, states: States, wanted: AutoQuadrature, what: What
 ) -> list[AbstractQuadrature]:
     """Quadratures to try, cheapest first."""
     reads = fields_read(model, "loss" if what == "drift" else "metric")
-    where = coordinates(model, reads, tuple(range(model.slots)))
+    where = coordinates(model, reads)
     noise_nodes = None
     if where.noise:
         # A square loss holds the label noise squared: three nodes integrate it exactly.
@@ -216,13 +193,9 @@ def _size(quadrature: AbstractQuadrature, where: Coordinates) -> float:
 
 
 def _values(
-    model: LearningModel,
-    u: Settings,
-    states: Float[np.ndarray, "S n"],
-    quadrature: AbstractQuadrature,
-    what: What,
+    model: LearningModel, u: Settings, states: States, quadrature: AbstractQuadrature, what: What
 ) -> np.ndarray:
-    """(S, n) drifts or (S, 1) errors at flat states (S, n)."""
+    """(S, n) drifts or (S, 1) errors at flat states."""
     leaves, structure = jax.tree.flatten((model, dict(u)))
     key = (structure, tuple(np.shape(leaf) for leaf in leaves), quadrature, what)
     if key not in _VALUES:

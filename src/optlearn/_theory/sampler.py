@@ -31,9 +31,8 @@ from jax.lax.linalg import triangular_solve
 from optlearn._arrays import Array, Bool, Float, Settings
 from optlearn._engine.tracing.trace import dependencies
 from optlearn._theory.expectation import AbstractQuadrature
-from optlearn._theory.model import Latent, LearningModel
+from optlearn._theory.model import Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, field_covariance, gram_matrix
-from optlearn._theory.sample import Fields
 
 # Added under every square root. The derivative of a Cholesky factor is infinite at a singular Gram
 # matrix (zero weights, perfect alignment); with this, expectations and their gradients are finite
@@ -82,9 +81,8 @@ def _find(shapes: LearningModel, function: str) -> Reads:
     latents = jax.eval_shape(table, shapes, shapes.parameters)
     latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), latents)
     state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, float), shapes.state())
-    fields = Fields(
-        *(jax.ShapeDtypeStruct(shape, float) for shape in ((L, K), (L, M), (), (shapes.normals,)))
-    )
+    sizes = (L, K), (L, M), (), (shapes.normals,)
+    fields = Fields(*(jax.ShapeDtypeStruct(shape, float) for shape in sizes))
 
     def read(f: Fields, model: LearningModel, x: Any, c: Any, u: Any) -> Any:
         model, x = model.summed, model.total(x)
@@ -153,8 +151,8 @@ class Coordinates:
         return tuple(int(n) for n in np.cumsum([0, *map(len, self.pivots)])[:-1])
 
 
-def coordinates(model: LearningModel, reads: Reads, slots: tuple[int, ...]) -> Coordinates:
-    """Coordinates of ``slots`` (others have no pivots); fields that jump come first in a slot."""
+def coordinates(model: LearningModel, reads: Reads) -> Coordinates:
+    """Coordinates of all slots; fields that jump come first in a slot."""
     K = model.students
     thresholds: dict[tuple[int, int], tuple[float, ...]] = {}
     for b in model.breaks:
@@ -163,9 +161,7 @@ def coordinates(model: LearningModel, reads: Reads, slots: tuple[int, ...]) -> C
     pivots, cuts = [], []
     for slot in range(model.slots):
         read = np.concatenate([reads.student[slot], reads.teacher[slot]])
-        entries = [int(i) for i in np.flatnonzero(read)] if slot in slots else []
-        jumping = {i for i in entries if (slot, i) in thresholds}
-        entries = [*(i for i in entries if i in jumping), *(i for i in entries if i not in jumping)]
+        entries = sorted(map(int, np.flatnonzero(read)), key=lambda i: (slot, i) not in thresholds)
         pivots.append(tuple(entries))
         cuts += [thresholds.get((slot, i), ()) for i in entries]
     uncut = [()] * (reads.normals + reads.noise)
@@ -173,31 +169,20 @@ def coordinates(model: LearningModel, reads: Reads, slots: tuple[int, ...]) -> C
 
 
 class Slots(NamedTuple):
-    """What is known of the slots' fields given a latent.
+    """What is known of the slots' fields given a latent."""
 
-    Attributes:
-        means: (L, n) of all fields.
-        sigmas: (L,) standard deviations of the inputs, those of the blocks not included.
-        factors: for each slot (n, r), Cholesky columns of the fields read.
-        variances: (L, B) of the blocks, under a spectrum.
-        assignment: (L, C) weights of the centroids in the means.
-    """
-
-    means: Float[Array, "L n"]
-    sigmas: Float[Array, " L"]
-    factors: list[Float[Array, "n r"]]
-    variances: Float[Array, "L B"] | None
-    assignment: Float[Array, "L C"]
+    means: Float[Array, "L n"]  # of all fields
+    sigmas: Float[Array, " L"]  # standard deviations of the inputs, those of the blocks not included
+    factors: list[Float[Array, "n r"]]  # for each slot, Cholesky columns of the fields read
+    variances: Float[Array, "L B"] | None  # of the blocks, under a spectrum
+    assignment: Float[Array, "L C"]  # weights of the centroids in the means
 
 
 class Sampler:
     """Turns standard normals into fields for a given latent."""
 
-    def __init__(
-        self, model: LearningModel, x: OrderParameters, u: Settings, reads: Reads, slots: tuple[int, ...]
-    ) -> None:
-        self.model, self.u = model, u
-        self.where = coordinates(model, reads, slots)
+    def __init__(self, model: LearningModel, x: OrderParameters, u: Settings, reads: Reads) -> None:
+        self.model, self.u, self.where = model, u, coordinates(model, reads)
         if model.spectrum is not None:
             self.blocks = gram_matrix(x, model.block_overlaps)
             self.gram = self.blocks.sum(axis=0)
@@ -257,11 +242,7 @@ class Sampler:
         return fields
 
     def field_gradient(
-        self,
-        slots: Slots,
-        points: Float[Array, "P d"],
-        weights: Float[Array, " P"],
-        D2: Float[Array, "P L K"],
+        self, slots: Slots, points: Float[Array, "P d"], weights: Array, D2: Float[Array, "P L K"]
     ) -> Float[Array, "*B n K"]:
         """(n, K) E[field D₂ᵀ] of all fields, summed over slots; (B, n, K) under a spectrum."""
         if slots.variances is None:
@@ -286,12 +267,7 @@ class Sampler:
         return total
 
     def spread(
-        self,
-        slots: Slots,
-        weights: Float[Array, " P"],
-        first: Float[Array, "P L K"],
-        second: Float[Array, "P L K"],
-        counted: Float[np.ndarray, " L"],
+        self, slots: Slots, weights: Array, first: Array, second: Array, counted: np.ndarray
     ) -> Float[Array, "*B K K"]:
         """(K, K) E[Σ_l σ_l² D₂ D₂'ᵀ] over the slots counted; (B, K, K), with shares, under a spectrum."""
         if slots.variances is None:

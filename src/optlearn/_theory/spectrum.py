@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arguments import Arguments, as_numbers, is_whole
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Float, Int
 from optlearn._errors import AccuracyWarning, SpecificationError, warn
 from optlearn._pytrees import Pytree, field
@@ -113,11 +113,9 @@ class Spectrum(Pytree):
             ratio: n/N, samples for each direction; below 1, a share 1 − n/N has no variance.
             blocks: Gauss nodes of the law.
         """
-        if not (np.isfinite(ratio) and ratio > 0):
-            raise SpecificationError(f"ratio must be a number above 0, got {ratio!r}")
-        if not (is_whole(blocks) and blocks >= 2):
-            raise SpecificationError(f"blocks must be a whole number of at least 2, got {blocks!r}")
-        return cls(*marchenko_pastur_nodes(ratio, int(blocks)))
+        check = Arguments("marchenko_pastur")
+        ratio = check.number("ratio", ratio, 0.0, open_below=True)
+        return cls(*marchenko_pastur_nodes(ratio, check.count("blocks", blocks, 2)))
 
     @classmethod
     @checked
@@ -150,10 +148,7 @@ class Spectrum(Pytree):
                 f"{[table.shape for table in tables]}"
             )
         N = tables[0].shape[1]
-        if not (is_whole(blocks) and 1 <= blocks <= N):
-            raise SpecificationError(
-                f"blocks must be a whole number from 1 to {N} directions, got {blocks!r}"
-            )
+        blocks = Arguments("commuting").count("blocks", blocks, 1, N)
         covariances = np.stack([np.atleast_2d(np.cov(table, rowvar=False, bias=True)) for table in tables])
         basis = np.linalg.eigh(covariances.mean(axis=0))[1]
         turned = basis.T @ covariances @ basis
@@ -267,7 +262,13 @@ def reduce_spectrum(
         blocks: how many at most (bins may be empty); None: one for each distinct variance, exactly.
         training: ∫η dα that the blocks are made for.
     """
-    c = _checked_variances(variances)
+    c = np.asarray(variances, dtype=float)
+    if c.ndim != 1 or not len(c) or not (np.all(np.isfinite(c)) and np.all(c >= 0) and np.any(c > 0)):
+        lowest = f", the lowest {np.min(c):.6g}" if c.size else ""
+        raise SpecificationError(
+            f"variances must be a list of finite numbers of at least 0, one of them above 0, got shape "
+            f"{c.shape}{lowest}"
+        )
     N = len(c)
     T = np.full(N, 1 / N) if teacher is None else np.asarray(teacher, dtype=float)
     if T.shape != c.shape or not (np.all(np.isfinite(T)) and np.all(T >= 0)):
@@ -283,31 +284,22 @@ def reduce_spectrum(
         values, block_of = np.unique(c, return_inverse=True)
         share = np.bincount(block_of) / N
         return Reduction(Spectrum(values, share, largest=largest), np.bincount(block_of, T), block_of)
-    if not (is_whole(blocks) and 1 <= blocks <= N):
-        raise SpecificationError(f"blocks must be a whole number from 1 to {N} directions, got {blocks!r}")
-    if not training > 0:
-        raise SpecificationError(f"training must be above 0, got {training!r}")
-    block_of = _bins(c, int(blocks), training)
+    check = Arguments("reduce_spectrum")
+    training = check.number("training", training, 0.0, open_below=True)
+    block_of = _bins(c, check.count("blocks", blocks, 1, N), training)
     kept_T, kept_share = np.bincount(block_of, c * T), np.bincount(block_of, c / N)
     weight = c * T / max((c * T).sum(), 1e-300) + c / c.sum()
     log_c = np.log(np.maximum(c, NEGLIGIBLE**2 * c.max()))
     mean = np.exp(np.bincount(block_of, weight * log_c) / np.maximum(np.bincount(block_of, weight), 1e-300))
-    spectrum = Spectrum(
-        mean,
-        kept_share / mean,
-        largest=largest,
-        reduction_error=_reduction_error(c, T, mean, kept_share / mean, kept_T / mean, training),
-    )
-    return Reduction(spectrum, kept_T / mean, block_of)
+    share, T_b = kept_share / mean, kept_T / mean
+    error = _reduction_error(c, T, mean, share, T_b, training)
+    return Reduction(Spectrum(mean, share, largest=largest, reduction_error=error), T_b, block_of)
 
 
 def power_law(N: int, exponent: float) -> Float[np.ndarray, " N"]:
     """(N,) variances ∝ i^−exponent with mean 1."""
-    if not (is_whole(N) and N >= 1):
-        raise SpecificationError(f"N must be a whole number of at least 1, got {N!r}")
-    if not (np.isfinite(exponent) and exponent >= 0):
-        raise SpecificationError(f"exponent must be a number of at least 0, got {exponent!r}")
-    values = np.arange(1.0, N + 1) ** -exponent
+    check = Arguments("power_law")
+    values = np.arange(1.0, check.count("N", N) + 1) ** -check.number("exponent", exponent, 0.0)
     return np.asarray(values / values.mean())
 
 
@@ -365,17 +357,6 @@ def data_eigenvalues(X: Array, centre: bool) -> Float[np.ndarray, " d"]:
     if not len(values) or values[-1] <= 0:
         raise SpecificationError("X must have a feature that is not constant")
     return np.asarray(values / values.mean())
-
-
-def _checked_variances(variances: Array) -> np.ndarray:
-    c = np.asarray(variances, dtype=float)
-    if c.ndim != 1 or not len(c) or not (np.all(np.isfinite(c)) and np.all(c >= 0) and np.any(c > 0)):
-        lowest = f", the lowest {np.min(c):.6g}" if c.size else ""
-        raise SpecificationError(
-            f"variances must be a list of finite numbers of at least 0, one of them above 0, got shape "
-            f"{c.shape}{lowest}"
-        )
-    return c
 
 
 def _bins(c: np.ndarray, blocks: int, training: float) -> np.ndarray:

@@ -17,6 +17,7 @@ from ._curriculum import Curriculum as Curriculum
 from ._curriculum import curriculum as curriculum
 from ._finite_data import FiniteData as FiniteData
 from ._finite_data import LargeBatch as LargeBatch
+from ._finite_data import OwnData as OwnData
 from ._gating import Gating as Gating
 from ._gating import gating as gating
 from ._imbalance import Imbalance as Imbalance
@@ -30,7 +31,6 @@ from ._memory import AdaGradNorm as AdaGradNorm
 from ._memory import Memory as Memory
 from ._memory import adagrad_norm as adagrad_norm
 from ._memory import with_memory as with_memory
-from ._own_data import OwnData as OwnData
 from ._rules import Clipped as Clipped
 from ._rules import FeedbackAlignment as FeedbackAlignment
 from ._rules import Hebb as Hebb

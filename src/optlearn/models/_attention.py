@@ -30,9 +30,8 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.model import Latent, LearningModel
+from optlearn._theory.model import Fields, Latent, Latents, LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, order_parameters
-from optlearn._theory.sample import Fields, Latents
 from optlearn.models._averages import cosine
 from optlearn.models._two_tokens import Fineness, Pair, key_means, mean_loss, query_points
 
@@ -228,23 +227,20 @@ def attention(
     gram = check.gram("T", T, units)
     across = np.add.outer(np.arange(units), np.arange(units)) % 2 == 1
     apart = L == 2 and not tied and not np.any(gram[across])
+    # Overlaps of students' queries with keys, students' or teachers'.
+    layout = OverlapLayout(students=units, teachers=units)
+    crossing = (layout.name_of(*entry) for entry in layout.all_entries() if across[entry[1:]])
     return Attention(
         students=units,
         slots=L,
         overlaps=Overlaps(T=gram),
-        untracked=_across(across) if apart else frozenset(),
+        untracked=frozenset(crossing if apart else ()),
         parameters=parameters,
         branches=count,
         tied=bool(tied),
         masked=masked,
         even=True,
     )
-
-
-def _across(across: np.ndarray) -> frozenset[str]:
-    """Names of the overlaps of students' queries with keys, students' or teachers'."""
-    layout = OverlapLayout(students=len(across), teachers=len(across))
-    return frozenset(layout.name_of(*entry) for entry in layout.all_entries() if across[entry[1:]])
 
 
 def token_rotation(tokens: int) -> np.ndarray:

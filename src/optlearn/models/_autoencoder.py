@@ -20,9 +20,8 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.model import Latent, LearningModel
+from optlearn._theory.model import Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
-from optlearn._theory.sample import Fields
 from optlearn._theory.spectrum import Spectrum, variances_by_cluster
 from optlearn.models._averages import ACTIVATIONS, Activation, cosine, diagonal
 
@@ -41,10 +40,7 @@ FIG3_START: Mapping[str, Any] = MappingProxyType(
 # students.
 FIGS_OMEGA = ((0.976, -0.01355596), (-0.01355596, 1.014))
 FIGS_START: Mapping[str, Any] = MappingProxyType(
-    {
-        "Q": ((0.25, -0.002), (-0.002, 0.25)),
-        "R": ((0.099, -0.002), (-0.005, 0.102)),
-    }
+    {"Q": ((0.25, -0.002), (-0.002, 0.25)), "R": ((0.099, -0.002), (-0.005, 0.102))}
 )
 
 
@@ -71,7 +67,8 @@ class Autoencoder(LearningModel):
 
     def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The part of ½‖x₁ − output‖² of order 1."""
-        clean, noisy = fields.student[0], _noisy_fields(fields, u)
+        clean, noise = fields.student[0], u["noise"]
+        noisy = jnp.sqrt(1 - noise) * fields.student[0] + jnp.sqrt(noise) * fields.student[1]
         hidden = self.activation.function(noisy)
         return hidden @ x.Q @ hidden / 2 - (clean - x.extras["b"] * noisy) @ hidden
 
@@ -210,21 +207,14 @@ class _ClusterMoments:
 
 
 class _BlockMoments(NamedTuple):
-    """Second moments of the fields.
+    """Second moments of the fields."""
 
-    Attributes:
-        p: (C,) probabilities of the clusters.
-        variance: (C, B) v of the clean inputs.
-        Q: (K, K) whole overlaps of the students.
-        clean: (C, K, K) E[λ₁λ₁ᵀ] given the cluster.
-        noisy: (C, K, K) E[λ̃λ̃ᵀ].
-    """
-
-    p: Array
-    variance: Array
-    Q: Array
-    clean: Array
-    noisy: Array
+    p: Array  # (C,) probabilities of the clusters
+    variance: Array  # (C, B) v of the clean inputs
+    power: Array  # mean variance of the entries of a clean input
+    Q: Array  # (K, K) whole overlaps of the students
+    clean: Array  # (C, K, K) E[λ₁λ₁ᵀ] given the cluster
+    noisy: Array  # (C, K, K) E[λ̃λ̃ᵀ]
 
     def mean(self, table: Array) -> Array:
         """Average over clusters."""
@@ -233,11 +223,13 @@ class _BlockMoments(NamedTuple):
 
 def _block_moments(model: Autoencoder, x: OrderParameters, u: Settings) -> _BlockMoments:
     """Second moments at the noise of ``u``."""
+    assert model.spectrum is not None
     variance = jnp.asarray(u["sigma"] ** 2)[:, None] * model.cluster_variances()
-    whole = model.total(x)
+    p, whole = jnp.asarray(u["cluster_probabilities"]), model.total(x)
     clean = jnp.einsum("cb,bkj->ckj", variance, x.Q) + jnp.einsum("kc,jc->ckj", whole.R, whole.R)
     noisy = (1 - u["noise"]) * clean + u["noise"] * whole.Q[None]
-    return _BlockMoments(jnp.asarray(u["cluster_probabilities"]), variance, whole.Q, clean, noisy)
+    power = p @ variance @ jnp.asarray(model.spectrum.share)
+    return _BlockMoments(p, variance, power, whole.Q, clean, noisy)
 
 
 def _block_drift(model: Autoencoder, x: OrderParameters, u: Settings) -> OrderParameters:
@@ -261,7 +253,7 @@ def _block_drift(model: Autoencoder, x: OrderParameters, u: Settings) -> OrderPa
     return order_parameters(
         Q=-eta * (turn + jnp.swapaxes(turn, -1, -2)) + eta**2 * spread,
         R=-eta * (jnp.swapaxes(A[:, K:], -1, -2) + jnp.einsum("kj,bjc->bkc", pull, x.R)),
-        extras={"b": model._skip_drift(b, _clean_power(model, parts), parts.p, pull, u)},
+        extras={"b": model._skip_drift(b, parts.power, parts.p, pull, u)},
     )
 
 
@@ -270,7 +262,7 @@ def _block_error(model: Autoencoder, x: OrderParameters, u: Settings) -> Array:
     parts, b, keep = _block_moments(model, x, u), x.extras["b"], jnp.sqrt(1 - u["noise"])
     clean, noisy = parts.mean(parts.clean), parts.mean(parts.noisy)
     hidden = jnp.sum(parts.Q * noisy) + _trace(2 * b * noisy - 2 * keep * clean)
-    return model._skip_error(b, _clean_power(model, parts), parts.p, u) + hidden
+    return model._skip_error(b, parts.power, parts.p, u) + hidden
 
 
 def _block_spread(model: Autoencoder, parts: _BlockMoments, fed_back: Array, u: Settings) -> Array:
@@ -298,12 +290,6 @@ def _block_spread(model: Autoencoder, parts: _BlockMoments, fed_back: Array, u: 
     # Two views share x₁ only.
     cross = (1 - noise) * weighed(quadratic(turned - identity, parts.clean))
     return spread / u["batch"] + (1 - 1 / u["batch"]) * cross
-
-
-def _clean_power(model: Autoencoder, parts: _BlockMoments) -> Array:
-    """Mean variance of the entries of a clean input."""
-    assert model.spectrum is not None
-    return parts.p @ parts.variance @ jnp.asarray(model.spectrum.share)
 
 
 @checked
@@ -407,7 +393,3 @@ def optimal_skip(noise: Array, sigma: Array, cluster_probabilities: Array | None
 def _trace(matrix: Array) -> Array:
     # jnp.trace is a gather; this is cheaper to trace for the few nodes of a student.
     return jnp.sum(matrix * np.eye(matrix.shape[0]))
-
-
-def _noisy_fields(fields: Fields, u: Settings) -> Array:
-    return jnp.sqrt(1 - u["noise"]) * fields.student[0] + jnp.sqrt(u["noise"]) * fields.student[1]

@@ -165,10 +165,6 @@ def _linear(field: Array) -> Array:
     return field
 
 
-def _linear_I2(gram: Array, i: Array, j: Array) -> Array:
-    return entries(gram, i, j)
-
-
 def _linear_J2(gram: Array, i: Array, j: Array) -> Array:
     return jnp.ones(np.broadcast_shapes(np.shape(i), np.shape(j)))
 
@@ -187,7 +183,7 @@ ACTIVATIONS = {
     for activation in (
         Activation("erf", _erf, (), _erf_I2, _erf_J2, _erf_bend, _erf_I4),
         Activation("relu", _relu, (0.0,), _relu_I2, _relu_J2, _relu_bend, None),
-        Activation("linear", _linear, (), _linear_I2, _linear_J2, _linear_bend, _linear_I4),
+        Activation("linear", _linear, (), entries, _linear_J2, _linear_bend, _linear_I4),
     )
 }
 

@@ -22,9 +22,8 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.model import Break, ClosedMoments, Latent, LearningModel
+from optlearn._theory.model import Break, ClosedMoments, Fields, Latent, Latents, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, field_covariance, order_parameters
-from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
 from optlearn.models._averages import ACTIVATIONS, Activation, cosine, entries
 
@@ -115,16 +114,19 @@ class Committee(LearningModel):
         together, four_together = self._coincidence(u)
         # D₂ of node i is −r_i F_i g'(λ_i) × (residual = Σ_j ± r_j v_j g(λ_j) + noise).
         pair = weighted @ signed.T * together
-        pulled = pair * self.activation.J2(gram, *_square(K, len(gram)))
-        bent = jnp.sum(pair * self.activation.bend(gram, *_square(K, len(gram))), axis=1)
-        first, second, twice = _unordered(K), _unordered(len(gram)), _multiplicity(len(gram))
+        pulled = pair * self.activation.J2(gram, *np.ogrid[:K, : len(gram)])
+        bent = jnp.sum(pair * self.activation.bend(gram, *np.ogrid[:K, : len(gram)]), axis=1)
+        first, second, twice = np.triu_indices(K), np.triu_indices(len(gram)), _multiplicity(len(gram))
         outer = entries(feedback, first[0]) * entries(weighted, first[1])
         inner = entries(signed, second[0]) * entries(signed, second[1]) * twice[:, None]
         quartic = outer @ inner.T * four_together * self.activation.I4(gram, first, second)
         both_on = entries(together, *first) if self.dropout else 1.0
         noise = jnp.sum(outer, axis=1) * both_on * self.activation.J2(gram, *first)
         spread = entries(jnp.sum(quartic, axis=1) + u["sigma_n"] ** 2 * noise, _pair_number(K))
-        return pulled, bent, spread, self._readout_gradient(gram, signed, together, u)
+        if not self.heads:
+            return pulled, bent, spread, jnp.zeros((K, 0))
+        overlap = together * self.activation.I2(gram, *np.ogrid[:K, : len(gram)])
+        return pulled, bent, spread, -u["task_share"][None, :] * (overlap @ signed)
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
         """E[½ (target − p_f output)²], where I₂ is known for all pairs of nodes."""
@@ -134,7 +136,7 @@ class Committee(LearningModel):
         if self.spectrum is not None:
             gram = field_covariance(gram, self.spectrum.variance)
         signed = self._signed(x, u.get("rescaling", 1.0))
-        first, second = _unordered(len(gram))
+        first, second = np.triu_indices(len(gram))
         products = entries(signed, first) * entries(signed, second) * _multiplicity(len(gram))[:, None]
         weights = products @ self._shares(u.get("test_share"))
         return weights @ self.activation.I2(gram, first, second) / 2
@@ -211,21 +213,13 @@ class Committee(LearningModel):
         """
         if not self.dropout:
             return 1.0, 1.0
-        K, nodes = self.students, self.students + self.teachers
-        two, four = _distinct_students(K, nodes)
+        two, four = _distinct_students(self.students, self.students + self.teachers)
         # A running product: p**0 at p = 0 would have no derivative.
         powers = [jnp.ones(())]
         for _ in range(int(four.max())):
             powers.append(powers[-1] * u["activation"])
         table = jnp.stack(powers)
         return entries(table, two), entries(table, four)
-
-    def _readout_gradient(self, gram: Array, signed: Array, together: Array, u: Settings) -> Array:
-        K = self.students
-        if not self.heads:
-            return jnp.zeros((K, 0))
-        overlap = together * self.activation.I2(gram, *_square(K, len(gram)))
-        return -u["task_share"][None, :] * (overlap @ signed)
 
 
 @checked
@@ -444,31 +438,21 @@ def _breaks(kind: str, activation: Activation, nodes: int) -> tuple[Break, ...]:
     return tuple(Break(kind, 0, node, at) for node in range(nodes) for at in activation.breaks)
 
 
-def _square(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of a (rows, columns) table."""
-    return np.arange(rows)[:, None], np.arange(columns)[None, :]
-
-
 def _add_diagonal(table: Array, diagonal: Array) -> Array:
     """A (K, n) table with K numbers added to its first diagonal."""
     K, n = table.shape
     return table + diagonal[:, None] * np.eye(K, n)
 
 
-def _unordered(nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs i ≤ j."""
-    return np.triu_indices(nodes)
-
-
 def _multiplicity(nodes: int) -> np.ndarray:
     """How many ordered pairs each unordered one stands for: 1 or 2."""
-    first, second = _unordered(nodes)
+    first, second = np.triu_indices(nodes)
     return np.where(first == second, 1.0, 2.0)
 
 
 def _pair_number(nodes: int) -> np.ndarray:
     """(nodes, nodes) position of each pair among the unordered ones."""
-    first, second = _unordered(nodes)
+    first, second = np.triu_indices(nodes)
     table = np.empty((nodes, nodes), dtype=int)
     table[first, second] = table[second, first] = np.arange(len(first))
     return table
@@ -480,7 +464,7 @@ def _distinct_students(K: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     def occupied(*indices: np.ndarray) -> np.ndarray:
         return np.stack([(np.stack(indices) == k).any(axis=0) for k in range(K)])
 
-    two = occupied(*np.broadcast_arrays(*_square(K, nodes))).sum(axis=0)
-    students, others = occupied(*_unordered(K)), occupied(*_unordered(nodes))
+    two = occupied(*np.broadcast_arrays(*np.ogrid[:K, :nodes])).sum(axis=0)
+    students, others = occupied(*np.triu_indices(K)), occupied(*np.triu_indices(nodes))
     four = (students[:, :, None] | others[:, None, :]).sum(axis=0)
     return two, four

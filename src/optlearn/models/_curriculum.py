@@ -15,9 +15,8 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._signatures import checked
-from optlearn._theory.model import Break, Latent, LearningModel
+from optlearn._theory.model import Break, Fields, Latent, Latents, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
-from optlearn._theory.sample import Fields, Latents
 from optlearn._theory.spectrum import Spectrum
 from optlearn.models._averages import cosine, safe_root
 
@@ -140,7 +139,9 @@ def curriculum(
         A model with order parameters Q11, Q22 and M11.
     """
     check = Arguments("curriculum")
-    difficulties = check.numbers("Delta", _pair(check, Delta), (2,), lowest=0.0)
+    if np.ndim(Delta) != 1:
+        check.fail("Delta", Delta, "must be 2 numbers (easy, hard), each at least 0")
+    difficulties = check.numbers("Delta", Delta, (2,), lowest=0.0)
     return Curriculum(
         students=2,
         slots=2,
@@ -160,9 +161,3 @@ def curriculum(
 
 def _preactivation(fields: Fields) -> Array:
     return fields.student[0, 0] + fields.student[1, 1]
-
-
-def _pair(check: Arguments, Delta: Sequence[float]) -> Sequence[float]:
-    if np.ndim(Delta) != 1:
-        check.fail("Delta", Delta, "must be 2 numbers (easy, hard), each at least 0")
-    return Delta

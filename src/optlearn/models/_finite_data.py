@@ -11,31 +11,43 @@ with learning rate η, weight decay λ, batch B, fresh noise of variance Δ on i
 number, the training error, couples them. Samples are drawn with replacement. The eigenvalues are the Gauss
 nodes of the law of Marchenko and Pastur (``FiniteData``) or those of given data (``FiniteData.from_data``).
 With batches that are a share of the input dimension training is a map, not a flow (``LargeBatch``).
+
+Given data (``OwnData``) are advanced exactly, mode by mode. Their spectra are stiff, and there may be
+thousands of modes. Two facts make them cheap. Modes of the same eigenvalue behave alike, and behave smoothly
+in it: a few dozen eigenvalues stand for all, by interpolation. And between two changes of the controls every
+mode relaxes exponentially towards what one common number, the training error, feeds it: that number alone is
+found by collocation, the rest is exact (docs/decisions/016-exponential-collocation.md).
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from functools import cache
+from math import factorial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arguments import Arguments
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Float, Settings
 from optlearn._dynamics.system import System
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.spectrum import marchenko_pastur_nodes, marchenko_pastur_tail
 
-if TYPE_CHECKING:
-    from optlearn.models._own_data import OwnData
-
 SETTINGS = MappingProxyType(
     {"learning_rate": 0.5, "weight_decay": 0.0, "batch": 1.0, "input_noise": 0.0, "label_noise": 0.0}
 )
 # Errors of the test error are about the square of this, times up to a hundred.
 UNRESOLVED = 1e-4
+# Eigenvalues far below this, in units of their mean, are all alike: they are learned after dozens of passes.
+SMALL = 0.03
+# Points of collocation in a panel, and panels in an advance, each twice as long as the one before.
+POINTS, PANELS = 6, 5
+# Terms of the series that starts the recurrence of ``exponential_moments`` below 1.
+TERMS = 16
 
 
 class Modes(System):
@@ -130,7 +142,12 @@ class FiniteData(Modes):
         self.noise = np.asarray(check.number("noise", noise, 0.0))
         self.T = np.asarray(check.number("T", T, 0.0, open_below=True))
         if isinstance(nodes, tuple):
-            self.eigenvalues, self.shares = _given_nodes(check, nodes)
+            s, shares = self.eigenvalues, self.shares = [np.asarray(part, dtype=float) for part in nodes]
+            fits = s.ndim == 1 and len(s) and shares.shape == s.shape
+            if not (fits and np.all(s >= 0) and np.all(shares >= 0) and abs(shares.sum() - 1) < 1e-9):
+                check.fail(
+                    "nodes", nodes, "must be eigenvalues of at least 0, and as many shares that sum to 1"
+                )
             self.tail = np.zeros((0, len(self.shares)))
         else:
             law = float(self.kappa), check.count("nodes", nodes, 4)
@@ -140,8 +157,6 @@ class FiniteData(Modes):
     @staticmethod
     def from_data(X: Array, y: Array, X_test: Array, y_test: Array, **options: Any) -> "OwnData":
         """The same student on data of your own, such as the features of a network; see ``OwnData``."""
-        from optlearn.models._own_data import own_data
-
         return own_data(X, y, X_test, y_test, **options)
 
     @property
@@ -252,9 +267,206 @@ class LargeBatch(System):
         super().check_specification(x, u)
 
 
-def _given_nodes(check: Arguments, nodes: tuple[Array, Array]) -> tuple[np.ndarray, np.ndarray]:
-    values, shares = (np.asarray(part, dtype=float) for part in nodes)
-    fits = values.ndim == 1 and len(values) and shares.shape == values.shape
-    if not (fits and np.all(values >= 0) and np.all(shares >= 0) and abs(shares.sum() - 1) < 1e-9):
-        check.fail("nodes", nodes, "must be eigenvalues of at least 0, and as many shares that sum to 1")
-    return values, shares
+# --- given data ---------------------------------------------------------------------------------------
+
+
+class Quadratic(NamedTuple):
+    """A mean square as a function of the state: constant + hᵀAh − 2a·h + b·ν."""
+
+    constant: Float[Array, ""]
+    A: Float[Array, "J J"]
+    a: Float[Array, " J"]
+    b: Float[Array, " J"]
+
+    def of_response(self, h: Array) -> Array:
+        """The part without variances, for responses (…, J)."""
+        return self.constant + jnp.sum((h @ self.A) * h, axis=-1) - 2 * h @ self.a
+
+    def __call__(self, x: Array) -> Array:
+        """Its value in the state ``x``."""
+        return self.of_response(x["response"]) + jnp.sum(self.b * x["variance"])
+
+
+class OwnData(Modes):
+    """A linear or ridge student on given data. Built by ``FiniteData.from_data``.
+
+    Inputs are divided by their root mean square, so that the mean eigenvalue is 1 and a learning rate below
+    twice the batch is stable. In the units of your own training loop (loss ½(f − y)², weights of the inputs
+    as given) the learning rate is η / ``input_power``, and the weight decay λ · ``input_power`` / N.
+
+    Attributes:
+        train, test, squared_norm: the three mean squares.
+        input_power: mean of ‖x‖², over samples as they were given.
+        N: entries of an input.
+        n: samples.
+    """
+
+    train: Quadratic
+    test: Quadratic
+    squared_norm: Quadratic
+    input_power: float = field(static=True)
+    N: int = field(static=True)
+    n: int = field(static=True)
+
+    def train_error(self, x: Array) -> Array:
+        """Mean squared error on the samples."""
+        return self.train(x)
+
+    def test_error(self, x: Array) -> Array:
+        """Mean squared error on the test samples, label noise included."""
+        return self.test(x)
+
+    def norm(self, x: Array) -> Array:
+        """Q, squared norm of the weights over N, for inputs of mean square 1."""
+        return self.squared_norm(x)
+
+    @property
+    def longest(self) -> float:
+        """Training time in which the stiffest mode, at η = 1, is still resolved."""
+        return 2.0 ** (PANELS - 1) / float(np.max(self.eigenvalues))
+
+    def advance(self, x: Array, u: Settings, length: Array) -> Array:
+        """Panel after panel, the first ones short: that is when, after a change, the stiffest modes move."""
+        fractions = jnp.asarray(np.diff(np.append(0.0, 2.0 ** np.arange(1 - PANELS, 1))))
+        end, _ = jax.lax.scan(lambda state, part: (self._panel(state, u, part * length), None), x, fractions)
+        return end
+
+    def _panel(self, x: Array, u: Settings, d: Array) -> Array:
+        """Exponential collocation: the residual is a polynomial over the panel, all else is exact."""
+        eta, extra, s = u["learning_rate"], u["input_noise"], jnp.asarray(self.eigenvalues)
+        ends, coefficients = collocation(POINTS)
+        y = jnp.outer(ends, eta * d * (s + (u["weight_decay"] + extra)))  # (m + 1, J): points, and the end
+        decay, first = jnp.exp(-y), exponential_moments(y, 1)[0]
+        h = decay * x["response"][None] + eta * d * ends[:, None] * first
+        kept = decay**2 * x["variance"][None]
+        fed = eta**2 / u["batch"] * d * (s + extra)
+        # (m + 1, m, J): what a residual of 1 at a point, with its polynomial, leaves behind in each mode.
+        reach = jnp.einsum("ilk,kij,j->ilj", coefficients, exponential_moments(2 * y, POINTS), fed)
+        weights = self.train.b + extra * self.squared_norm.b
+        mean = self.train.of_response(h) + extra * self.squared_norm.of_response(h) + u["label_noise"]
+        unfed = mean[:-1] + kept[:-1] @ weights
+        residual = jnp.linalg.solve(jnp.eye(POINTS) - reach[:-1] @ weights, unfed)
+        return {"response": h[-1], "variance": kept[-1] + residual @ reach[-1]}
+
+
+def exponential_moments(z: Array, count: int) -> Array:
+    """(count, …) ∫₀¹ exp(−z(1 − t)) tᵏ/k! dt for k = 0 … count − 1 and z ≥ 0."""
+    small = z < 1
+    # Below 1 downwards from a series, above 1 upwards: each is stable there.
+    near, far = jnp.where(small, z, 0.5), jnp.where(small, 2.0, z)
+    term = jnp.full(jnp.shape(z), 1 / factorial(count))
+    last = term
+    for i in range(1, TERMS):
+        term = -term * near / (count + i)
+        last = last + term
+    down = [last]
+    for k in range(count - 1, 0, -1):
+        down.append(1 / factorial(k) - near * down[-1])
+    up = [-jnp.expm1(-far) / far]
+    for k in range(1, count):
+        up.append((1 / factorial(k) - up[-1]) / far)
+    return jnp.stack([jnp.where(small, a, b) for a, b in zip(reversed(down), up, strict=True)])
+
+
+@cache
+def collocation(points: int) -> tuple[Float[np.ndarray, " ends"], Float[np.ndarray, "ends points points"]]:
+    """Gauss points on [0, 1] and the end (m + 1,), and coefficients c (m + 1, m, m) of integrals up to them.
+
+    ∫₀ᵗ exp(−z(t − t')) ℓ_l(t') dt' = Σ_k c_{ilk} φ_k(zt) for the point t = t_i, Lagrange's polynomials ℓ_l on
+    the points, and φ_k the ``exponential_moments``.
+    """
+    nodes = (np.polynomial.legendre.leggauss(points)[0] + 1) / 2
+    ends = np.append(nodes, 1.0)
+    powers = np.arange(points)
+    lagrange = np.linalg.inv(nodes[:, None] ** powers).T  # (l, k)
+    factorials = np.array([float(factorial(k)) for k in powers])
+    return ends, ends[:, None, None] ** (powers + 1) * (lagrange * factorials)
+
+
+@checked
+def own_data(X: Array, y: Array, X_test: Array, y_test: Array, *, nodes: int | None = 40) -> OwnData:
+    """A linear student on given data.
+
+    Args:
+        X: (n, N) inputs or features of the samples.
+        y: (n,) their labels, any numbers.
+        X_test: (n_test, N) inputs that are held out.
+        y_test: (n_test,) their labels.
+        nodes: eigenvalues that stand for all of them, if there are more; None: take all.
+    """
+    X, y, X_test, y_test = _checked(X, y, X_test, y_test)
+    if nodes is not None:
+        Arguments("from_data").count("nodes", nodes, 4)
+    n, N = X.shape
+    power = float(np.mean(np.sum(X**2, axis=1)))
+    scale = np.sqrt(power / N)
+    X, X_test = X / scale, X_test / scale
+    s, basis = np.linalg.eigh(X.T @ X / n)
+    # Directions without data have no eigenvalue but round-off, and nothing is learned there.
+    s = np.where(s < 1e-12 * s[-1], 0.0, s)
+    projected = X_test @ basis
+    q = np.where(s > 0, basis.T @ (X.T @ y) * np.sqrt(N) / n, 0.0)
+    towards = projected.T @ y_test * np.sqrt(N) / len(y_test)
+    H = projected.T @ projected / len(y_test)
+    eigenvalues, spread = compress(s, nodes)
+
+    def quadratic(constant: float, A: np.ndarray, a: np.ndarray, b: np.ndarray) -> Quadratic:
+        """In the responses and variances of all modes, as one in those of the nodes."""
+        return Quadratic(np.asarray(constant), spread.T @ A @ spread / N, a @ spread / N, b @ spread / N)
+
+    return OwnData(
+        eigenvalues=eigenvalues,
+        train=quadratic(float(np.mean(y**2)), np.diag(q**2 * s), q**2, s),
+        test=quadratic(float(np.mean(y_test**2)), q[:, None] * H * q, q * towards, np.diag(H)),
+        squared_norm=quadratic(0.0, np.diag(q**2), np.zeros(N), np.ones(N)),
+        input_power=power,
+        N=N,
+        n=n,
+    )
+
+
+def compress(
+    s: Float[np.ndarray, " N"], nodes: int | None
+) -> tuple[Float[np.ndarray, " J"], Float[np.ndarray, "N J"]]:
+    """(J,) eigenvalues that stand for all (N,), and the interpolation (N, J) from them.
+
+    Chebyshev points in log(s + SMALL): responses and variances are smooth there, at any training time.
+    """
+    if nodes is None or nodes >= len(s):
+        return s, np.eye(len(s))
+    place = np.log1p(s / SMALL)
+    angles = (np.arange(nodes) + 0.5) * np.pi / nodes
+    points = np.cos(angles)
+    at = 2 * place / place.max() - 1
+    # Barycentric interpolation; an eigenvalue that is a point gets that point's value.
+    weights = (-1.0) ** np.arange(nodes) * np.sin(angles)
+    difference = at[:, None] - points
+    exact = difference == 0
+    table = weights / np.where(exact, 1.0, difference)
+    table = np.where(exact.any(axis=1, keepdims=True), exact, table)
+    return SMALL * np.expm1((points + 1) / 2 * place.max()), table / table.sum(axis=1, keepdims=True)
+
+
+def _checked(X: Any, y: Any, X_test: Any, y_test: Any) -> list[np.ndarray]:
+    check = Arguments("from_data")
+    arrays = []
+    for names, pair in ((("X", "y"), (X, y)), (("X_test", "y_test"), (X_test, y_test))):
+        numbers = [as_numbers(part) for part in pair]
+        for name, part, value in zip(names, numbers, pair, strict=True):
+            if part is None:
+                check.fail(name, value, "must be numbers")
+        inputs, labels = (np.asarray(part) for part in numbers)
+        lowest = 2 if names[0] == "X" else 1
+        if inputs.ndim != 2 or inputs.shape[0] < lowest or inputs.shape[1] < 1:
+            check.fail(names[0], inputs, f"must be a table of at least {lowest} samples (rows) by features")
+        if labels.shape != inputs.shape[:1]:
+            check.fail(names[1], labels, f"must be {len(inputs)} labels, one for each row of {names[0]}")
+        for name, array in zip(names, (inputs, labels), strict=True):
+            if not np.all(np.isfinite(array)):
+                check.fail(name, array, "must be finite")
+        arrays += [inputs, labels]
+    if arrays[0].shape[1] != arrays[2].shape[1]:
+        check.fail("X_test", arrays[2], f"must have the {arrays[0].shape[1]} features of X")
+    if not np.any(np.ptp(arrays[0], axis=0) > 0):
+        check.fail("X", arrays[0], "must have a feature that is not constant")
+    return arrays

@@ -9,17 +9,16 @@ The teacher is a network of the same kind, with a gain and a threshold of its ow
 import dataclasses
 from typing import NamedTuple, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import block_diag
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._pytrees import field
 from optlearn._signatures import checked
-from optlearn._theory.model import Latent, LearningModel
+from optlearn._theory.model import Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, order_parameters
-from optlearn._theory.sample import Fields
 from optlearn._theory.sampler import partial_cholesky
 from optlearn.models._averages import (
     Step,
@@ -95,12 +94,13 @@ class Gating(LearningModel):
         spread = (square * slope).T @ slope * Q
         spread = spread + 2 * jnp.einsum("p,pi,pj,pij->ij", gates.weights, slope, slope, pulls)
         noise = eta**2 / u["batch"]
+        # Gates and values have no overlap.
         return order_parameters(
-            Q=_blocks(
+            Q=block_diag(
                 eta * (gates_Q + gates_Q.T) + noise * spread,
                 eta * (values_Q + values_Q.T) + noise * (square * g).T @ g,
             ),
-            M=_blocks(eta * gates_M, eta * values_M),
+            M=block_diag(eta * gates_M, eta * values_M),
         )
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
@@ -173,9 +173,9 @@ class Gating(LearningModel):
         """
         half, count = self.students // 2, gram.shape[0]
         gain, threshold, _ = self._shape(u)
-        gains = jnp.concatenate([gain * jnp.ones(half), u["teacher_gain"] * jnp.ones(count - half)])
-        thresholds = jnp.concatenate(
-            [threshold * jnp.ones(half), u["teacher_threshold"] * jnp.ones(count - half)]
+        gains, thresholds = (
+            jnp.concatenate([mine * jnp.ones(half), u[theirs] * jnp.ones(count - half)])
+            for mine, theirs in ((gain, "teacher_gain"), (threshold, "teacher_threshold"))
         )
         points, weights = jnp.zeros((1, 0)), jnp.ones(1)
         for j in range(half):
@@ -322,8 +322,3 @@ def _soft_step(fields: Array, gain: Array, threshold: Array) -> tuple[Array, Arr
     """Φ(γ(λ − θ)) and its derivative."""
     z = gain * (fields - threshold)
     return below(z), gain * density(z)
-
-
-def _blocks(gates: Array, values: Array) -> Array:
-    """Gates and values have no overlap."""
-    return jax.scipy.linalg.block_diag(gates, values)

@@ -25,11 +25,22 @@ from optlearn._errors import SpecificationError
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.drift import rows_drift
-from optlearn._theory.model import Break, ClosedMoments, Latent, LearningModel, Recurrence
+from optlearn._theory.model import ClosedMoments, Fields, Latent, LearningModel, Recurrence
 from optlearn._theory.order import OrderParameters, gram_matrix
-from optlearn._theory.sample import Fields, Latents
 
 SQUARES = "squares"
+
+
+def _of_base(name: str) -> Any:
+    """A method that is that of ``base``, for the state and the fields as ``base`` knows them."""
+
+    def forward(self: "Around", *arguments: Any) -> Any:
+        as_known: dict[type, Any] = {OrderParameters: self.inner, Fields: self.inner_fields}
+        known = [as_known[type(a)](a) if type(a) in as_known else a for a in arguments]
+        return getattr(self.base, name)(*known)
+
+    forward.__name__, forward.__doc__ = name, getattr(LearningModel, name).__doc__
+    return forward
 
 
 class Around(LearningModel):
@@ -56,54 +67,22 @@ class Around(LearningModel):
         """The fields of ``base``, with its rows from ``first`` on."""
         return replace(fields, student=fields.student[:, first : first + self.base.students])
 
-    @override
-    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        return self.base.loss(self.inner_fields(fields), self.inner(x), latent, u)
+    loss = _of_base("loss")
+    metric = _of_base("metric")
+    statistics = _of_base("statistics")
+    penalty = _of_base("penalty")
+    bulk = _of_base("bulk")
+    latents = _of_base("latents")
+    variances = _of_base("variances")
+    test_settings = _of_base("test_settings")
+    test_latents = _of_base("test_latents")
+    closed_error = _of_base("closed_error")
+    observables = _of_base("observables")
 
     def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """The rule of ``base``; nothing for further rows."""
         rule = self.base.update(self.inner_fields(fields), self.inner(x), latent, u)
         return jnp.pad(rule, ((0, 0), (0, self.students - self.base.students)))
-
-    @override
-    def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
-        return self.base.statistics(self.inner_fields(fields), self.inner(x), latent, u)
-
-    @override
-    def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        return self.base.metric(self.inner_fields(fields), self.inner(x), latent, u)
-
-    @override
-    def penalty(self, x: OrderParameters, u: Settings) -> Array:
-        return self.base.penalty(self.inner(x), u)
-
-    @override
-    def latents(self, u: Settings) -> Latents:
-        return self.base.latents(u)
-
-    @override
-    def variances(self, latent: Latent, u: Settings) -> Array:
-        return self.base.variances(latent, u)
-
-    @override
-    def bulk(self, gram: Array, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        return self.base.bulk(gram, self.inner(x), latent, u)
-
-    @override
-    def test_settings(self, u: Settings) -> Settings:
-        return self.base.test_settings(u)
-
-    @override
-    def test_latents(self, u: Settings) -> Latents:
-        return self.base.test_latents(u)
-
-    @override
-    def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
-        return self.base.closed_error(self.inner(x), u)
-
-    @override
-    def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
-        return self.base.observables(self.inner(x), u)
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
         """From the closed moments of ``base``: further fields are normal along with its own."""
@@ -171,12 +150,7 @@ class Memory(Around):
     """
 
     limits = MappingProxyType(
-        {
-            **LearningModel.limits,
-            "velocity_rate": (0.0, np.inf),
-            "friction": (0.0, np.inf),
-            "averaging": (0.0, np.inf),
-        }
+        {**LearningModel.limits, **dict.fromkeys(("velocity_rate", "friction", "averaging"), (0.0, np.inf))}
     )
 
     momentum: bool = field(static=True, kw_only=True)
@@ -278,24 +252,22 @@ def with_memory(
     lost = {name for name in model.untracked if not name.startswith("v")}
     if lost:
         check.fail("model", type(model).__name__, "must track all its overlaps")
+    for name in rates:
+        if name in model.parameters:
+            raise SpecificationError(f"model must not have a parameter {name!r} of its own already")
+    # Where the metric of the weights jumps, so does that of their averages.
+    jumps = [replace(b, node=b.node + rows - K) for b in model.breaks if average and b.kind == "student"]
     return Memory(
         **surroundings(
             model,
             students=rows,
-            parameters=new_parameters(model, rates),
+            parameters={**model.parameters, **rates},
             untracked=model.untracked | readouts,
-            breaks=model.breaks + _tested_breaks(model, rows - K if average else 0),
+            breaks=(*model.breaks, *jumps),
             momentum=momentum,
             average=average,
         )
     )
-
-
-def _tested_breaks(model: LearningModel, first: int) -> tuple[Break, ...]:
-    """Where the metric of averages jumps, if that of the weights does."""
-    if not first:
-        return ()
-    return tuple(replace(b, node=b.node + first) for b in model.breaks if b.kind == "student")
 
 
 class AdaGradNorm(Around):
@@ -359,11 +331,3 @@ def surroundings(base: LearningModel, **changes: Any) -> dict[str, Any]:
         "even finite_size spectrum"
     )
     return {name: getattr(base, name) for name in shared.split()} | {"base": base} | changes
-
-
-def new_parameters(base: LearningModel, further: dict[str, Array]) -> dict[str, Array]:
-    """Parameters of ``base`` and further ones, none of which it may have."""
-    for name in further:
-        if name in base.parameters:
-            raise SpecificationError(f"model must not have a parameter {name!r} of its own already")
-    return {**base.parameters, **further}

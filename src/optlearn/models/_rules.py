@@ -24,9 +24,8 @@ from jax.scipy.special import erf, erfc
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._signatures import checked
-from optlearn._theory.model import Break, Latent, LearningModel
+from optlearn._theory.model import Break, Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
-from optlearn._theory.sample import Fields
 from optlearn.models._averages import ACTIVATIONS, FLOOR, cosine, safe_root
 from optlearn.models._committee import Committee, committee
 
@@ -243,11 +242,7 @@ def _residual(fields: Fields, u: Settings) -> Array:
 
 @checked
 def clipped(
-    clip: float = 0.5,
-    sigma_n: float = 0.5,
-    T: float = 1.0,
-    eta: float = 1.0,
-    averaging: float | None = None,
+    clip: float = 0.5, sigma_n: float = 0.5, T: float = 1.0, eta: float = 1.0, averaging: float | None = None
 ) -> Clipped:
     """A linear student with clipped gradients.
 

@@ -144,10 +144,7 @@ def _squares(a: Array, b: Array, keys: Pair, components: int) -> tuple[Array, Ar
     third = 3 * keys.student / n - (c[None, :] * b[:, None])[:, None, :] ** 2 * keys.cross**2 / (
         n * determinant
     )
-    return (
-        square - 2 * jnp.sum(mixed, axis=(1, 2)),
-        key_square - 2 * jnp.sum(mixed * third, axis=(1, 2)),
-    )
+    return (square - 2 * jnp.sum(mixed, axis=(1, 2)), key_square - 2 * jnp.sum(mixed * third, axis=(1, 2)))
 
 
 def _spreads(

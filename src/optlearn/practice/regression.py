@@ -19,9 +19,8 @@ from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._simulate.finite_data import simulate_finite_data
-from optlearn.models._finite_data import FiniteData
+from optlearn.models._finite_data import FiniteData, OwnData
 from optlearn.models._measured import Measured, check_samples, measured
-from optlearn.models._own_data import OwnData
 from optlearn.scenarios._least_squares import least_squares
 
 # Runs that are trained side by side, and intervals of a schedule for one pass and for many.

@@ -117,16 +117,16 @@ def closed_loop(
 def _final_errors(solution: Solution, N: int, seeds: int, seed: int, policy: Policy) -> np.ndarray:
     """(S,) errors at the end of the runs of all seeds, each under controls of its own."""
     schedule, keys = solution.schedule, make_keys(seed, seeds)
-    prepared = prepare(solution.problem, schedule, None, N, dict(solution.parameters))
-    model, start, settings, controls, plan = prepared
-    edges = [*map(int, controls.first), round(schedule.horizon * N)]
+    run = prepare(solution.problem, schedule, None, N, dict(solution.parameters))
+    model = run.model
+    edges = [*map(int, run.controls.first), round(schedule.horizon * N)]
     values = {name: np.tile(v, (seeds, 1)) for name, v in schedule.values.items()}
-    state = initial_overlaps(start, seeds)
+    state = initial_overlaps(run.start, seeds)
 
     def advance_one(values: Any, key: Any, x: Any, begin: Any, end: Any) -> Any:
-        table = replace(controls, values=values)
+        changed = replace(run, controls=replace(run.controls, values=values))
         one_key, one_state = jax.tree.map(lambda leaf: leaf[None], (key, x))
-        moved = advance_overlaps(plan, model, settings, table, one_key, np.float64(N), one_state, begin, end)
+        moved = advance_overlaps(changed, one_key, np.float64(N), one_state, begin, end)
         return jax.tree.map(lambda leaf: leaf[0], moved)
 
     advance = jax.jit(jax.vmap(advance_one, in_axes=(0, 0, 0, None, None)))
@@ -134,7 +134,7 @@ def _final_errors(solution: Solution, N: int, seeds: int, seed: int, policy: Pol
         policy(interval, np.asarray(model.layout.flatten(state)), values)
         state = advance(values, keys, state, np.int64(begin), np.int64(end))
     final = np.asarray(model.layout.flatten(state))[:, None, :]
-    observed = evaluate(model, settings, schedule, np.array([schedule.horizon]), final)
+    observed = evaluate(model, run.settings, schedule, np.array([schedule.horizon]), final)
     return np.asarray(observed["error"]).reshape(seeds)
 
 
