@@ -10,7 +10,7 @@ many steps and their adjoints, ``expansion`` for its first and second derivative
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from optlearn._engine.functions import Constants, Functions, State, pack
 from optlearn._engine.steps import EXACT, Stages
 
 Kernel = Callable[..., Any]
+# A CasADi expression or function, which have no types of their own.
+Expr: TypeAlias = Any
 # state (n,) → its slope (n,)
 Slope = Callable[[State], State]
 # state (n,) and length of a step → the state after it and an estimate of its error
@@ -51,12 +53,12 @@ class Derivatives(NamedTuple):
         final_hessian: (c, x, θ) → Hessian (n + k, n + k) of the final cost.
     """
 
-    rate: Any
-    first: Any
-    second: Any
-    final: Any
-    final_gradient: Any
-    final_hessian: Any
+    rate: Expr
+    first: Expr
+    second: Expr
+    final: Expr
+    final_gradient: Expr
+    final_hessian: Expr
 
 
 class Expressions(NamedTuple):
@@ -69,10 +71,10 @@ class Expressions(NamedTuple):
         final: final cost.
     """
 
-    symbols: tuple[Any, ...]
-    slope: Any
-    cost: Any
-    final: Any
+    symbols: tuple[Expr, ...]
+    slope: Expr
+    cost: Expr
+    final: Expr
 
 
 class Engine(ABC):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import casadi
 import numpy as np
@@ -12,6 +11,7 @@ from optlearn._engine.base import (
     ControlledStep,
     Derivatives,
     Engine,
+    Expr,
     Expressions,
     Hamiltonians,
     Kernel,
@@ -42,7 +42,7 @@ class CasadiEngine(Engine):
 
     name = "casadi"
 
-    def __init__(self, functions: Functions, size: int, rate: Any, final: Any) -> None:
+    def __init__(self, functions: Functions, size: int, rate: Expr, final: Expr) -> None:
         super().__init__(functions, size)
         self._rate, self._final = rate, final
 
@@ -101,7 +101,7 @@ class CasadiEngine(Engine):
     def chains(self, total: int) -> tuple[Kernel, Kernel]:
         """The step and its adjoint, ``total`` times, each with memory of its own."""
 
-        def make() -> tuple[Any, Any]:
+        def make() -> tuple[Expr, Expr]:
             c, x, w, theta, h, costate = self.symbols()
             gradients = self.adjoint_step(c, x, w, theta, h, costate)
             return (
@@ -150,7 +150,7 @@ class CasadiEngine(Engine):
         if self.size > SMALL:
             return None
 
-        def make() -> Any:
+        def make() -> Expr:
             c, x, w, theta, h, _ = self.symbols()
             ends = extrapolated_step(lambda y: self._rate(c, y, w, theta, h)[0], x, h)
             return casadi.Function("extrapolated_step", [c, x, w, theta, h], list(ends))
@@ -201,23 +201,24 @@ class CasadiEngine(Engine):
         """For small rates and few steps."""
         return bool(self.operations * steps <= FLAT)
 
-    def symbols(self) -> tuple[Any, ...]:
+    def symbols(self) -> tuple[Expr, ...]:
         """c, x, w, θ, h, λ."""
         n, m, k = self.sizes
         lengths = {"c": self.constants, "x": n, "w": m, "theta": k, "h": 1, "costate": n}
         return tuple(casadi.SX.sym(name, length) for name, length in lengths.items())
 
 
-def _function(name: str, inputs: list[Any], outputs: list[Any]) -> Any:
+def _function(name: str, inputs: Expr, outputs: Expr) -> Expr:
     plain = casadi.Function(name, inputs, outputs)
-    return plain if plain.n_instructions() > SHARED else casadi.Function(name, inputs, casadi.cse(outputs))
+    shared: Expr = outputs if plain.n_instructions() > SHARED else casadi.cse(outputs)
+    return plain if shared is outputs else casadi.Function(name, inputs, shared)
 
 
-def _in_a_row(name: str, inputs: list[Any], shared: list[Any], outputs: Any, total: int) -> Any:
+def _in_a_row(name: str, inputs: list[Expr], shared: list[Expr], outputs: Expr, total: int) -> Expr:
     """A function ``total`` times, its first result being its next first argument; ``shared`` never change."""
     once = casadi.Function(name, [*inputs, *shared], [casadi.densify(output) for output in outputs])
     columns = [1, *[total] * (len(inputs) - 1), *[1] * len(shared)]
     symbols = [casadi.MX.sym(f"x{i}", once.size1_in(i), count) for i, count in enumerate(columns)]
     given = [*symbols[: len(inputs)], *(casadi.repmat(v, 1, total) for v in symbols[len(inputs) :])]
-    chain: Any = once.mapaccum(name, total)
+    chain: Expr = once.mapaccum(name, total)
     return casadi.Function(name, symbols, list(chain(*given)))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import casadi
 import numpy as np
 
-from optlearn._engine.base import Engine
+from optlearn._engine.base import Engine, Expr
 from optlearn._engine.steps import Stages, step
 
 
@@ -29,11 +29,11 @@ class Expanded(NamedTuple):
         kept: for ``StepExpansion.backward``.
     """
 
-    end: Any
-    cost: Any
-    end_slope: Any
-    cost_slope: Any
-    kept: Any
+    end: Expr
+    cost: Expr
+    end_slope: Expr
+    cost_slope: Expr
+    kept: Expr
 
 
 @dataclass(frozen=True)
@@ -48,21 +48,21 @@ class StepExpansion:
     """
 
     stages: Stages
-    rate: Any
-    first: Any
-    second: Any
+    rate: Expr
+    first: Expr
+    second: Expr
 
-    def plain(self, c: Any, x: Any, w: Any, theta: Any, h: Any) -> tuple[Any, Any]:
+    def plain(self, c: Expr, x: Expr, w: Expr, theta: Expr, h: Expr) -> tuple[Expr, Expr]:
         """State and cost after the step from x, without derivatives."""
         return step(self.stages, lambda state: self.rate(c, state, w, theta, h)[:2], x, h)
 
-    def forward(self, c: Any, x: Any, w: Any, theta: Any, h: Any, slope: Any, below: Any) -> Expanded:
+    def forward(self, c: Expr, x: Expr, w: Expr, theta: Expr, h: Expr, slope: Expr, below: Expr) -> Expanded:
         """The step from x, where slope (n, p) = ∂x/∂y and below (m + k, p) = ∂(w, θ)/∂y."""
-        k: Any = casadi.MX(casadi.DM(*x.shape))
-        k_slope: Any = casadi.MX(casadi.DM(*slope.shape))
+        k: Expr = casadi.MX(casadi.DM(*x.shape))
+        k_slope: Expr = casadi.MX(casadi.DM(*slope.shape))
         total, total_slope = k, k_slope
-        cost: Any = casadi.MX(0)
-        cost_slope: Any = casadi.MX(casadi.DM(1, slope.shape[1]))
+        cost: Expr = casadi.MX(0)
+        cost_slope: Expr = casadi.MX(casadi.DM(1, slope.shape[1]))
         passed = []
         for node, b in zip(self.stages.nodes, self.stages.weights, strict=True):
             X = x + node * h * k
@@ -75,14 +75,14 @@ class StepExpansion:
         kept = (c, w, theta, h, passed)
         return Expanded(x + h * total, cost, slope + h * total_slope, cost_slope, kept)
 
-    def backward(self, kept: Any, costate: Any, weight: Any) -> tuple[Any, Any]:
+    def backward(self, kept: Expr, costate: Expr, weight: Expr) -> tuple[Expr, Expr]:
         """Hessian (p, p) in y of costate·end + weight·cost, and the costate (n) before the step."""
         c, w, theta, h, passed = kept
         nodes, weights = reversed(self.stages.nodes), reversed(self.stages.weights)
         n = costate.shape[0]
-        hessian: Any = 0
+        hessian: Expr = 0
         before = costate
-        later: Any = casadi.MX(casadi.DM(n, 1))  # adjoint of the next stage's state
+        later: Expr = casadi.MX(casadi.DM(n, 1))  # adjoint of the next stage's state
         following = 0.0
         for (X, Z, A, a), node, b in zip(reversed(passed), nodes, weights, strict=True):
             mu = b * h * costate + following * h * later
@@ -106,10 +106,10 @@ class IntervalFunctions:
         curvature: (c, x, w, θ, h, λ, ν) → Hessian (q, q) of λ·end + ν·cost in y.
     """
 
-    value: Any
-    slope: Any
-    cost_slope: Any
-    curvature: Any
+    value: Expr
+    slope: Expr
+    cost_slope: Expr
+    curvature: Expr
 
 
 def interval_functions(engine: Engine, steps: int) -> IntervalFunctions:
@@ -169,7 +169,7 @@ class Callback(casadi.Callback):
     ) -> None:
         casadi.Callback.__init__(self)
         self._inputs, self._outputs, self._function = inputs, outputs, function
-        self._known: OrderedDict[bytes, list[Any]] = OrderedDict()
+        self._known: OrderedDict[bytes, list[Expr]] = OrderedDict()
         self.construct(name, {})
 
     def get_n_in(self) -> int:
@@ -180,15 +180,15 @@ class Callback(casadi.Callback):
         """How many results."""
         return len(self._outputs)
 
-    def get_sparsity_in(self, i: int) -> Any:
+    def get_sparsity_in(self, i: int) -> Expr:
         """A dense column."""
         return casadi.Sparsity.dense(self._inputs[i], 1)
 
-    def get_sparsity_out(self, i: int) -> Any:
+    def get_sparsity_out(self, i: int) -> Expr:
         """A dense matrix."""
         return casadi.Sparsity.dense(*self._outputs[i])
 
-    def eval(self, arg: Sequence[Any]) -> list[Any]:
+    def eval(self, arg: Sequence[Expr]) -> list[Expr]:
         """The results for columns of numbers."""
         arrays = [np.array(column) for column in arg]
         point = b"".join(array.tobytes() for array in arrays)

@@ -15,6 +15,7 @@ import casadi
 import numpy as np
 
 from optlearn._control.compiled import CompiledProblem
+from optlearn._engine.base import Expr
 from optlearn._engine.expansion import interval_functions
 
 # Constants, free parameters and step length are the same for all intervals.
@@ -54,7 +55,7 @@ def shooting_program(compiled: CompiledProblem, intervals: int, steps: int) -> N
         costs.limited(blocks.derivatives.final, constants, X[:, -1], theta, above),
     )
 
-    def constraints(ends: Any) -> Any:
+    def constraints(ends: Expr) -> Expr:
         # Signs such that the multipliers are the costates: L = objective + λ·(step − next state).
         return casadi.vertcat(casadi.vec(ends - X), *beyond_steps)
 
@@ -112,20 +113,20 @@ class FinalCosts:
         """(C, K) weights of each cost that has a constraint."""
         return np.eye(self.size)[0 if self.extra else 1 :] if self.size else np.zeros((0, 0))
 
-    def weighted(self, constants: Any, weights: Any) -> Any:
+    def weighted(self, constants: Expr, weights: Expr) -> Expr:
         """The constants with these weights of the costs."""
         if not self.size:
             return constants
         return casadi.vertcat(constants[: -self.size], weights)
 
-    def limited(self, final: Any, constants: Any, x: Any, theta: Any, above: Any) -> Any:
+    def limited(self, final: Expr, constants: Expr, x: Expr, theta: Expr, above: Expr) -> Expr:
         """(C) what must not exceed its limit: J − t − s of members, J of limits."""
         limited = [final(self.weighted(constants, unit), x, theta) for unit in self.constrained]
         for j in range(self.extra - 1):
             limited[j] = limited[j] - above[0] - above[1 + j]
         return casadi.vertcat(*limited)
 
-    def lagrangian(self, constants: Any, lam_f: Any, lam_g: Any) -> tuple[Any, Any]:
+    def lagrangian(self, constants: Expr, lam_f: Expr, lam_g: Expr) -> tuple[Expr, Expr]:
         """A factor, and constants, with which the final cost is that of the Lagrangian."""
         if not self.size:
             return lam_f, constants
@@ -163,7 +164,7 @@ class _Blocks:
         )
         self.own[0, :n] = -1
 
-    def gradient(self, arguments: tuple[Any, ...], last: Any, costs: "FinalCosts", prices: Any) -> Any:
+    def gradient(self, arguments: tuple[Expr, ...], last: Expr, costs: "FinalCosts", prices: Expr) -> Expr:
         """Gradient of the objective."""
         n, m, k = self.sizes
         by_x, by_theta = casadi.MX(casadi.DM(n, 1)), casadi.MX(casadi.DM(k, 1))
@@ -184,8 +185,8 @@ class _Blocks:
         )
 
     def jacobian(
-        self, arguments: tuple[Any, ...], rows: Any, sums: np.ndarray, costs: "FinalCosts", last: Any
-    ) -> tuple[Any, Any]:
+        self, arguments: tuple[Expr, ...], rows: Expr, sums: np.ndarray, costs: "FinalCosts", last: Expr
+    ) -> tuple[Expr, Expr]:
         """States at the ends of the intervals, which come with it, and the Jacobian of all constraints."""
         n, m, k = self.sizes
         I = self.intervals  # noqa: E741
@@ -218,8 +219,8 @@ class _Blocks:
         return ends, _sparse(shape, np.concatenate(row), np.concatenate(column), values)
 
     def hessian(
-        self, arguments: tuple[Any, ...], last: Any, lam_f: Any, lam_g: Any, costs: "FinalCosts"
-    ) -> Any:
+        self, arguments: tuple[Expr, ...], last: Expr, lam_f: Expr, lam_g: Expr, costs: "FinalCosts"
+    ) -> Expr:
         """Upper triangle of the Hessian of the Lagrangian."""
         n, m, k = self.sizes
         I, q = self.intervals, n + m + k  # noqa: E741
@@ -250,10 +251,11 @@ class _Blocks:
         return _sparse((total, total), np.concatenate(rows), np.concatenate(columns), values)
 
 
-def _sparse(shape: tuple[int, int], row: np.ndarray, column: np.ndarray, values: list[Any]) -> Any:
+def _sparse(shape: tuple[int, int], row: np.ndarray, column: np.ndarray, values: Expr) -> Expr:
     """Sparse MX from triplets without repetition; columns or rows of −1 are left out."""
     kept = np.flatnonzero((row >= 0) & (column >= 0))
     order = kept[np.lexsort((row[kept], column[kept]))]
     starts = np.searchsorted(column[order], np.arange(shape[1] + 1))
     pattern = casadi.Sparsity(*shape, starts.tolist(), row[order].tolist())
-    return casadi.MX(pattern, casadi.vertcat(*values)[order.tolist()])
+    stacked: Expr = casadi.vertcat(*values)
+    return casadi.MX(pattern, stacked[order.tolist()])
