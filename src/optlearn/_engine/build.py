@@ -4,14 +4,14 @@ An engine is made once for each structure. Small functions are traced into CasAD
 too large for that, as wide quadratures are, are compiled by XLA.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, Self
 
 import jax
 import numpy as np
 
-from optlearn._arrays import Array, Float
+from optlearn._arrays import Array, Float, Settings
 from optlearn._engine.base import Engine
 from optlearn._engine.functions import Constants, FlatSystem, FreeValues, Functions, State, pack
 from optlearn._engine.steps import EXACT
@@ -72,7 +72,7 @@ def _check_backend(backend: Backend) -> None:
 
 def outputs_along(
     system: FlatSystem,
-    settings: Mapping[str, Array],
+    settings: Settings,
     states: Float[np.ndarray, "T n"],
     u: Float[np.ndarray, "T c"],
     backend: Backend = "auto",

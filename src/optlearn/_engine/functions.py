@@ -14,7 +14,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from optlearn._arrays import Array, Float
+from optlearn._arrays import Array, Float, Settings
 from optlearn._dynamics.system import System
 from optlearn._engine.steps import CLASSICAL, EXACT, Stages, scanned_step
 from optlearn._schedule import Schedule
@@ -24,6 +24,12 @@ Constants = Float[np.ndarray, " c"]
 State = Float[np.ndarray, " n"]
 Controls = Float[np.ndarray, "I m"]
 FreeValues = Float[np.ndarray, " k"]
+# Of NumPy or JAX, traced or not: a flat state, a vector of control values, v of them, and their shares.
+Flat = Float[Array, " n"]
+Vector = Float[Array, " c"]
+Vectors = Float[Array, "v c"]
+Shares = Float[Array, " v"]
+Number = float | Float[Array, ""]
 
 
 @dataclass(frozen=True)
@@ -48,48 +54,26 @@ class FlatSystem:
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         return structure, shapes, self.controls
 
-    def drift(
-        self, system: System, settings: Mapping[str, Array], flat: Float[Array, " n"], u: Float[Array, " c"]
-    ) -> Float[Array, " n"]:
+    def drift(self, system: System, settings: Settings, flat: Flat, u: Vector) -> Flat:
         """dx/dα at a flat state under a control vector."""
         return _traced_once("drift", self.controls, system, dict(settings), flat, u)
 
-    def mixed_drift(
-        self,
-        system: System,
-        settings: Mapping[str, Array],
-        flat: Float[Array, " n"],
-        u: Float[Array, "v c"],
-        shares: Float[Array, " v"],
-    ) -> Float[Array, " n"]:
+    def mixed_drift(self, system: System, settings: Settings, flat: Flat, u: Vectors, shares: Shares) -> Flat:
         """Drift averaged over control vectors that are drawn with ``shares``."""
-        return self._mixed(lambda one: self.drift(system, settings, flat, one), u, shares)
+        return self._mixed(lambda vector: self.drift(system, settings, flat, vector), u, shares)
 
-    def advance(
-        self,
-        system: System,
-        settings: Mapping[str, Array],
-        flat: Float[Array, " n"],
-        u: Float[Array, " c"],
-        length: float | Float[Array, ""],
-    ) -> Float[Array, " n"]:
+    def advance(self, system: System, settings: Settings, flat: Flat, u: Vector, length: Number) -> Flat:
         """Flat state after ``length`` under a control vector."""
         return _traced_once("advance", self.controls, system, dict(settings), flat, u, length)
 
     def mixed_advance(
-        self,
-        system: System,
-        settings: Mapping[str, Array],
-        flat: Float[Array, " n"],
-        u: Float[Array, "v c"],
-        shares: Float[Array, " v"],
-        length: float | Float[Array, ""],
-    ) -> Float[Array, " n"]:
+        self, system: System, settings: Settings, flat: Flat, u: Vectors, shares: Shares, length: Number
+    ) -> Flat:
         """The mean of where control vectors lead, drawn with ``shares``.
 
         Mixing within an interval is then mixing of ends: the same to first order in ``length``.
         """
-        return self._mixed(lambda one: self.advance(system, settings, flat, one, length), u, shares)
+        return self._mixed(lambda vector: self.advance(system, settings, flat, vector, length), u, shares)
 
     def _mixed(self, moved: Callable[[Array], Array], u: Array, shares: Array) -> Array:
         if u.shape[0] == 1:
@@ -98,18 +82,16 @@ class FlatSystem:
             return sum(shares[i] * moved(u[i]) for i in range(u.shape[0]))
         return shares @ jax.vmap(moved)(u)
 
-    def outputs(
-        self, system: System, settings: Mapping[str, Array], flat: Float[Array, " n"], u: Float[Array, " c"]
-    ) -> dict[str, Array]:
+    def outputs(self, system: System, settings: Settings, flat: Flat, u: Vector) -> dict[str, Array]:
         """``error`` and the system's observables, scalars."""
         return dict(_traced_once("outputs", self.controls, system, dict(settings), flat, u))
 
-    def merge(self, settings: Mapping[str, Array], u: Float[Array, " c"]) -> dict[str, Array]:
+    def merge(self, settings: Settings, u: Vector) -> dict[str, Array]:
         """The settings with the controls' values from a control vector."""
         return _merged(self.controls, settings, u)
 
 
-def _merged(controls: tuple[str, ...], settings: Mapping[str, Array], u: Array) -> dict[str, Array]:
+def _merged(controls: tuple[str, ...], settings: Settings, u: Array) -> dict[str, Array]:
     return {**settings, **{name: u[i] for i, name in enumerate(controls)}}
 
 
@@ -197,18 +179,13 @@ class VectorFunctions:
     stages: Stages
 
     def step(
-        self,
-        c: Float[Array, " c"],
-        x: Float[Array, " n"],
-        w: Float[Array, " m"],
-        theta: Float[Array, " k"],
-        h: float | Float[Array, ""],
-    ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+        self, c: Array, x: Flat, w: Float[Array, " m"], theta: Float[Array, " k"], h: Number
+    ) -> tuple[Flat, Float[Array, ""]]:
         """State and cost after one step of length h."""
         return scanned_step(self.stages, lambda y: self.rate(c, y, w, theta, h), x, h)
 
 
-def system_functions(system: FlatSystem, settings: Mapping[str, Array], variants: int = 1) -> Functions:
+def system_functions(system: FlatSystem, settings: Settings, variants: int = 1) -> Functions:
     """A system by itself, without costs.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Float, float64
+from optlearn._arrays import Array, Float, Settings, float64
 from optlearn._dynamics.checks import check_problem, check_states, extreme_settings
 from optlearn._dynamics.system import System, resolved_for
 from optlearn._engine.adaptive import Course, states_along
@@ -101,7 +101,7 @@ def integrate(
 
 def _course(
     system: FlatSystem,
-    settings: Mapping[str, Array],
+    settings: Settings,
     start: Float[Array, " n"],
     schedule: Schedule,
     tolerances: tuple[float, float],

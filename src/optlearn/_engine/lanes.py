@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Float, float64
-from optlearn._engine.functions import VectorFunctions
+from optlearn._engine.functions import Flat, Number, VectorFunctions
 from optlearn._engine.steps import EXACT, step
 
 # Lanes of programs: as many as keep a core's caches, or a GPU, busy; and fewer.
@@ -106,9 +106,7 @@ class LaneStructure:
         """Controls, from numbers in [0, 1]."""
         return lane.lower[None] + lane.width[None] * v
 
-    def rate(
-        self, lane: Lanes, x: Float[Array, " n"], w: Float[Array, " m"], h: float | Float[Array, ""]
-    ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+    def rate(self, lane: Lanes, x: Flat, w: Float[Array, " m"], h: Number) -> tuple[Flat, Float[Array, ""]]:
         """dx/dα and running cost."""
         return self.functions.rate(lane.constants, x, w, jnp.zeros(0), h)
 
@@ -116,9 +114,7 @@ class LaneStructure:
         """Cost of the final state."""
         return self.functions.final(constants, x, jnp.zeros(0))
 
-    def step(
-        self, lane: Lanes, x: Float[Array, " n"], w: Float[Array, " m"], h: float | Float[Array, ""]
-    ) -> tuple[Float[Array, " n"], Float[Array, ""]]:
+    def step(self, lane: Lanes, x: Flat, w: Float[Array, " m"], h: Number) -> tuple[Flat, Float[Array, ""]]:
         """State and cost after a step of length h; unrolled, since a small rate compiles quickly."""
         return step(self.functions.stages, lambda y: self.rate(lane, y, w, h), x, h)
 
