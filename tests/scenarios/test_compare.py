@@ -84,7 +84,7 @@ def test_a_schedule_that_runs_away_is_a_row_without_a_value(problem, solution):
     from optlearn._control.compare import _row
 
     unstable = scenarios.denoising_batch(eta=500.0)
-    row = _row(unstable, "mine", ol.Schedule.constant(1.2, {"batch": 1.0}), solution.objective)
+    row = _row(unstable, "mine", ol.Schedule.constant(1.2, {"batch": 1.0}), solution)
     assert row.objective is None
     assert row.note
 
