@@ -50,7 +50,8 @@ def drift(K, batch=64, times=20):
         for _ in range(times):
             many(states).block_until_ready()
         each = (time.process_time() - began) / times / batch
-        return {"states": len(x), "operations": engine_for(system_functions(flat, settings), "xla").size, "us": 1e6 * each}
+        size = engine_for(system_functions(flat, settings), "xla").size
+        return {"states": len(x), "operations": size, "us": 1e6 * each}
 """
 
 COMMITTEE = """
