@@ -90,7 +90,11 @@ def undocumented(value: Any) -> Iterator[str]:
     if inspect.isclass(value):
         for name, member in vars(value).items():
             part = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
-            if not name.startswith("_") and inspect.isfunction(part) and not inspect.getdoc(part):
+            if name.startswith("_") or not inspect.isfunction(part):
+                continue
+            # An override without a docstring of its own is described by what it overrides.
+            described = (getattr(vars(base).get(name), "__doc__", None) for base in value.__mro__)
+            if not inspect.getdoc(part) and not any(described):
                 yield f".{name}"
 
 
