@@ -75,12 +75,14 @@ class LossLaw(System):
     @property
     @override
     def names(self) -> Mapping[str, int | None]:
+        """Progress and the modes of the law, and the lowest rate so far where rates may only fall."""
         lowest = {"lowest": None} if self.falling else {}
         return {"progress": None, "modes": NODES, **lowest}
 
     @property
     @override
     def parameters(self) -> Mapping[str, Array]:
+        """The learning rate and the batch, in units of the peak and of the pilots' batch."""
         return {"learning_rate": 1.0, "batch": 1.0}
 
     @override
