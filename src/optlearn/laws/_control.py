@@ -82,7 +82,7 @@ class LossLaw(System):
     @property
     @override
     def parameters(self) -> Mapping[str, Array]:
-        """The learning rate and the batch, in units of the peak and of the pilots' batch."""
+        """The learning rate and the batch, in units of the peak and of the usual batch."""
         return {"learning_rate": 1.0, "batch": 1.0}
 
     @override
