@@ -210,7 +210,7 @@ def steep(guess, **others):
 @pytest.mark.slow
 def test_a_quadrature_is_chosen_with_the_bounds_of_the_controls_in_view():
     gentle = steep(guess=0.1)
-    model = compile_problem(gentle).system.system
+    model = compile_problem(gentle).functions.system.system
     u = {**gentle.settings, "gain": np.asarray(1.5)}
     assert quadrature_error(model, model.probes(gentle.start), u, model.drift_quadrature) <= 1e-4
 
