@@ -23,7 +23,7 @@ from optlearn._trajectory import Trajectory
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search has come to.
 
     Attributes:
@@ -48,7 +48,7 @@ class Found:
         return [run.objective for run in self.runs if not run.continues]
 
 
-def finish(search: Found, tell: Report) -> Solution:
+def finish(search: SearchResult, tell: Report) -> Solution:
     """Round the best run, re-integrate it, certify it; ``seconds`` are left to the caller."""
     rollout, best, notes = search.rollout, search.best, search.notes
     compiled, problem = rollout.compiled, rollout.compiled.problem

@@ -11,7 +11,7 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import float64
 from optlearn._control.certificate import LIMITS_MET, Starts
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
-from optlearn._control.finish import Found, finish
+from optlearn._control.finish import SearchResult, finish
 from optlearn._control.problem import Problem
 from optlearn._control.rounding.rounded import check_grid
 from optlearn._control.runs import Method, Run, Start
@@ -106,7 +106,7 @@ def solve(
     search.run_first_starts()
     search.run_more_starts()
     search.refine_steps()
-    solution = finish(search.found(options), tell)
+    solution = finish(search.result(options), tell)
     return replace(solution, seconds=time.perf_counter() - began)
 
 
@@ -208,11 +208,11 @@ class _Search:
                 finer = self.runs = self.method.run_all(self.rollout, self._chosen(self.starts), self.tell)
             self.best = _best(self.rollout, finer)
 
-    def found(self, options: dict[str, Any]) -> Found:
+    def result(self, options: dict[str, Any]) -> SearchResult:
         """What has come of it, with the options for the record: those that are not left to the solver."""
         chosen = {name: value for name, value in options.items() if value is not None}
         chosen |= {"intervals": self.intervals, "starts": self.wanted, "steps": self.rollout.steps}
-        return Found(
+        return SearchResult(
             self.rollout, self.method, self.best, self.runs, self.notes,
             {**chosen, "warm_start": self.warm is not None},
         )  # fmt: skip
