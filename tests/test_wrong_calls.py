@@ -20,6 +20,7 @@ from jaxtyping import Float
 import optlearn as ol
 from optlearn._errors import SpecificationError
 from optlearn._signatures import checked
+from optlearn.scenarios._baselines import exponential_growth
 
 VALUES: dict[str, Any] = {
     "nan": math.nan,
@@ -266,6 +267,127 @@ def test_calls_that_once_passed_or_hung(make, message):
     schedule = ol.Schedule.piecewise([0.0, 6.0, 12.0], {"difficulty": [0.0, 2.0]})
     with pytest.raises(SpecificationError, match=message):
         make(problem, schedule)
+
+
+class Own(ol.System):
+    """A system without parameters."""
+
+    names = ("e",)
+
+    def drift(self, x, u):
+        return {"e": -x["e"]}
+
+    def error(self, x, u):
+        return x["e"]
+
+
+COMPLEX = np.ones((20, 2)) * 1j
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ol.Spectrum.reduce("a"), "Spectrum: variances must be an array of numbers, got 'a'"),
+        (lambda: ol.Spectrum([True, False], [0.5, 0.5]), "variance must be an array of numbers"),
+        (lambda: ol.Spectrum.commuting([COMPLEX]), r"clusters\[0\] must be an array of numbers"),
+        (lambda: ol.models.FiniteData(nodes=("a", "b")), "nodes must be eigenvalues of at least 0"),
+        (lambda: ol.models.FiniteData(nodes=([1.0],)), "nodes must be eigenvalues of at least 0"),
+        (lambda: ol.draws({}, np.zeros((0, 0))), "draws: mean must name at least one parameter"),
+        (lambda: ol.Schedule.from_dict({"noise": [1.0]}), "from_dict: data must hold .* 'grid'"),
+        (lambda: ol.Schedule.from_dict({"grid": [0, 1], "mixtures": 3}), "must be a dictionary, got 3"),
+        (lambda: ol.Schedule.from_dict({"grid": [0, 1], "mixtures": {"a": 3}}), "values and shares, got 3"),
+        (lambda: ol.Schedule([0, 1], {"noise": [1j]}), r"must be made of numbers, got \[1j\]"),
+        (
+            lambda: ol.Problem(model=Own(), start={"e": 1.0}, horizon=1, controls={"a": ol.Continuous(0, 1)}),
+            "unknown control 'a': Own has no parameters",
+        ),
+        (lambda: Own().settings({"a": 1.0}), "Own has no parameter 'a'; it has none"),
+        (lambda: ol.Objective.price(math.nan), "per_sample must be a finite number, at least 0, got nan"),
+        (lambda: ol.Objective.price(-1), "per_sample must be at least 0, got -1"),
+        (lambda: ol.Objective.price(1, per_step=-1), "per_step must be at least 0, got -1"),
+        (lambda: ol.Objective(tests={"noise": np.complex128(1j)}), "tests must be a mapping of settings"),
+        (lambda: ol.fit.regression(COMPLEX, np.arange(20.0)), "X must be an array of real numbers"),
+        (lambda: ol.fit.regression(COMPLEX.real, COMPLEX[:, 0]), "y must be an array of real numbers"),
+        (
+            lambda: ol.models.with_memory(ol.models.committee(1, 1), averaging=1.0, friction=3),
+            "friction must be left out without a velocity_rate",
+        ),
+        (
+            lambda: ol.practice.fit.many_passes(COMPLEX.imag, np.arange(20.0), test_share=1.0),
+            "test_share must leave at least 2 of 20 samples to train on, got 1.0",
+        ),
+        (
+            lambda: ol.scenarios.finite_data(control="both", weight_decay="free"),
+            "weight_decay is scheduled where control is 'both': leave it out, got 'free'",
+        ),
+        (
+            lambda: ol.scenarios.finite_data().with_parameters(weight_decay=-1.0),
+            "FiniteData: weight_decay must be at least 0, got -1",
+        ),
+        (
+            lambda: ol.scenarios.power_law(N=10).with_parameters(noise=-1.0),
+            "Linear: noise must be at least 0, got -1",
+        ),
+        (
+            lambda: ol.solve(ol.scenarios.curriculum(), method="a"),
+            "solve: method must be one of auto, direct, greedy, indirect, got 'a'",
+        ),
+    ],
+)
+def test_calls_that_once_failed_without_a_word(make, message):
+    with pytest.raises(SpecificationError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("scenario", "shift", "message"),
+    [
+        ("curriculum", {"test_share": 2.0}, r"probabilities \[2.0, -1.0\] must be at least 0"),
+        ("curriculum", {"test_difficulties": [-1.0, 2.0]}, "a variance cannot be negative"),
+        ("curriculum", {"difficulty": 1.0}, "the error of Curriculum does not read 'difficulty'"),
+        ("curriculum", {"weight_decay": 1.0}, "does not read 'weight_decay'"),
+        ("curriculum", {"colour": 1.0}, "Curriculum has no parameter 'colour'"),
+        ("curriculum", {"test_share": math.nan}, "test_share must be a finite number"),
+        ("curriculum", {"test_share": [0.5, 0.5]}, "must have shape"),
+        ("imbalance", {"test_share": 1.7}, r"probabilities \[-0.7, 1.7\] must be at least 0"),
+        ("denoising", {"test_noise": -0.1}, "test_noise must be from 0 to 1, got -0.1"),
+        ("denoising", {"sigma": -0.1}, "sigma must be at least 0"),
+        ("attention", {"sigma": -1.0}, "sigma must be at least 0, got -1"),
+        ("batch_size", {"sigma_n": 0.5}, "does not read 'sigma_n'"),
+    ],
+)
+def test_tests_that_are_impossible_or_no_other_tests(scenario, shift, message):
+    with pytest.raises(SpecificationError, match=f"{scenario}: shift: tests: .*{message}"):
+        getattr(ol.scenarios, scenario)(shift=shift)
+
+
+def test_tests_are_checked_wherever_they_are_given():
+    problem = ol.scenarios.curriculum()
+    wrong = ol.Objective.under({"test_share": 3.0})
+    for changes in (
+        {"objective": wrong},
+        {"rivals": (wrong,)},
+        {"limits": (ol.Limit(wrong, 0.1),)},
+    ):
+        with pytest.raises(SpecificationError, match=r"tests: .*probabilities \[3.0, -2.0\]"):
+            replace(problem, **changes)
+    with pytest.raises(SpecificationError, match=r"tests: .*probabilities \[3.0, -2.0\]"):
+        replace(ol.robust(problem, {"learning_rate": [2.0, 3.0]}), objective=wrong)
+    # One number fills a vector, as everywhere.
+    same = ol.scenarios.curriculum(shift={"test_difficulties": 2.0})
+    apart = ol.scenarios.curriculum(shift={"test_difficulties": [2.0, 2.0]})
+    u, x = same.settings, same.start
+    assert same.objective.error(same.model, x, u) == apart.objective.error(apart.model, x, u)
+
+
+@pytest.mark.parametrize("bound", [1.1, 3.3])
+def test_a_budget_at_a_bound_that_was_put_in_by_hand_has_its_baselines(bound):
+    problem = replace(
+        ol.scenarios.batch_size(),
+        controls={"batch": ol.Continuous(1.1, 3.3)},
+        budgets=(ol.Budget("batch", mean=bound),),
+    )
+    np.testing.assert_allclose(exponential_growth(problem, 7, 1.0)["batch"], bound, rtol=1e-12)
 
 
 def test_the_shape_of_an_array_is_not_checked_with_its_kind():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from optlearn._arguments import Arguments
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._errors import SpecificationError
 from optlearn._signatures import checked
 
@@ -266,13 +266,21 @@ class Schedule:
     @checked
     def from_dict(cls, data: Mapping[str, Any]) -> "Schedule":
         """The schedule that ``to_dict`` wrote."""
+        check = Arguments("from_dict")
+        if "grid" not in data:
+            check.fail("data", dict(data), "must hold the edges of intervals under 'grid'")
         plain = {name: values for name, values in data.items() if name not in RESERVED}
-        mixtures = {
-            name: Mixture(m["values"], np.asarray(m["shares"], dtype=float))
-            for name, m in data.get("mixtures", {}).items()
-        }
-        parameters = {name: float(value) for name, value in data.get("parameters", {}).items()}
-        return cls(data["grid"], {**plain, **data.get("controls", {})}, mixtures, parameters)
+        controls, mixed, parameters = (data.get(name, {}) for name in RESERVED[1:])
+        for name, held in zip(RESERVED[1:], (controls, mixed, parameters), strict=True):
+            if not isinstance(held, Mapping):
+                check.fail(f"data[{name!r}]", held, "must be a dictionary")
+        for name, mixture in mixed.items():
+            if not isinstance(mixture, Mapping) or not {"values", "shares"} <= set(mixture):
+                check.fail(
+                    f"data['mixtures'][{name!r}]", mixture, "must be a dictionary of values and shares"
+                )
+        mixtures = {name: Mixture(mixture["values"], mixture["shares"]) for name, mixture in mixed.items()}
+        return cls(data["grid"], {**plain, **controls}, mixtures, parameters)
 
     # --- to the user's own training loop: the work is done in ``practice`` -------------------------
 
@@ -468,7 +476,9 @@ def uniform_grid(alpha_F: float, intervals: int) -> np.ndarray:
 
 def _frozen(values: Any) -> np.ndarray:
     """A copy, in floats, that cannot be written to."""
-    copy = np.array(values, dtype=float)
+    copy = as_numbers(values)
+    if copy is None:
+        raise SpecificationError(f"a schedule must be made of numbers, got {values!r}")
     copy.setflags(write=False)
     return copy
 

@@ -25,6 +25,7 @@ from optlearn._app.messages import (
     Simulate,
     Solve,
     Usual,
+    Waiting,
     defaults,
     parameters,
 )
@@ -78,6 +79,15 @@ def test_it_asks_for_the_scenario_at_its_defaults(page, workers):
     assert request == Solve("dropout", defaults("dropout"))
     assert page.status.busy
     assert "dropout" in page.status.text
+
+
+def test_a_page_that_waits_says_for_how_many(page, workers):
+    for before, said in ((3, "3 solves before yours"), (1, "1 solve before yours")):
+        workers[0].tell(Waiting(before))
+        assert page.status.text == f"Solving dropout: {said} …"
+        assert page.status.busy
+    workers[0].tell(Failed("16 others are waiting already: try again in a moment", expected=True))
+    assert "Not solved: 16 others are waiting already" in page.status.text
 
 
 def test_every_control_has_a_label(solved):

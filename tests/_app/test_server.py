@@ -4,6 +4,8 @@ import asyncio
 import http.client
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +14,7 @@ pytest.importorskip("panel", reason="the explorer needs the extra app")
 from tornado.ioloop import IOLoop
 
 from optlearn._app import server
-from optlearn._app.server import admits
+from optlearn._app.server import _Crowd, admits
 
 ADMITTED = ("127.0.0.1:{port}", "localhost:{port}", "[::1]:{port}", "localhost", "localhost:1")
 REFUSED = (
@@ -51,7 +53,9 @@ def port():
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     assert ready.wait(60)
-    yield found["port"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "OWED", 3600.0)  # tests ask for many pages
+        yield found["port"]
     found["loop"].add_callback(found["loop"].stop)
     thread.join(20)
     assert not thread.is_alive()
@@ -134,6 +138,32 @@ def test_no_address_is_a_fault(port, search):
     status, text = ask(port, "localhost", f"/{search}")
     assert status == 200
     assert "h-certificate" in text  # the page, not a trace of what went wrong
+
+
+def test_many_clients_at_once_do_not_keep_the_server_from_answering(port, monkeypatch):
+    monkeypatch.setattr(server, "OWED", 0.0)
+    with ThreadPoolExecutor(40) as pool:
+        answers = list(pool.map(lambda _: ask(port, "localhost"), range(40)))
+    statuses = [status for status, _ in answers]
+    assert set(statuses) <= {200, 503}
+    assert statuses.count(200) <= server.AT_ONCE
+    assert ask(port, "localhost", "/alive")[0] == 200
+    refusals = [text for status, text in answers if status == 503]
+    assert all(re.search('http-equiv="refresh" content="[1-9]', text) for text in refusals)
+    assert all("The explorer is opening other pages" in text for text in refusals)
+
+
+def test_those_who_come_later_get_their_page(monkeypatch):
+    monkeypatch.setattr(server, "OWED", 1.0)
+    crowd, page = _Crowd(), SimpleNamespace(path="/", request_time=lambda: 0.4)
+    assert [crowd.match(page) for _ in range(4)] == [None, None, None, {}]
+    assert crowd.match(SimpleNamespace(path="/alive")) is None
+    for _ in range(3):
+        crowd.made(SimpleNamespace(request=page))
+    assert crowd.match(page) == {}  # the thread owes a rest
+    assert crowd.wait == 2
+    crowd._rested -= 1.9
+    assert crowd.match(page) is None
 
 
 def test_any_loopback_address_is_this_machine():

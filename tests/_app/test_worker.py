@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from optlearn._app.messages import Done, Failed
+from optlearn._app.messages import Done, Failed, Waiting
 from optlearn._app.worker import Worker
 
 SECONDS = 20.0  # for what takes milliseconds on a machine that is not busy
@@ -91,6 +91,40 @@ def test_clients_do_not_supersede_each_other(client):
     other.ask("echo", 1)
     assert client.until_end()[-1] == (("sleep", 0.1), Done())
     assert other.until_end()[-1] == (("echo", 1), Done())
+
+
+def test_those_that_wait_are_told_how_many_come_first(client):
+    second, third = Client(client.worker, "second"), Client(client.worker, "third")
+    client.ask("sleep", 60.0)
+    second.ask("sleep", 60.0)
+    third.ask("echo", 1)
+    assert third.hear()[1] == Waiting(2)
+    assert second.hear()[1] == Waiting(1)
+    client.worker.cancel("page")  # the second has not begun, but nobody comes first
+    assert third.hear()[1] == Waiting(1)
+    client.worker.cancel("second")
+    heard = third.until_end()
+    assert heard[-1][1] == Done()
+    assert {event.before for _, event in heard if isinstance(event, Waiting)} <= {0, 1}
+
+
+def test_one_s_own_superseded_request_does_not_count(client):
+    client.ask("sleep", 60.0)
+    client.hear()
+    client.ask("echo", 1)
+    assert not any(isinstance(event, Waiting) for _, event in client.until_end())
+
+
+def test_no_more_may_wait_than_can_be_served(make_worker):
+    worker = make_worker(most=2)
+    clients = [Client(worker, name) for name in range(40)]
+    for client in clients:
+        client.ask("sleep", 60.0)
+    refused = [client for client in clients if isinstance(client.hear()[1], Failed)]
+    assert refused == clients[3:]
+    refused[0].ask("echo", 1)
+    said = refused[0].hear()[1]
+    assert said == Failed("2 others are waiting already: try again in a moment", expected=True)
 
 
 def test_what_is_wrong_with_a_request_is_told_and_the_process_lives_on(client):

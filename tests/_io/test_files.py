@@ -188,8 +188,8 @@ def test_a_truncated_file(dataset, tmp_path, share):
 
 
 def test_forged_headers(dataset, tmp_path):
-    """Whatever HDF5 makes of them, it is an error that names the file."""
-    content = save_dataset(dataset, tmp_path / "data.nc").read_bytes()
+    """Whatever HDF5 makes of them, it is an error that names the file; such a file has no checksum."""
+    content = bytes(dataset.to_netcdf(None, engine="h5netcdf"))
     refused = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -202,6 +202,20 @@ def test_forged_headers(dataset, tmp_path):
         except DataFileError as error:
             refused += "forged.nc" in str(error)
     assert refused > 10
+
+
+def test_damage_is_seen_before_hdf5_sees_it(dataset, tmp_path, monkeypatch):
+    content = bytearray(save_dataset(dataset, tmp_path / "data.nc").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "data.nc").write_bytes(content)
+    monkeypatch.setattr(h5py, "File", lambda *args: pytest.fail("HDF5 was asked"))
+    with pytest.raises(DataFileError, match=r"data\.nc is damaged, .*\(checksum\)"):
+        load_dataset(tmp_path / "data.nc")
+
+
+def test_a_file_of_another_program_has_no_checksum(dataset, tmp_path):
+    dataset.to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+    xarray.testing.assert_equal(load_dataset(tmp_path / "other.nc"), dataset)
 
 
 def test_a_file_that_claims_to_be_huge(tmp_path):

@@ -4,16 +4,19 @@ import json
 import pickle
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import h5py
 import numpy as np
 import pytest
+import xarray
 
 import optlearn as ol
 from optlearn._control.identity import ProblemNotInFileError
 from optlearn._control.solution import Variant
 from optlearn._errors import DataFileError, SpecificationError
+from optlearn._io.files import _checksum
 from optlearn._io.solutions import FORMAT
 
 
@@ -179,6 +182,15 @@ class TestProblem:
         assert pickle.loads(pickle.dumps(function)) is function
 
 
+@contextmanager
+def forged(path):
+    """The content of a file, to be changed; its checksum is then made to fit."""
+    with h5py.File(path, "r+") as h5:
+        yield h5
+    content = path.read_bytes()
+    path.write_bytes(content + _checksum(content))
+
+
 class TestBrokenFiles:
     def broken(self, file, tmp_path):
         """A copy to be broken."""
@@ -186,11 +198,39 @@ class TestBrokenFiles:
         path.write_bytes(file.read_bytes())
         return path
 
+    def test_a_file_that_hdf5_would_read_for_ever(self, file, tmp_path):
+        path, content = self.broken(file, tmp_path), bytearray(file.read_bytes())
+        content[2848:2912] = bytes(64)
+        path.write_bytes(content)
+        with pytest.raises(DataFileError, match=r"broken\.nc is damaged, .*not what was written"):
+            ol.load(path)
+
+    def test_damage_of_any_kind(self, file, tmp_path):
+        path, content = self.broken(file, tmp_path), file.read_bytes()
+        rng, size = np.random.default_rng(0), len(content)
+        places = [int(place) for place in rng.integers(size, size=200)]
+        damaged = [content[:k] + bytes([content[k] ^ 1 << k % 8]) + content[k + 1 :] for k in places]
+        damaged += [content[:k] + bytes(size - k) for k in places[:20]]
+        damaged += [content[:k] for k in (*places[:20], size - 1, size - 40, size - 85)]
+        damaged += [content + more for more in (b"\0", b"\0" * 5000, content, content[-81:])]
+        for wrong in damaged:
+            path.write_bytes(wrong)
+            with pytest.raises(DataFileError, match=r"broken\.nc"):
+                ol.load(path)
+
+    def test_a_file_without_a_checksum(self, file, mixed, tmp_path):
+        """As older versions wrote it."""
+        with xarray.open_datatree(file, engine="h5netcdf") as tree:
+            del tree.load().attrs["checksum"]
+            tree.to_netcdf(tmp_path / "old.nc", engine="h5netcdf")
+        assert b"sha256" not in (tmp_path / "old.nc").read_bytes()
+        assert ol.load(tmp_path / "old.nc").objective == mixed.objective
+
     @pytest.mark.parametrize("share", [0.01, 0.5, 0.98])
     def test_truncated(self, file, tmp_path, share):
         path = self.broken(file, tmp_path)
         path.write_bytes(path.read_bytes()[: int(share * file.stat().st_size)])
-        with pytest.raises(DataFileError, match=r"broken\.nc cannot be read, it may be cut short"):
+        with pytest.raises(DataFileError, match=r"broken\.nc .*it may be cut short"):
             ol.load(path)
 
     def test_a_pickle_by_another_name(self, tmp_path):
@@ -206,7 +246,7 @@ class TestBrokenFiles:
 
     def test_a_newer_format(self, file, tmp_path):
         path = self.broken(file, tmp_path)
-        with h5py.File(path, "r+") as h5:
+        with forged(path) as h5:
             h5.attrs["format"] = FORMAT + 1
             h5.attrs["optlearn_version"] = "9.9"
         with pytest.raises(
@@ -216,14 +256,14 @@ class TestBrokenFiles:
 
     def test_an_older_format(self, file, tmp_path):
         path = self.broken(file, tmp_path)
-        with h5py.File(path, "r+") as h5:
+        with forged(path) as h5:
             h5.attrs["format"] = FORMAT - 1
         with pytest.raises(DataFileError, match=f"is of format {FORMAT - 1}, .*: solve the problem again"):
             ol.load(path)
 
     def test_json_that_never_ends(self, file, tmp_path):
         path = self.broken(file, tmp_path)
-        with h5py.File(path, "r+") as h5:
+        with forged(path) as h5:
             h5.attrs["certificate"] = "[" * 30_000
         with pytest.raises(DataFileError, match=r"broken\.nc is a broken solution file"):
             ol.load(path)
@@ -231,14 +271,12 @@ class TestBrokenFiles:
     @pytest.mark.parametrize("value", ["unknown", 0, -1])
     def test_an_unknown_format(self, file, tmp_path, value):
         path = self.broken(file, tmp_path)
-        with h5py.File(path, "r+") as h5:
+        with forged(path) as h5:
             h5.attrs["format"] = value
         with pytest.raises(DataFileError, match="broken solution file: its format is"):
             ol.load(path)
 
     def test_another_netcdf_file(self, tmp_path):
-        import xarray
-
         path = tmp_path / "other.nc"
         xarray.Dataset({"a": ("x", [1.0])}).to_netcdf(path, engine="h5netcdf")
         with pytest.raises(DataFileError, match="is a NetCDF file, but not a solution"):
@@ -247,21 +285,21 @@ class TestBrokenFiles:
     @pytest.mark.parametrize("name", ["schedule", "trajectory", "costates"])
     def test_a_missing_part(self, file, tmp_path, name):
         path = self.broken(file, tmp_path)
-        with h5py.File(path, "r+") as h5:
+        with forged(path) as h5:
             del h5[name]
         with pytest.raises(DataFileError, match="broken solution file"):
             ol.load(path)
 
     def test_a_missing_attribute(self, file, tmp_path):
         path = self.broken(file, tmp_path)
-        with h5py.File(path, "r+") as h5:
+        with forged(path) as h5:
             del h5.attrs["certificate"]
         with pytest.raises(DataFileError, match="broken solution file: it lacks 'certificate'"):
             ol.load(path)
 
     def test_a_changed_number(self, file, tmp_path):
         path = self.broken(file, tmp_path)
-        with h5py.File(path, "r+") as h5:
+        with forged(path) as h5:
             h5["trajectory"]["error"][3] += 1e-9
         with pytest.raises(DataFileError, match="not what was written"):
             ol.load(path)

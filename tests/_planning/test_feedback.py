@@ -56,3 +56,9 @@ def test_where_there_is_no_linear_feedback(pull):
     law = ol.solve(pull, method="direct", starts=1).feedback()
     with pytest.raises(SpecificationError, match="alpha must be a training time from 0 to 2, got 3"):
         law(3.0, {"height": 0.0})
+    with pytest.raises(SpecificationError, match="feedback: alpha must be a finite number, got 'a'"):
+        law("a", {"height": 0.0})
+    with pytest.raises(SpecificationError, match="feedback: state must give all of height; it lacks height"):
+        law(1.0, {})
+    with pytest.raises(SpecificationError, match="feedback: state must be 1 finite numbers"):
+        law(1.0, np.ones(7))

@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 import optlearn as ol
 from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._errors import BudgetError, SpecificationError, UnphysicalStateError
+from optlearn._planning.replan import measured
 
 
 @pytest.fixture
@@ -78,6 +79,53 @@ def test_a_curriculum_goes_on_as_planned():
     assert whole <= solved.objective + 1e-9
 
 
+@pytest.mark.filterwarnings("ignore::optlearn._control.solution.NotConvergedWarning")
+def test_a_budget_of_shares_holds_wherever_the_run_is():
+    problem = ol.scenarios.curriculum(alpha_F=4.0)
+    solved = ol.solve(problem, intervals=12, starts=1)
+    # No few intervals from 1.09 on hold what is left of the shares: the plan is kept up to its next edge.
+    for at, kept in ((1.09, 4 / 3), (2.59, 2.59)):
+        again = solved.replan(at=at)
+        whole = again.full_schedule
+        assert again.past.horizon == pytest.approx(kept)
+        assert problem.budgets[0].broken(whole) == []
+        assert whole.horizon == pytest.approx(4.0)
+        assert ol.evaluate(problem, whole).objective <= solved.objective + 1e-9
+    longer = solved.replan(at=2.0, horizon=4.5)
+    assert replace(problem, horizon=4.5).budgets[0].broken(longer.full_schedule) == []
+
+
+@pytest.mark.filterwarnings("ignore::optlearn._control.solution.NotConvergedWarning")
+def test_what_was_measured_counts_up_to_the_next_edge():
+    solved = ol.solve(ol.scenarios.curriculum(alpha_F=4.0), intervals=12, starts=1)
+    state = {"Q11": 1.0, "Q22": 0.5, "M11": 0.8}
+    again = solved.replan(at=1.09, state=state)
+    part = solved.schedule.between(1.09, 4 / 3)
+    moved = ol.integrate(solved.problem.model, part, start=state)
+    np.testing.assert_allclose(again.trajectory.states[0], moved.states[-1], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("state", "lacks"),
+    [({"Q11": 1.0}, "M11_1, M11_2"), (({"Q11": 1.0, "M11": 0.5}, {"Q11": 1.0}), "M11_2")],
+)
+def test_every_member_of_an_ensemble_must_be_measured(state, lacks):
+    problem = ol.scenarios.learning_rate(K=1, M=1, alpha_F=1.0)
+    robust = ol.robust(problem, {"sigma_n": [0.0, 0.3]})
+    with pytest.raises(SpecificationError, match=f"Q11_1, M11_1, Q11_2, M11_2; it lacks {lacks}, got"):
+        measured("replan", robust.model, state)
+    flat = measured("replan", robust.model, {"Q11": 1.0, "M11": 0.5})
+    np.testing.assert_array_equal(flat, [1.0, 0.5, 1.0, 0.5])
+
+
+def test_accounts_must_be_known_as_well(pull):
+    counted = ol.robust(pull, {"decay": [0.2, 0.4]}, risk="worst")
+    with pytest.raises(SpecificationError, match="it lacks account1_1, elapsed_1"):
+        measured("replan", counted.model, {"height": 1.0})
+    state = ({"height": 1.0}, {"account": [0.1], "elapsed": 1.0})
+    np.testing.assert_array_equal(measured("replan", counted.model, [state, state]), [1.0, 0.1, 1.0] * 2)
+
+
 def test_free_parameters_of_the_end_can_still_be_chosen():
     solved = ol.solve(ol.scenarios.dropout(alpha_F=2.0), intervals=10, starts=1)
     again = solved.replan(at=1.0)
@@ -97,7 +145,12 @@ def test_what_cannot_be_planned(solved):
     for arguments, message in (
         ({"at": 2.5}, "at must be a training time from 0 to the horizon 2, got 2.5"),
         ({"at": -1}, "at must be a training time from 0"),
-        ({"at": float("nan")}, "at must be a training time"),
+        ({"at": float("nan")}, "replan: at must be a finite number, got nan"),
+        ({"at": "a"}, "replan: at must be a finite number, got 'a'"),
+        ({"at": 1.0, "horizon": "b"}, "replan: horizon must be a finite number, got 'b'"),
+        ({"at": 1.0, "state": np.ones(7)}, r"state must be 1 finite numbers \(height\)"),
+        ({"at": 1.0, "state": {}}, "state must give all of height; it lacks height"),
+        ({"at": 1.0, "state": {"height": 1.0, "width": 1.0}}, "no state 'width'"),
         ({"at": 2.0}, "horizon must be beyond at = 2, got 2"),
         ({"at": 1.0, "horizon": 0.5}, "horizon must be beyond at = 1, got 0.5"),
         ({"at": 1.0, "parameters": {"colour": 1}}, "no parameter 'colour'"),

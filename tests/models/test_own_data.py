@@ -38,6 +38,13 @@ def run(model, horizon=3.0, Q=0.3, rate=0.7, settings=SETTINGS, record=2):
     return ol.integrate(model, schedule, start=model.start(Q=Q), parameters=settings, record=record)
 
 
+def test_an_advance_by_hand_leaves_no_trace():
+    """In single precision it once left a program behind that no longer fitted the next caller's."""
+    model = FiniteData.from_data(*data(40, 24))
+    model.advance(model.start(), model.settings(), 0.1)
+    assert run(model)["error"][-1] > 0
+
+
 def test_an_advance_is_the_stiff_ode():
     model = FiniteData.from_data(*data(40, 24), nodes=None)
     assert model.eigenvalues.max() > 5

@@ -97,6 +97,17 @@ class Simulate:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """A request has not begun, since others come first."""
+
+    before: int  # how many
+
+    def of(self, kind: str) -> str:
+        """In words: "2 solves before yours"."""
+        return f"{self.before} {kind}{'' if self.before == 1 else 's'} before yours"
+
+
+@dataclass(frozen=True)
 class Failed:
     """A request came to nothing."""
 

@@ -209,6 +209,8 @@ class Page:
         asked = (request.scenario, dict(request.arguments))
         if isinstance(event, Progress):
             self._busy(request, f"Solving {self.scenario}: {event} …")
+        elif isinstance(event, messages.Waiting):
+            self._busy(request, f"Solving {self.scenario}: {event.of('solve')} …")
         elif isinstance(event, messages.Optimum):
             self.optimum, self._solved = event, asked
             self._show_optimum()

@@ -3,17 +3,22 @@
 A server on 127.0.0.1 is not out of reach of the web: a page elsewhere may point a name of its own at that
 address (DNS rebinding), and the browser then takes the explorer for a part of that page. Its requests still
 carry the name, in ``Host``; and what one page sends to another carries its home, in ``Origin``.
+
+One thread makes all pages and answers everybody. Making a page takes a good part of a second, so when many
+are asked for at once, some must wait: else the pages that are open would hear nothing for as long.
 """
 
 import logging
 import os
 import socket
 import threading
+import time
 import webbrowser
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from ipaddress import ip_address
+from math import ceil
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
@@ -39,6 +44,8 @@ from optlearn.scenarios._arguments import Value
 ADDRESS = "127.0.0.1"
 TITLE = "optlearn explorer"
 ALIVE = "alive"  # path at which the page asks whether the server is there, and whether it is the same one
+# Pages that may be made at once, and seconds that the thread may owe: after a page it rests for as long.
+AT_ONCE, OWED = 3, 1.0
 KEPT = 300_000  # milliseconds for which a page may be out of reach, as on a machine that sleeps
 
 
@@ -72,6 +79,7 @@ def run(
         unused_session_lifetime_milliseconds=KEPT,
     )
     keep_out_strangers(server._tornado)
+    let_crowds_wait(server._tornado)
     server.start()
     url = f"http://{ADDRESS}:{port}/?{query}"
     started(url)
@@ -219,3 +227,59 @@ class _Refusal(RequestHandler):
 def keep_out_strangers(application: Application) -> None:
     """Refuse, in front of all that the server serves, websockets too."""
     application.default_router.rules.insert(0, Rule(_Stranger(), _Refusal))
+
+
+class _Crowd(Matcher):
+    """Matches pages that are asked for while too many others are being made."""
+
+    def __init__(self) -> None:
+        self._making = 0  # pages that have been asked for, and are not there yet
+        self._rested = 0.0  # when the thread will have rested from all pages that it has made
+
+    @property
+    def wait(self) -> int:
+        """Seconds until the next page may be asked for."""
+        return ceil(max(self._rested - time.monotonic(), 0.0))
+
+    @override
+    def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
+        if request.path != "/":
+            return None
+        if self._making >= AT_ONCE or self._rested - time.monotonic() > OWED:
+            return {}
+        self._making += 1
+        return None
+
+    def made(self, handler: RequestHandler) -> None:
+        """A request has been answered."""
+        if handler.request.path == "/" and not isinstance(handler, _Later | _Refusal):
+            took = handler.request.request_time()
+            self._making -= 1
+            self._rested = max(self._rested, time.monotonic() - took) + 2 * took
+
+
+class _Later(RequestHandler):
+    """503 to whoever asks for a page now; a browser asks again by itself."""
+
+    @override
+    def initialize(self, crowd: _Crowd) -> None:
+        self._crowd = crowd
+
+    @override
+    def prepare(self) -> None:
+        """Answer before the request's method is looked at."""
+        wait = max(1, self._crowd.wait)
+        self.set_status(503)
+        self.set_header("Retry-After", str(wait))
+        self.finish(
+            f'<!doctype html><title>{TITLE}</title><meta http-equiv="refresh" content="{wait}">'
+            f"<p>The explorer is opening other pages. This one comes in about {wait} s.</p>\n"
+        )
+
+
+def let_crowds_wait(application: Application) -> None:
+    """Make no more pages at once than leave the thread time for everybody."""
+    crowd = _Crowd()
+    # Behind strangers, who are refused in any case.
+    application.default_router.rules.insert(1, Rule(crowd, _Later, {"crowd": crowd}))
+    application.settings["log_function"] = crowd.made

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from optlearn._app import words
-from optlearn._app.messages import Failed, Optimum, Simulate, Simulated
+from optlearn._app.messages import Failed, Optimum, Simulate, Simulated, Waiting
 from optlearn._app.parts import Chart, Form, Status, button, choice, course, html
 from optlearn._app.worker import Worker
 from optlearn._progress import Progress
@@ -124,6 +124,8 @@ class SimulationPanel:
             return  # it was on its way when something else was asked for
         if isinstance(event, Progress):
             self.status.param.update(text=f"{event.text[:1].upper()}{event.text[1:]} …", busy=True)
+        elif isinstance(event, Waiting):
+            self.status.param.update(text=f"Simulating: {event.of('simulation')} …", busy=True)
         elif isinstance(event, Simulated):
             self.result = event
             self._draw()

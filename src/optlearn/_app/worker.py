@@ -2,8 +2,9 @@
 
 A client has one request at a time: a newer one supersedes it. A superseded request that has not begun is
 dropped; one that is being worked on is interrupted where the libraries allow it, and its process is ended if
-that takes too long. The process lives on from request to request, since what it has traced and compiled
-makes the next one quick.
+that takes too long. Requests of several clients are worked on one after the other: those that wait are told
+how many come first, and where too many wait already, another one is refused. The process lives on from
+request to request, since what it has traced and compiled makes the next one quick.
 """
 
 import sys
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from optlearn._app.messages import Done, Failed
+from optlearn._app.messages import Done, Failed, Waiting
 from optlearn._processes import WorkerProcess
 
 
@@ -26,6 +27,7 @@ class _Job:
     heard: Callable[[object], None]
     number: int = field(default_factory=count().__next__)
     cancelled: float | None = None  # when, by the monotonic clock
+    before: int = 0  # what the client has heard of those that come first
 
 
 class Worker:
@@ -36,10 +38,11 @@ class Worker:
             there. ``send(event)`` reaches the client, and ends the work if it has been superseded. A
             ValueError that it raises is bad input.
         patience: seconds after which a superseded request that does not end is ended with its process.
+        most: clients that may wait at a time.
     """
 
-    def __init__(self, work: str, patience: float = 10.0) -> None:
-        self._work, self._patience = work, patience
+    def __init__(self, work: str, patience: float = 10.0, most: int = 16) -> None:
+        self._work, self._patience, self._most = work, patience, most
         self._lock = threading.RLock()
         self._waiting: dict[Hashable, _Job] = {}
         self._current: _Job | None = None
@@ -65,7 +68,12 @@ class Worker:
         """
         with self._lock:
             self.cancel(client)
-            self._waiting[client] = _Job(client, request, heard)
+            job = _Job(client, request, heard)
+            if len(self._waiting) >= self._most:
+                full = f"{self._most} others are waiting already: try again in a moment"
+                _tell(job, Failed(full, expected=True))
+                return
+            self._waiting[client] = job
             self.start()
             self._hand_out()
 
@@ -78,6 +86,7 @@ class Worker:
                 job.cancelled = time.monotonic()
                 if self._process is not None:
                     self._process.cancel(job.number)
+            self._say_places()
 
     def stop(self) -> None:
         """End the process."""
@@ -98,6 +107,15 @@ class Worker:
             job = self._current = self._waiting.pop(next(iter(self._waiting)))
             if self._process is not None:
                 self._process.post(job.number, job.request)
+        self._say_places()
+
+    def _say_places(self) -> None:
+        """Tell those that wait how many come first; what has been cancelled is about to end."""
+        working = self._current is not None and self._current.cancelled is None
+        for before, job in enumerate(self._waiting.values(), int(working)):
+            if before != job.before:
+                job.before = before
+                _tell(job, Waiting(before))
 
     def _listen(self, process: WorkerProcess) -> None:
         """Pass on what the process sends, until it ends."""

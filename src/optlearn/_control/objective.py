@@ -7,13 +7,19 @@ from typing import Any
 import jax
 import numpy as np
 
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Settings
-from optlearn._dynamics.own_code import Known, digest
+from optlearn._dynamics.checks import check_settings
+from optlearn._dynamics.own_code import Known, digest, is_own
 from optlearn._dynamics.system import System
+from optlearn._engine.tracing.trace import dependencies
 from optlearn._errors import SpecificationError
 from optlearn._signatures import checked
 
 Cost = Callable[[Any, Settings], Array]
+
+# Names of parameters, and the structure of a model → those names that its error reads.
+_READ: dict[Hashable, set[str]] = {}
 
 
 @checked
@@ -87,16 +93,40 @@ class Objective:
             per_step: price of a step, whatever its batch.
             batch: the control that is the number of samples in a step.
         """
-        return cls(final=0.0, cost=Price(float(per_sample), float(per_step), batch))
+        check = Arguments("Objective.price")
+        prices = [check.number(n, v, 0.0) for n, v in (("per_sample", per_sample), ("per_step", per_step))]
+        return cls(final=0.0, cost=Price(*prices, batch))
 
     def error(self, model: System, x: Any, u: Settings) -> Array:
         """The error that counts: the model's own, or that of the tests."""
         if not self.tests:
             return model.error(x, u)
         total = jax.numpy.zeros(())
-        for weight, values in self.tests:
-            total = total + weight * model.error(x, {**u, **{n: np.asarray(v) for n, v in values}})
+        for (weight, _), settings in zip(self.tests, self._tested(model, u), strict=True):
+            total = total + weight * model.error(x, settings)
         return total
+
+    def _tested(self, model: System, u: Settings) -> list[dict[str, Array]]:
+        """The settings of every test: those of training, some replaced. A member may lack one of them."""
+        return [model.settings({**u, **{n: v for n, v in values if n in u}}) for _, values in self.tests]
+
+    def check_tests(self, model: System, x: Any, u: Settings) -> None:
+        """Raise if a test is impossible in state ``x``, or changes what the error does not read."""
+        try:
+            for _, values in self.tests:
+                model.settings(dict(values))  # an unknown name says what there is
+            tested = self._tested(model, u)
+            for settings in tested:
+                check_settings(model, x, settings)
+        except SpecificationError as error:
+            raise SpecificationError(f"tests: {error}") from None
+        for (_, values), settings in zip(self.tests, tested, strict=True):
+            names = tuple(name for name, _ in values)
+            for name in sorted(set(names) - _read_by_error(model, x, settings, names)):
+                raise SpecificationError(
+                    f"tests: the error of {type(model).__name__} does not read {name!r}: a test with another "
+                    f"{name} is no other test"
+                )
 
     def key(self, model: System, u: Settings) -> Hashable:
         """What is minimised, with what own functions compute now: programs are kept by this."""
@@ -129,9 +159,26 @@ class Objective:
         return bool(self.average) or self.cost is not None
 
 
+def _read_by_error(model: System, x: Any, u: dict[str, Array], names: tuple[str, ...]) -> set[str]:
+    """Those of the parameters ``names`` that the error depends on."""
+    leaves, structure = jax.tree.flatten((model, x, u))
+    key = (names, structure, tuple(map(np.shape, leaves)))
+    if key in _READ:
+        return _READ[key]
+    given = {name: u[name] for name in names}
+    flags = dependencies(lambda given, x, u: model.error(x, {**u, **given}), given, x, u)
+    read = {name for name, entries in flags.items() if np.any(entries)}
+    if not is_own(type(model)):  # what somebody wrote may read something else the next time
+        _READ[key] = read
+    return read
+
+
 def _held(value: Any) -> Any:
     """A number, or numbers, as something that can be compared."""
-    return float(value) if np.ndim(value) == 0 else tuple(map(_held, value))
+    numbers = as_numbers(value)
+    if numbers is None:
+        raise TypeError
+    return float(numbers) if numbers.ndim == 0 else tuple(map(_held, numbers))
 
 
 @dataclass(frozen=True)

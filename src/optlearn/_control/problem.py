@@ -108,7 +108,7 @@ class Problem:
                 if name not in settings:
                     raise SpecificationError(
                         f"unknown {kind} {name!r}: {type(self.model).__name__} has "
-                        f"{', '.join(sorted(settings))}"
+                        f"{', '.join(sorted(settings)) or 'no parameters'}"
                     )
                 for bound in (limited.lower, limited.upper):
                     self.model.check_parameter(name, bound)
@@ -127,12 +127,7 @@ class Problem:
                 )
             budget.check(self.controls[budget.control])
         for objective in self.objectives:
-            unknown = sorted({name for _, values in objective.tests for name, _ in values} - set(settings))
-            if unknown:
-                raise SpecificationError(
-                    f"tests: {type(self.model).__name__} has no parameter {unknown[0]!r}; it has "
-                    f"{', '.join(sorted(settings))}"
-                )
+            objective.check_tests(self.model, self.start, settings)
         if self.rivals and self.risk is not None and self.risk.level < 1:
             raise SpecificationError("several objectives of an ensemble have a worst case, but no CVaR")
         if self.weighing is not None and any(o.has_running for o in self.objectives):

@@ -55,7 +55,7 @@ def scenario(function: Callable[_P, _R]) -> Callable[_P, _R]:
         if values.get("reach") is not None:
             problem = replace(problem, reach=values["reach"])
         if values.get("shift") is not None:
-            problem = replace(problem, objective=replace(problem.objective, tests=values["shift"]))
+            problem = _shifted(function.__name__, problem, values["shift"])
         try:
             arguments = {name: plain(value) for name, value in values.items()}
         except TypeError:
@@ -75,6 +75,16 @@ def _check_common(name: str, reach: Any = None, shift: Any = None) -> None:
         check.number("reach", reach)
     if not isinstance(shift, Mapping | list | tuple | None):
         check.fail("shift", shift, "must be a dictionary of settings, or pairs of a weight and one")
+
+
+def _shifted(name: str, problem: Any, shift: Any) -> Any:
+    """The problem with other tests."""
+    from optlearn._errors import SpecificationError
+
+    try:
+        return replace(problem, objective=replace(problem.objective, tests=shift))
+    except SpecificationError as error:
+        raise SpecificationError(f"{name}: shift: {error}") from None
 
 
 def _show_common(made: Any, signature: inspect.Signature) -> None:

@@ -104,12 +104,13 @@ class Solution:
 
         The result's ``schedule``, trajectory and objective are those of the rest, from time 0;
         ``full_schedule`` is what adapters take, from the beginning. Budgets hold for the whole of training,
-        past included. Free parameters that training reads keep their values.
+        past included; where no grid from ``at`` on holds the shares that are left, the plan is kept up to
+        the next edge of its grid. Free parameters that training reads keep their values.
 
         Args:
             at: training time, from the beginning.
-            state: measured then, as ``Problem.start`` takes it or as a flat array (default: the predicted
-                one).
+            state: measured then, all of it, as ``Problem.start`` takes it or as a flat array (default: the
+                predicted one).
             horizon: where training ends (default: as planned); later extends the run, earlier shortens it.
             parameters: values that have turned out otherwise.
             options: of ``ol.solve`` (default: one start, the old schedule; intervals as long as before).

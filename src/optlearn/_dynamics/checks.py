@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, Settings
 from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
@@ -40,14 +40,19 @@ def check_problem(
     for name, value in (*settings.items(), *extremes):
         system.check_parameter(name, value)
     for u in extreme_settings(schedule, settings):
-        leaves, structure = jax.tree.flatten((system, start, dict(u)))
-        case = (structure, b"".join(np.asarray(leaf).tobytes() for leaf in leaves))
-        if case not in _PASSED:
-            system.check_specification(start, u)
-            _PASSED[case] = None
-            if len(_PASSED) > _REMEMBERED:
-                _PASSED.pop(next(iter(_PASSED)))
+        check_settings(system, start, u)
     return start, settings
+
+
+def check_settings(system: System, start: Any, u: Settings) -> None:
+    """Raise if settings make no sense, alone or together."""
+    leaves, structure = jax.tree.flatten((system, start, dict(u)))
+    case = (structure, b"".join(np.asarray(leaf).tobytes() for leaf in leaves))
+    if case not in _PASSED:
+        system.check_specification(start, u)
+        _PASSED[case] = None
+        if len(_PASSED) > _REMEMBERED:
+            _PASSED.pop(next(iter(_PASSED)))
 
 
 def check_states(system: System, states: np.ndarray, alphas: np.ndarray, where: str = "") -> None:

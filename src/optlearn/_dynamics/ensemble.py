@@ -122,12 +122,20 @@ class Ensemble(System):
 
     def initial_state(self, given: Any) -> tuple[Any, ...]:
         """A start for each member, or one for all."""
-        starts = given if isinstance(given, tuple | list) else [given] * len(self.members)
-        if len(starts) != len(self.members):
+        return tuple(m.initial_state(start) for m, start in self._for_each(given))
+
+    def named_in(self, given: Any) -> np.ndarray:
+        """Those of the members, one after the other."""
+        return np.concatenate([member.named_in(state) for member, state in self._for_each(given)])
+
+    def _for_each(self, given: Any) -> "zip[tuple[System, Any]]":
+        """The members, each with its own of the given states."""
+        states = given if isinstance(given, tuple | list) else [given] * len(self.members)
+        if len(states) != len(self.members):
             raise SpecificationError(
-                f"start must be one for each of the {len(self.members)} members, got {len(starts)}"
+                f"start must be one for each of the {len(self.members)} members, got {len(states)}"
             )
-        return tuple(m.initial_state(start) for m, start in zip(self.members, starts, strict=True))
+        return zip(self.members, states, strict=True)
 
     def check_parameter(self, name: str, value: Array) -> None:
         """As the members that have it say."""

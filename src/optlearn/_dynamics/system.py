@@ -175,6 +175,16 @@ class System(Pytree):
             )
         return self.state(**given)
 
+    def named_in(self, given: Any) -> np.ndarray:
+        """(n,) which numbers of the flat state are in ``given``, as ``initial_state`` takes it."""
+        if not isinstance(given, Mapping):
+            return np.ones(self.layout.size, dtype=bool)
+        zero, one = (
+            self.layout.flatten(self.state(**{n: np.full(np.shape(v), fill) for n, v in given.items()}))
+            for fill in (0.0, 1.0)
+        )
+        return np.asarray(zero != one)
+
     def settings(self, overrides: Mapping[str, Array] | None = None) -> dict[str, Array]:
         """The parameters, some of them overridden; an unknown name is an error."""
         defaults, overrides = as_floats(self.parameters), as_floats(overrides or {})
@@ -182,7 +192,7 @@ class System(Pytree):
         if unknown:
             raise SpecificationError(
                 f"{type(self).__name__} has no parameter {', '.join(map(repr, unknown))}; "
-                f"it has {', '.join(sorted(defaults))}"
+                f"it has {', '.join(sorted(defaults)) or 'none'}"
             )
         for name, value in overrides.items():
             self.check_parameter(name, value)

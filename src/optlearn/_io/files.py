@@ -1,8 +1,10 @@
 """Complete files or none, reading that names what is wrong with a file, and the folder of caches.
 
-Content is made in memory and written by Python alone: HDF5 crashes the process on a full disk.
+Content is made in memory and written by Python alone: HDF5 crashes the process on a full disk. And HDF5 may
+read a damaged file for ever: a checksum follows its bytes, which HDF5 never sees, and is looked at first.
 """
 
+import hashlib
 import os
 import stat
 import sys
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 ENVIRONMENT = "OPTLEARN_CACHE"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"  # a NetCDF-4 file is an HDF5 file
+# The last bytes of a file are these and the digest of all before them, in hexadecimal.
+_CHECKSUM = b"\noptlearn sha256 "
+# An attribute of such a file, which stands in it as plain text: that its checksum is gone is damage too.
+_SUMMED = "optlearn: the last line of the file is the SHA-256 of all before it"
 MOST_BYTES = 2**30  # of a file that is read whole, such as JSON
 _T = TypeVar("_T")
 
@@ -102,15 +108,22 @@ def save_dataset(
     return write_file(path, as_netcdf(marked))
 
 
-def as_netcdf(content: "xarray.Dataset | xarray.DataTree") -> memoryview:
-    """The bytes of a NetCDF-4 file."""
+def as_netcdf(content: "xarray.Dataset | xarray.DataTree") -> bytes:
+    """The bytes of a NetCDF-4 file, and their checksum."""
+    marked = content.copy(deep=False)
+    marked.attrs = {**content.attrs, "checksum": _SUMMED}
     with ExitStack() as stack:
         if "dask" in sys.modules:
             import dask
 
             # While a client of a cluster is open, xarray would lock the file there; a buffer has no name.
             stack.enter_context(dask.config.set(scheduler="synchronous"))
-        return content.to_netcdf(None, engine="h5netcdf")
+        data = bytes(marked.to_netcdf(None, engine="h5netcdf"))
+    return data + _checksum(data)
+
+
+def _checksum(data: bytes) -> bytes:
+    return _CHECKSUM + hashlib.sha256(data).hexdigest().encode()
 
 
 def load_dataset(path: str | Path) -> "xarray.Dataset":
@@ -145,11 +158,21 @@ def read_checked(path: str | Path, read: Callable[[Path], _T]) -> _T:
             "looks like a Python pickle, which is never read here" if pickled else f"starts with {start!r}"
         )
         raise DataFileError(f"{path} is not a NetCDF-4 file; it {looks}")
+    _check_sum(path)
     try:
         _touch_everything(path)
         return read(path)
     except Exception as error:  # a forged header comes out of HDF5 as almost anything
         raise DataFileError(f"{path} cannot be read, it may be cut short: {error}") from error
+
+
+def _check_sum(path: Path) -> None:
+    """Raise unless the bytes are those that were written; files of older versions have no checksum."""
+    content = path.read_bytes()
+    data, end = content[: -len(_checksum(b""))], content[-len(_checksum(b"")) :]
+    summed = _SUMMED.encode() in content or _CHECKSUM in end
+    if summed and end != _checksum(data):
+        raise DataFileError(f"{path} is damaged, it may be cut short: it is not what was written (checksum)")
 
 
 def _touch_everything(path: Path) -> None:

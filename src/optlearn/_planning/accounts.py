@@ -80,6 +80,12 @@ class Accounted(System):
         return self.inner.initial_state(state), self.layout.parts[1].state(**accounts)
 
     @override
+    def named_in(self, given: Any) -> np.ndarray:
+        state, accounts = given if isinstance(given, tuple) else (given, {})
+        counted = [len(self.costs) * ["account" in accounts], ["elapsed" in accounts]]
+        return np.concatenate([self.inner.named_in(state), *counted])
+
+    @override
     def check_specification(self, x: Any, u: Settings) -> None:
         self.inner.check_specification(x[0], u)
 

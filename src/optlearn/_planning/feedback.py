@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Float, float64
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.solution import Solution
 from optlearn._control.weighing import Fixed
 from optlearn._engine.expansion import interval_functions
 from optlearn._errors import SpecificationError
-from optlearn._planning.replan import state_at
+from optlearn._planning.replan import measured, state_at
 from optlearn._schedule import Schedule
 
 _AT_BOUND = 1e-6  # of a control's range
@@ -43,16 +44,17 @@ class Feedback:
 
         Args:
             alpha: training time, from the beginning of the solution's schedule.
-            state: as ``Problem.start`` takes it, or flat (n,).
+            state: all of it, as ``Problem.start`` takes it or flat (n,).
         """
+        alpha = Arguments("feedback").number("alpha", alpha)
         if not 0 <= alpha <= self.schedule.horizon:
             raise SpecificationError(
                 f"alpha must be a training time from 0 to {self.schedule.horizon:g}, got {alpha!r}"
             )
         model = self.solution.problem.model
-        flat = state if isinstance(state, np.ndarray) else model.layout.flatten(model.initial_state(state))
+        flat = measured("feedback", model, state)
         planned = np.asarray(model.layout.flatten(state_at(self.solution, alpha)))
-        return self.correct(alpha, np.asarray(flat, dtype=float) - planned)
+        return self.correct(alpha, flat - planned)
 
     def correct(self, alpha: float, deviation: Float[np.ndarray, " n"]) -> dict[str, float]:
         """The controls at training time α for a deviation (n,) from the planned state."""

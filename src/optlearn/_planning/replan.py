@@ -1,22 +1,26 @@
 """The optimal rest of a training, from where it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget, used
 from optlearn._control.compiled import compile_problem
 from optlearn._control.controls import Control, Discrete
-from optlearn._control.evaluate import evaluate
+from optlearn._control.evaluate import evaluate, evaluate_anyway
 from optlearn._control.objective import Cost, Objective
 from optlearn._control.problem import Problem
+from optlearn._control.rounding.counts import value_counts
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
-from optlearn._errors import SpecificationError
+from optlearn._dynamics.system import System
+from optlearn._errors import BudgetError, SpecificationError
 from optlearn._schedule import Schedule
 
 _NEAR = 1e-9  # times that differ by this share of training are the same
@@ -31,28 +35,38 @@ def replan(
     **options: Any,
 ) -> Solution:
     """Plan the rest of a training again; see ``Solution.replan``."""
+    check = Arguments("replan")
+    at, horizon = check.number("at", at), horizon if horizon is None else check.number("horizon", horizon)
     problem, planned = solution.problem, solution.schedule
     # Times of the solution count from where it was planned.
     began = 0.0 if solution.past is None else solution.past.horizon
-    end = planned.horizon if horizon is None else float(horizon) - began
+    end = planned.horizon if horizon is None else horizon - began
     now = at - began
     near = _NEAR * planned.horizon
     if not -near <= now <= planned.horizon + near:
         raise SpecificationError(
             f"at must be a training time from {began:g} to the horizon {began + planned.horizon:g}, "
-            f"got {at!r}"
+            f"got {at:g}"
         )
     if not end > now + near:
         raise SpecificationError(f"horizon must be beyond at = {at:g}, got {began + end:g}")
     now = float(np.clip(now, 0.0, planned.horizon))
     if state is None:
         state = state_at(solution, now)
-    elif isinstance(state, np.ndarray | list):
-        state = problem.model.layout.unflatten(np.asarray(state, dtype=float))
+    else:
+        state = problem.model.layout.unflatten(measured("replan", problem.model, state))
     past = planned.between(0.0, now) if now > near else None
     remaining = _remaining(solution, state, past, end, parameters or {})
-    length = np.diff(planned.grid).mean()
-    options = {"intervals": max(1, round((end - now) / length)), "starts": 1, **options}
+    usual = max(1, round((end - now) / np.diff(planned.grid).mean()))
+    intervals = usual if "intervals" in options else _holding(remaining, usual)
+    edge = planned.grid[np.searchsorted(planned.grid, now + near)] if now < planned.horizon - near else now
+    if intervals is None and now + near < edge < end - near:
+        # No grid from here holds what is left of the budget; that of the plan does, from its next edge on.
+        part = planned.between(now, edge)
+        run = evaluate_anyway(replace(remaining, horizon=part.horizon, budgets=()), part, record=2)
+        state = problem.model.layout.unflatten(run.states[-1])
+        return replan(solution, began + edge, state, horizon, parameters, **options)
+    options = {"intervals": intervals or usual, "starts": 1, **options}
     if now < planned.horizon - near:
         warm = planned.between(now, min(end, planned.horizon)).extended(end - now)
     else:
@@ -65,6 +79,33 @@ def replan(
         past=reduce(Schedule.followed_by, parts) if parts else None,
         parameters={**kept, **replanned.parameters},
     )
+
+
+def measured(owner: str, model: System, state: Any) -> np.ndarray:
+    """(n,) the flat state that a user has measured: as ``Problem.start`` takes it or flat, but all of it."""
+    names, numbers = model.layout.names, as_numbers(state)
+    if numbers is None:
+        missing = [name for name, given in zip(names, model.named_in(state), strict=True) if not given]
+        if missing:
+            Arguments(owner).fail("state", state, f"must give all of {_few(names)}; it lacks {_few(missing)}")
+        return np.asarray(model.layout.flatten(model.initial_state(state)))
+    if numbers.shape != (len(names),) or not np.all(np.isfinite(numbers)):
+        Arguments(owner).fail("state", state, f"must be {len(names)} finite numbers ({_few(names)})")
+    return numbers
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join([*names[:8], *(["…"] if len(names) > 8 else [])])
+
+
+def _holding(problem: Problem, usual: int) -> int | None:
+    """The number of intervals nearest to ``usual``, up to four times as many, that holds shares exactly."""
+    for intervals in sorted(range(1, 4 * usual + 1), key=lambda count: abs(count - usual)):
+        with suppress(BudgetError):
+            for name, control in problem.discrete.items():
+                value_counts(name, control, problem.budgets, intervals)
+            return intervals
+    return None
 
 
 def state_at(solution: Solution, alpha: float) -> Any:

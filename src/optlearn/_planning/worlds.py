@@ -113,6 +113,8 @@ def draws(
         seed: of the random numbers.
     """
     check = Arguments("draws")
+    if not mean:
+        check.fail("mean", mean, "must name at least one parameter")
     matrix, center = as_numbers(covariance), np.array(list(mean.values()), dtype=float)
     if matrix is None or not np.all(np.isfinite(matrix)):
         check.fail("covariance", covariance, "must be a matrix of finite numbers")

@@ -60,26 +60,26 @@ def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters
 def check_data(model: LearningModel, u: Mapping[str, Array]) -> None:
     """Raise unless probabilities add up to 1 and variances are not negative."""
     name = type(model).__name__
-    drawn, tested = (_recorded(model, f, dict(u)).expressions(model, dict(u)) for f in _SAMPLES)
-    for phase, latents in zip(_SAMPLES, (drawn, tested), strict=True):
+    for phase, settings in zip(_SAMPLES, (dict(u), dict(model.test_settings(u))), strict=True):
+        latents = _recorded(model, phase, settings).expressions(model, settings)
         p = np.asarray(latents.probabilities, dtype=float)
         if not (np.all(p >= -1e-12) and abs(p.sum() - 1) <= 1e-9):  # so that NaN fails
             raise SpecificationError(
                 f"{name}.{phase}: probabilities {p.tolist()} must be at least 0 and add up to 1 "
                 f"(sum {p.sum():.9g})"
             )
-    variances_of = _recorded(model, "variances", _combination(drawn, 0), dict(u))
-    for i in range(len(drawn.probabilities)):
-        variances = np.asarray(variances_of.expressions(model, _combination(drawn, i), dict(u)), float)
-        if variances.shape != (model.slots,):
-            raise SpecificationError(
-                f"{name}.variances has shape {variances.shape}; one for each of the "
-                f"{model.slots} slots is needed"
-            )
-        if not np.all(variances >= 0):
-            raise SpecificationError(
-                f"{name}.variances are {variances.tolist()}: a variance cannot be negative"
-            )
+        variances_of = _recorded(model, "variances", _combination(latents, 0), settings)
+        for i in range(len(p)):
+            variances = np.asarray(variances_of.expressions(model, _combination(latents, i), settings), float)
+            if variances.shape != (model.slots,):
+                raise SpecificationError(
+                    f"{name}.variances has shape {variances.shape}; one for each of the "
+                    f"{model.slots} slots is needed"
+                )
+            if not np.all(variances >= 0):
+                raise SpecificationError(
+                    f"{name}.variances are {variances.tolist()}: a variance cannot be negative"
+                )
 
 
 def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Array]) -> None:

@@ -141,7 +141,7 @@ class Spectrum(Pytree):
             clusters: for each a table (n, N) of samples; what is centred is the spread around its mean.
             blocks: groups of directions, equally many in each; a block has their mean variance.
         """
-        tables = [np.asarray(table, dtype=float) for table in clusters]
+        tables = [_as_float(f"clusters[{i}]", table) for i, table in enumerate(clusters)]
         if not tables or any(t.ndim != 2 or len(t) < 2 or t.shape[1] != tables[0].shape[1] for t in tables):
             raise SpecificationError(
                 "clusters must be tables of at least 2 samples by the same features, got shapes "
@@ -192,10 +192,10 @@ class Spectrum(Pytree):
 def _as_float(name: str, value: Array) -> Array:
     if isinstance(value, jax.core.Tracer):
         return value
-    try:
-        return np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise SpecificationError(f"{name} must be an array of numbers, got {value!r}") from None
+    numbers = as_numbers(value)
+    if numbers is None:
+        Arguments("Spectrum").fail(name, value, "must be an array of numbers")
+    return numbers
 
 
 def _check(spectrum: Spectrum) -> None:
@@ -262,7 +262,7 @@ def reduce_spectrum(
         blocks: how many at most (bins may be empty); None: one for each distinct variance, exactly.
         training: ∫η dα that the blocks are made for.
     """
-    c = np.asarray(variances, dtype=float)
+    c = _as_float("variances", variances)
     if c.ndim != 1 or not len(c) or not (np.all(np.isfinite(c)) and np.all(c >= 0) and np.any(c > 0)):
         lowest = f", the lowest {np.min(c):.6g}" if c.size else ""
         raise SpecificationError(
@@ -270,7 +270,7 @@ def reduce_spectrum(
             f"{c.shape}{lowest}"
         )
     N = len(c)
-    T = np.full(N, 1 / N) if teacher is None else np.asarray(teacher, dtype=float)
+    T = np.full(N, 1 / N) if teacher is None else _as_float("teacher", teacher)
     if T.shape != c.shape or not (np.all(np.isfinite(T)) and np.all(T >= 0)):
         raise SpecificationError(f"teacher must be {N} numbers of at least 0, got shape {T.shape}")
     largest = float(c.max() / c.sum())

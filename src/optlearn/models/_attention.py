@@ -20,6 +20,7 @@ the queries of student and teacher, of closed forms in the keys (``_two_tokens``
 """
 
 import dataclasses
+from types import MappingProxyType
 from typing import Literal, Self
 
 import jax
@@ -62,6 +63,10 @@ class Attention(LearningModel):
             only, in student and teacher (a short context). "heads": the student has its first head only.
         fineness: of the integrals for two tokens and one head.
     """
+
+    limits = MappingProxyType(
+        {**LearningModel.limits, **dict.fromkeys(("temperature", "test_temperature", "sigma"), (0.0, np.inf))}
+    )
 
     branches: int = field(static=True, kw_only=True, default=1)
     tied: bool = field(static=True, kw_only=True, default=False)

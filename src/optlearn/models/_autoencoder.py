@@ -62,6 +62,10 @@ class Autoencoder(LearningModel):
     """
 
     reads_blocks = True
+    limits = MappingProxyType(
+        {**LearningModel.limits, **dict.fromkeys(("noise", "test_noise"), (0.0, 1.0)), "sigma": (0.0, np.inf)}
+        | {"N": (0.0, np.inf)}
+    )
 
     activation: Activation = field(static=True, kw_only=True)
 

@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments, as_numbers
-from optlearn._arrays import Array, Float, Settings
+from optlearn._arrays import Array, Float, Settings, float64
 from optlearn._dynamics.system import System
 from optlearn._pytrees import field
 from optlearn._signatures import checked
@@ -62,7 +62,7 @@ class Modes(System):
 
     eigenvalues: Float[Array, " J"]
 
-    limits = MappingProxyType({"learning_rate": (0.0, np.inf), "batch": (1.0, np.inf)})
+    limits = MappingProxyType({**dict.fromkeys(SETTINGS, (0.0, np.inf)), "batch": (1.0, np.inf)})
 
     @property
     def names(self) -> dict[str, int]:
@@ -142,12 +142,13 @@ class FiniteData(Modes):
         self.noise = np.asarray(check.number("noise", noise, 0.0))
         self.T = np.asarray(check.number("T", T, 0.0, open_below=True))
         if isinstance(nodes, tuple):
-            s, shares = self.eigenvalues, self.shares = [np.asarray(part, dtype=float) for part in nodes]
-            fits = s.ndim == 1 and len(s) and shares.shape == s.shape
+            s, shares = parts = [as_numbers(part) for part in nodes] if len(nodes) == 2 else (None, None)
+            fits = s is not None and shares is not None and s.ndim == 1 and len(s) and shares.shape == s.shape
             if not (fits and np.all(s >= 0) and np.all(shares >= 0) and abs(shares.sum() - 1) < 1e-9):
                 check.fail(
                     "nodes", nodes, "must be eigenvalues of at least 0, and as many shares that sum to 1"
                 )
+            self.eigenvalues, self.shares = parts
             self.tail = np.zeros((0, len(self.shares)))
         else:
             law = float(self.kappa), check.count("nodes", nodes, 4)
@@ -231,6 +232,8 @@ class LargeBatch(System):
     def parameters(self) -> Mapping[str, float]:
         """Step size ε, weight decay λ and batch β = B/N."""
         return {"learning_rate": 0.3, "weight_decay": 0.0, "batch": 0.5}
+
+    limits = MappingProxyType(dict.fromkeys(("learning_rate", "weight_decay", "batch"), (0.0, np.inf)))
 
     @property
     def longest(self) -> float:
@@ -325,6 +328,7 @@ class OwnData(Modes):
         """Training time in which the stiffest mode, at η = 1, is still resolved."""
         return 2.0 ** (PANELS - 1) / float(np.max(self.eigenvalues))
 
+    @float64
     def advance(self, x: Array, u: Settings, length: Array) -> Array:
         """Panel after panel, the first ones short: that is when, after a change, the stiffest modes move."""
         fractions = jnp.asarray(np.diff(np.append(0.0, 2.0 ** np.arange(1 - PANELS, 1))))

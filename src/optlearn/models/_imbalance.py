@@ -6,6 +6,7 @@ linear, the loss is a square, and the error counts wrong signs, group by group.
 """
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,7 @@ class Imbalance(LearningModel):
     """
 
     reads_blocks = True
+    limits = MappingProxyType({**LearningModel.limits, "smoothing": (0.0, np.inf)})
 
     criterion: str = field(static=True, kw_only=True, default="mean")
 

@@ -10,12 +10,14 @@ For power laws the limit is wrong at any N, since λ₁/tr does not vanish: its 
 Both are affine in s, so any stretch under constant settings is one power, or exponential, of a small matrix.
 """
 
+from types import MappingProxyType
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Float, Settings
+from optlearn._arrays import Array, Float, Settings, float64
 from optlearn._dynamics.system import System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import field
@@ -56,6 +58,10 @@ class Linear(System):
     recursion: bool = field(static=True)
     halvings: int = field(static=True)
 
+    limits = MappingProxyType(
+        {"learning_rate": (0.0, np.inf), "batch": (1.0, np.inf), "noise": (0.0, np.inf)}
+    )
+
     @property
     def names(self) -> dict[str, int]:
         """``excess``, one number for each block."""
@@ -80,6 +86,7 @@ class Linear(System):
         change = self._flow(u)
         return {"excess": change[:-1, :-1] @ x["excess"] + change[:-1, -1]}
 
+    @float64
     def advance(self, x: Array, u: Settings, length: Array) -> Array:
         """The state after ``length``; a last part of a step moves by its part."""
         state = jnp.append(jnp.asarray(x["excess"]), 1.0)

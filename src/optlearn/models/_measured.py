@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from optlearn._arguments import Arguments
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Float, float64
 from optlearn._signatures import checked
 from optlearn._theory.spectrum import NEGLIGIBLE, reduce_spectrum
@@ -211,10 +211,9 @@ def random_features(
 def check_samples(owner: str, X: Any, y: Any) -> tuple[Float[np.ndarray, "n N"], Float[np.ndarray, " n"]]:
     """Inputs and labels as finite arrays of matching shapes."""
     check = Arguments(owner)
-    try:
-        table, labels = np.asarray(X, dtype=float), np.asarray(y, dtype=float)
-    except (TypeError, ValueError):
-        check.fail("X, y", type(X).__name__, "must be arrays of numbers")
+    table, labels = as_numbers(X), as_numbers(y)
+    if table is None or labels is None:
+        check.fail(*(("X", X) if table is None else ("y", y)), "must be an array of real numbers")
     if table.ndim != 2 or table.shape[1] < 1 or len(table) <= table.shape[1]:
         check.fail("X", table, "must be a table with more samples (rows) than features")
     if labels.shape != table.shape[:1]:

@@ -215,7 +215,7 @@ class Memory(Around):
 def with_memory(
     model: LearningModel,
     velocity_rate: float | None = None,
-    friction: float = 1.0,
+    friction: float | None = None,
     averaging: float | None = None,
 ) -> Memory:
     """The same model, trained with momentum, with averaged weights, or both.
@@ -227,7 +227,7 @@ def with_memory(
     Args:
         model: what learns; its rows come first, then velocities, then averages.
         velocity_rate: ζ, how strongly weights follow their velocities; None: no momentum.
-        friction: γ, N times the share of a velocity that a step takes away.
+        friction: γ, N times the share of a velocity that a step takes away; 1 by default, with momentum.
         averaging: a, N times the share of the average that a step replaces by the weights; None: no averages.
             With averages, ``error`` is theirs, and the observable ``weights_error`` that of the weights.
 
@@ -243,7 +243,9 @@ def with_memory(
     rates: dict[str, Array] = {}
     if momentum:
         rates["velocity_rate"] = check.number("velocity_rate", velocity_rate, 0.0)
-        rates["friction"] = check.number("friction", friction, 0.0)
+        rates["friction"] = check.number("friction", 1.0 if friction is None else friction, 0.0)
+    elif friction is not None:
+        check.fail("friction", friction, "must be left out without a velocity_rate: nothing has a velocity")
     if average:
         rates["averaging"] = check.number("averaging", averaging, 0.0)
     K, rows = model.students, (1 + momentum + average) * model.students

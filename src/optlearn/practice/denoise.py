@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from optlearn._arguments import as_numbers
 from optlearn._arrays import Array, Float, Int
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
@@ -267,9 +268,9 @@ def _noise_of_steps(name: str, schedule: Schedule, steps: int, N: int) -> Float[
 
 
 def _floats(name: str, value: Array, axes: int) -> np.ndarray:
-    array = np.asarray(value, dtype=float)
-    if array.ndim != axes or not np.all(np.isfinite(array)):
-        raise SpecificationError(f"{name} must be finite numbers in {axes} axes, got shape {array.shape}")
+    array = as_numbers(value)
+    if array is None or array.ndim != axes or not np.all(np.isfinite(array)):
+        raise SpecificationError(f"{name} must be finite numbers in {axes} axes, got shape {np.shape(value)}")
     return array
 
 

@@ -152,11 +152,11 @@ class MixtureFit:
         Returns:
             ``Q`` (K, K), ``R`` (K, C) and ``Omega`` (C, C), as scenarios take it for ``start``.
         """
-        w = np.asarray(weights, dtype=float)
-        if w.ndim != 2 or w.shape[1] != self.N or not np.all(np.isfinite(w)):
+        w = as_numbers(weights)
+        if w is None or w.ndim != 2 or w.shape[1] != self.N or not np.all(np.isfinite(w)):
             raise SpecificationError(
                 f"weights must be finite numbers of shape (K, {self.N}), a row for each hidden node, got "
-                f"shape {w.shape}"
+                f"shape {np.shape(weights)}"
             )
         return {"Q": w @ w.T / self.N, "R": w @ self.centroids.T / self.N, "Omega": self.Omega}
 

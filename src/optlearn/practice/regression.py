@@ -313,7 +313,7 @@ def many_passes(X: Array, y: Array, test_share: float = 0.2, seed: int = 0) -> M
     Args:
         X: (n, N) inputs or features, a row for each sample; there may be more features than samples.
         y: (n,) labels, any numbers.
-        test_share: share of the samples that is held out.
+        test_share: share of the samples that is held out, at least one of them; at least 2 are trained on.
         seed: of the choice.
     """
     check = Arguments("many_passes")
@@ -322,8 +322,9 @@ def many_passes(X: Array, y: Array, test_share: float = 0.2, seed: int = 0) -> M
         check.fail("X", table, "must be a table of at least 4 samples by features")
     if labels.shape != table.shape[:1]:
         check.fail("y", labels, f"must be {len(table)} labels, one for each row of X")
-    share = check.number("test_share", test_share, 0.0, 1.0, open_below=True)
-    held = min(max(1, round(share * len(table))), len(table) - 2)
+    held = max(1, round(check.number("test_share", test_share, 0.0, 1.0, open_below=True) * len(table)))
+    if held > len(table) - 2:
+        check.fail("test_share", test_share, f"must leave at least 2 of {len(table)} samples to train on")
     order = np.random.default_rng(check.count("seed", seed, 0)).permutation(len(table))
     train, test = order[held:], order[:held]
     mean, middle = table[train].mean(axis=0), labels[train].mean()

@@ -149,6 +149,11 @@ def exponential_growth(problem: "ol.Problem", intervals: int, growth: float) -> 
     def cut(level: float, time: float | np.ndarray) -> np.ndarray:
         return np.clip(np.exp(level + growth * time), batch.lower, batch.upper)
 
+    def excess(level: float) -> float:
+        return float(np.mean(cut(level, times))) - mean
+
     low, high = np.log(batch.lower) - abs(growth), np.log(batch.upper) + abs(growth)
-    level = brentq(lambda level: float(np.mean(cut(level, times))) - mean, low, high, xtol=1e-13)
+    # A mean at a bound is met, up to round-off, by a batch that stays there.
+    at_bound = next((level for level, sign in ((low, 1), (high, -1)) if sign * excess(level) >= 0), None)
+    level = brentq(excess, low, high, xtol=1e-13) if at_bound is None else at_bound
     return alone("batch")(problem, intervals, lambda alpha: float(cut(level, alpha / horizon)))

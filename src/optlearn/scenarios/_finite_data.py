@@ -50,11 +50,11 @@ def finite_data(
     kappa = check.number("kappa", kappa, 0.0, open_below=True)
     check.one_of("control", control, ("learning_rate", "weight_decay", "both"))
     scheduled = ("learning_rate", "weight_decay") if control == "both" else (control,)
-    free_decay = weight_decay == "free" and control == "learning_rate"
+    free_decay = weight_decay == "free"
     if isinstance(weight_decay, str) and weight_decay != "free":
         check.fail("weight_decay", weight_decay, f"must be from {DECAY[0]:g} to {DECAY[1]:g}, or 'free'")
     decay = 0.0 if weight_decay == "free" else check.number("weight_decay", weight_decay, *DECAY)
-    if control != "learning_rate" and weight_decay not in (0.0, "free"):
+    if control != "learning_rate" and weight_decay != 0.0:
         check.fail("weight_decay", weight_decay, f"is scheduled where control is {control!r}: leave it out")
     constant = {"weight_decay"} if free_decay else {"learning_rate"} if control == "weight_decay" else set()
     bounds = {"learning_rate": RATE, "weight_decay": DECAY}

@@ -10,7 +10,6 @@ from optlearn._control.runs import Method, Run, Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import Greedy
 from optlearn._control.solvers.indirect import Indirect
-from optlearn._errors import SpecificationError
 from optlearn._progress import Report, silent
 
 # Where a direct run follows: it ends within a dozen iterations what the indirect method creeps towards.
@@ -124,8 +123,7 @@ def check_options(
         max_iterations: of the solver.
         tolerance: of the solver.
     """
-    if method not in METHODS:
-        raise SpecificationError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    check.one_of("method", method, METHODS)
     check.count("seed", seed, 0)
     counts = {"starts": starts, "steps": steps, "max_iterations": max_iterations}
     for name, value in counts.items():
