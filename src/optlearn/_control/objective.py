@@ -94,8 +94,8 @@ class Objective:
             batch: the control that is the number of samples in a step.
         """
         check = Arguments("Objective.price")
-        prices = [check.number(n, v, 0.0) for n, v in (("per_sample", per_sample), ("per_step", per_step))]
-        return cls(final=0.0, cost=Price(*prices, batch))
+        each, step = check.number("per_sample", per_sample, 0.0), check.number("per_step", per_step, 0.0)
+        return cls(final=0.0, cost=Price(each, step, batch))
 
     def error(self, model: System, x: Any, u: Settings) -> Array:
         """The error that counts: the model's own, or that of the tests."""

@@ -142,13 +142,12 @@ class FiniteData(Modes):
         self.noise = np.asarray(check.number("noise", noise, 0.0))
         self.T = np.asarray(check.number("T", T, 0.0, open_below=True))
         if isinstance(nodes, tuple):
-            s, shares = parts = [as_numbers(part) for part in nodes] if len(nodes) == 2 else (None, None)
-            fits = s is not None and shares is not None and s.ndim == 1 and len(s) and shares.shape == s.shape
-            if not (fits and np.all(s >= 0) and np.all(shares >= 0) and abs(shares.sum() - 1) < 1e-9):
-                check.fail(
-                    "nodes", nodes, "must be eigenvalues of at least 0, and as many shares that sum to 1"
-                )
-            self.eigenvalues, self.shares = parts
+            if len(nodes) != 2:
+                check.fail("nodes", nodes, "must be a pair: eigenvalues, and their shares")
+            self.eigenvalues = check.numbers("nodes[0]", nodes[0], lowest=0.0)
+            self.shares = check.numbers("nodes[1]", nodes[1], self.eigenvalues.shape, lowest=0.0)
+            if abs(self.shares.sum() - 1) > 1e-9:
+                check.fail("nodes[1]", nodes[1], "must be shares that sum to 1")
             self.tail = np.zeros((0, len(self.shares)))
         else:
             law = float(self.kappa), check.count("nodes", nodes, 4)
