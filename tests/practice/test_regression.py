@@ -62,7 +62,7 @@ def test_batches_are_played(gaussian):
         (np.random.default_rng(0).normal(size=(50, 3)), np.ones(50), "must vary"),
         (np.random.default_rng(0).normal(size=(50, 3)), np.ones(49), "one for each row"),
         (np.full((50, 3), np.nan), np.arange(50.0), "finite"),
-        ("pixels", np.ones(3), "arrays of numbers"),
+        ("pixels", np.ones(3), "X must be an array of real numbers"),
     ],
 )
 def test_bad_data(X, y, message):
