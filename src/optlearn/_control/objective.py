@@ -10,7 +10,7 @@ import numpy as np
 from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.checks import check_settings
-from optlearn._dynamics.own_code import Known, digest, is_own
+from optlearn._dynamics.own_code import Known, digest, is_own, slips_explained
 from optlearn._dynamics.system import System
 from optlearn._engine.tracing.trace import dependencies
 from optlearn._errors import SpecificationError
@@ -166,7 +166,8 @@ def _read_by_error(model: System, x: Any, u: dict[str, Array], names: tuple[str,
     if key in _READ:
         return _READ[key]
     given = {name: u[name] for name in names}
-    flags = dependencies(lambda given, x, u: model.error(x, {**u, **given}), given, x, u)
+    with slips_explained(f"{type(model).__name__}.error"):
+        flags = dependencies(lambda given, x, u: model.error(x, {**u, **given}), given, x, u)
     read = {name for name, entries in flags.items() if np.any(entries)}
     if not is_own(type(model)):  # what somebody wrote may read something else the next time
         _READ[key] = read
