@@ -380,14 +380,16 @@ def test_tests_are_checked_wherever_they_are_given():
     assert same.objective.error(same.model, x, u) == apart.objective.error(apart.model, x, u)
 
 
-@pytest.mark.parametrize("bound", [1.1, 3.3])
-def test_a_budget_at_a_bound_that_was_put_in_by_hand_has_its_baselines(bound):
+@pytest.mark.parametrize(
+    ("lowest", "highest", "bound", "intervals"), [(1.3, 4.7, 1.3, 10), (1.1, 3.3, 3.3, 13)]
+)
+def test_a_budget_at_a_bound_that_was_put_in_by_hand_has_its_baselines(lowest, highest, bound, intervals):
     problem = replace(
         ol.scenarios.batch_size(),
-        controls={"batch": ol.Continuous(1.1, 3.3)},
+        controls={"batch": ol.Continuous(lowest, highest)},
         budgets=(ol.Budget("batch", mean=bound),),
     )
-    np.testing.assert_allclose(exponential_growth(problem, 7, 1.0)["batch"], bound, rtol=1e-12)
+    np.testing.assert_allclose(exponential_growth(problem, intervals, 1.0)["batch"], bound, rtol=1e-12)
 
 
 def test_the_shape_of_an_array_is_not_checked_with_its_kind():
