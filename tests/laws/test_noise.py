@@ -1,8 +1,14 @@
 """Noise along curves: its algebra, its size and memory from residuals, and errors that hold the truth."""
 
+import warnings
+
 import numpy as np
 import pytest
+from tests.laws.conftest import PARAMETERS, PEAK, curve
+from tests.laws.conftest import STEPS as RUN
 
+from optlearn.laws import Curve, fit
+from optlearn.laws._law import NAMES, Course, loss_after
 from optlearn.laws._noise import Noise, robust_size
 
 STEPS = [np.cumsum(1.0 + np.arange(60) % 3), np.arange(2.0, 200.0, 2.0)]
@@ -56,3 +62,48 @@ def test_the_size_of_noise_does_not_see_spikes():
     residuals[::20] = 50.0
     assert robust_size(residuals) == pytest.approx(1.0, rel=0.15)
     assert robust_size(np.zeros(5)) > 0
+
+
+def drawn(size, memory, seed):
+    """Four curves of the law itself, with noise of which a share ``memory`` is left at the next point."""
+    rng = np.random.default_rng([seed, 77])
+    curves = []
+    for name in ("constant", "cosine", "drop", "half"):
+        plain = curve(name, noise=0)
+        lengths, rates, batches = plain.intervals(plain.edges(plain.step, 0), 0, 1.0)
+        course = Course.stack([(lengths / RUN, rates / PEAK, batches)])
+        noise = rng.standard_normal(len(plain.step))
+        noise[1:] *= np.sqrt(1 - memory**2)
+        for i in range(1, len(noise)):
+            noise[i] += memory * noise[i - 1]
+        loss = loss_after(PARAMETERS, course)[0, 0, plain.ends(plain.step, 0)] * np.exp(size * noise)
+        curves.append(Curve(name, plain.step, plain.rate, loss))
+    return curves
+
+
+def hold_the_truth(size, memory, sets):
+    """(sets, 10) whether two standard errors reach the truth."""
+    held = []
+    for seed in range(sets):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = fit(drawn(size, memory, seed), starts=1)
+        off = np.abs(found.optimum.parameters - PARAMETERS[0])
+        held.append(off <= 1.96 * np.array([found.standard_errors[name] for name in NAMES]))
+    return np.array(held)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "memory"), [(1e-3, 0.0), (4e-3, 0.0), (1e-2, 0.0), (4e-3, 0.9)])
+def test_standard_errors_hold_the_truth(size, memory):
+    """In 40 sets each. At 95 % each, one of the 40 counts is below 32 by chance in 1 % of all runs."""
+    held = hold_the_truth(size, memory, 40)
+    assert np.all(held.sum(axis=0) >= 32), dict(zip(NAMES, held.sum(axis=0).tolist(), strict=True))
+    assert 0.9 <= held.mean() <= 0.99
+
+
+def test_the_noise_of_a_fit_is_that_of_its_curves():
+    """What standard errors are counted in: 1.4e-3 where it is 4e-3, if most points count as outliers."""
+    found = fit(drawn(4e-3, 0.0, 0), starts=1)
+    assert found.effective_noise == pytest.approx(4e-3, rel=0.1)
+    assert found.noise.share == 0

@@ -28,6 +28,7 @@ METRICS = ("R2", "MAE", "RMSE", "PredE", "WorstE")
 MISFIT = 0.01  # of the loss, beyond noise, from which on a warning is due
 DRAWS = 64
 CHAIN = 80  # steps of a chain
+REACH = 1.96  # standard deviations to either side that hold 95 %
 
 
 class LawWarning(UserWarning):
@@ -203,11 +204,16 @@ class LawFit:
 
     @cached_property
     def standard_errors(self) -> dict[str, float]:
-        """Of the parameters, by name; 0 for those that were fixed."""
+        """Of the parameters, by name; 0 for those that were fixed.
+
+        1.96 of them reach as far as 95 % of what is plausible does above the parameter. Where a parameter is
+        fitted as its logarithm that is farther than below, and more than 1.96 relative errors.
+        """
         errors = dict(zip(self.fitter.free, np.sqrt(np.diag(self.covariance)), strict=True))
         return {
-            name: float(errors.get(name, 0.0) * (value if PARAMETERS[name].log else 1.0))
+            name: float(value * np.expm1(REACH * error) / REACH if PARAMETERS[name].log else error)
             for name, value in self.parameters.items()
+            for error in (errors.get(name, 0.0),)
         }
 
     @checked
