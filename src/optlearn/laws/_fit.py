@@ -170,7 +170,7 @@ class LawFit:
     def noise(self) -> Noise:
         """Noise of points of which none is clipped that leaves parameters as uncertain as they are."""
         clipped = np.clip(np.concatenate(self._curve_residuals), -self.fitter.outlier, self.fitter.outlier)
-        expected = self.fitter.prior_information(self.fitter.encode(self.optimum.parameters))
+        expected = self.fitter.prior_information
         return Noise.of(clipped / self._inside, self._jacobian, expected, self.data.steps)
 
     @cached_property
@@ -186,7 +186,7 @@ class LawFit:
     @cached_property
     def _curvature(self) -> np.ndarray:
         """(free, free) of the cost, in the fitted numbers, on average over the noise."""
-        expected = self.fitter.prior_information(self.fitter.encode(self.optimum.parameters))
+        expected = self.fitter.prior_information
         information = self._inside * self._jacobian.T @ self._jacobian
         return information + self.fitter.prior**2 * np.diag(expected)
 
@@ -197,7 +197,7 @@ class LawFit:
         By a sandwich: between twice the inverse curvature of the cost, how much its slope varies, with the
         noise and with what the parameters are.
         """
-        expected = self.fitter.prior_information(self.fitter.encode(self.optimum.parameters))
+        expected = self.fitter.prior_information
         varies = self.noise.of_sums(self._inside * self._jacobian) + self.fitter.prior**4 * np.diag(expected)
         inverse = np.linalg.pinv(self._curvature, hermitian=True)
         return inverse @ varies @ inverse

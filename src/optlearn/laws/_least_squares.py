@@ -18,6 +18,9 @@ Run = tuple[np.ndarray, np.ndarray, np.ndarray]
 # not squared (spikes are no evidence); and to be off by a `spread` costs as much as a difference of PRIOR.
 OUTLIER = 1e-3
 PRIOR = 3e-3
+# Share of parameters less than a `spread` off, if being k off costs k²/2 up to 1 and k − 1/2 beyond: the mean
+# curvature of that cost, and the mean square of its slope.
+AS_EXPECTED = 0.585
 STEP = 1e-6  # of finite differences
 EVALUATIONS = 150
 
@@ -158,14 +161,15 @@ class Fitter:
         expected = (z - self._middle) * self.precision
         return np.concatenate([self.data.residuals(self.decode(z)), expected], axis=1)
 
-    def prior_information(self, z: np.ndarray) -> np.ndarray:
-        """(free,) inverse variances by what is known beforehand, less where the curves have insisted."""
-        return self.precision**2 / np.maximum(1.0, np.abs(z - self._middle) * self.precision)
+    @property
+    def prior_information(self) -> np.ndarray:
+        """(free,) inverse variances by what is known beforehand."""
+        return AS_EXPECTED * self.precision**2
 
     def uninformed(self, z: np.ndarray, covariance: np.ndarray) -> np.ndarray:
         """(free,) whether a parameter is where it was expected, and hardly better known than before."""
         moved = np.abs(z - self._middle) * self.precision
-        return (moved < 1) & (np.sqrt(np.diag(covariance)) * self.precision > 0.8)
+        return (moved < 1) & (np.sqrt(np.diag(covariance) * self.prior_information) > 0.8)
 
     def jacobian(self, z: np.ndarray) -> np.ndarray:
         """(points + free, free) by differences, all in one pass through the runs."""
