@@ -1,6 +1,7 @@
 """Fits recover a law that is known, say how well, and refuse what says nothing."""
 
 import time
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from tests.laws.conftest import PEAK, STEPS, TRUTH, curve, rates, true_loss
 
 from optlearn._errors import SpecificationError
-from optlearn.laws import Curve, LawWarning, fit
+from optlearn._schedule import Schedule
+from optlearn.laws import Curve, LawWarning, fit, next_pilot
 from optlearn.laws._fit import METRICS
 from optlearn.laws._law import NAMES
 
@@ -165,7 +167,38 @@ def test_language_models(language_models, size):
     assert all(errors[m] < 1.05 * p for m, p in zip(METRICS[1:], PUBLISHED[size][1:], strict=True))
 
 
-def test_predict_refuses_what_are_no_rates(fitted):
-    with pytest.raises(SpecificationError, match="one rate for every step"):
-        fitted.predict([PEAK, np.nan])
-    assert fitted.predict(np.full(STEPS, PEAK)).shape == (STEPS,)
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: f.predict([PEAK, np.nan]), "predict: lr must be one rate for every step"),
+        (lambda f: f.predict("abc"), "predict: lr must be one rate for every step.*got 'abc'"),
+        (lambda f: f.predict([PEAK, 1j]), "predict: lr must be one rate for every step"),
+        (lambda f: f.predict({}), "must have a column step"),
+        (lambda f: f.predict({"step": [1, 2, 3], "lr": [PEAK, PEAK]}), r"one length, .* step \(3,\), lr"),
+        (lambda f: f.predict(Schedule.constant(9, {"batch": 1.0})), "must be a schedule of learning_rate"),
+        (lambda f: f.interval([PEAK], draws=0), "interval: draws must be a whole number of at least 1"),
+        (lambda f: f.interval([PEAK], level=1.0), "level must lie between 0 and 1"),
+        (lambda f: f.draws(-5), "draws: count must be a whole number of at least 1, got -5"),
+        (lambda f: f.draws(2, seed=-1), "draws: seed must be a whole number of at least 0, got -1"),
+        (lambda f: f.bootstrap(0), "bootstrap: count must be a whole number of at least 1, got 0"),
+        (lambda f: f.schedule("a"), "schedule: solution must be a Solution or a Schedule, got 'a'"),
+        (lambda f: f.schedule(Schedule.constant(9, {"batch": 1.0})), "solution must be one of a problem"),
+        (lambda f: f.plot("a"), "plot: schedule must be a Schedule or None, got 'a'"),
+        (lambda f: f.problem(robust=-3), "robust must be a whole number of at least 1, got -3"),
+        (lambda f: f.problem(history=[-PEAK]), "history must be a rate of at least 0 for each step done"),
+        (lambda f: next_pilot("a"), "next_pilot: fit must be a fit of laws.fit, got 'a'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_of_a_fit(fitted, call, message):
+    with pytest.raises(SpecificationError, match=message):
+        call(fitted)
+
+
+def test_predictions_beyond_the_curves_come_with_a_warning(fitted):
+    with pytest.warns(LawWarning, match=r"a rate of 0.1 is beyond the curves, .* nothing beyond 0.001"):
+        fitted.predict(100 * rates("wsd"))
+    with pytest.warns(LawWarning, match="a training of 9000 steps is beyond the curves"):
+        fitted.interval(np.full(9000, PEAK), draws=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LawWarning)
+        assert fitted.predict(np.full(STEPS, PEAK)).shape == (STEPS,)

@@ -144,6 +144,9 @@ def test_event_files_of_tensorboard(tmp_path, form):
         ({"loss": [0.2, 0.0, -0.1]}, r"losses must be above 0, got 0 at step 20 \(is it an accuracy"),
         ({"lr": [1e-3, -1e-3, 0]}, "steps and rates must be at least 0"),
         ({"loss": ["a", "b", "c"]}, "curve 'x': loss must be numbers"),
+        ({"loss": np.array([3.0, 2j, 1.0])}, "curve 'x': loss must be numbers: got the complex"),
+        ({"loss": LOSS[:2]}, r"columns must be lists of one length, got the shapes .*lr \(3,\), loss \(2,\)"),
+        ({"run": ["a", "b"]}, r"columns must be lists of one length"),
         ({"lr": None}, "curve 'x' must have a column lr or learning_rate or learning rate, got step, loss"),
         ({"loss": None}, "curve 'x' must have a column loss, got step, lr"),
     ],
@@ -152,6 +155,14 @@ def test_curves_that_cannot_be_right(change, message):
     columns = {"step": STEP, "lr": RATE, "loss": LOSS} | change
     with pytest.raises(SpecificationError, match=message):
         read_curves({"x": {name: values for name, values in columns.items() if values is not None}})
+
+
+def test_columns_of_a_curve_are_real_numbers():
+    is_the_run(Curve("x", STEP, RATE, LOSS))
+    with pytest.raises(SpecificationError, match="curve 'x': loss must be real numbers"):
+        Curve("x", np.array(STEP), np.array(RATE), np.array(LOSS) * 1j)
+    with pytest.raises(SpecificationError, match="curve 'x': between must be real numbers"):
+        Curve("x", np.array(STEP), np.array(RATE), np.array(LOSS), None, (np.array([15.0]), np.array([1j])))
 
 
 def test_what_is_no_curve(tmp_path):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import override
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget
 from optlearn._control.controls import Continuous, Control
@@ -14,11 +15,12 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._dynamics.ensemble import Ensemble
 from optlearn._dynamics.system import System
-from optlearn._errors import SpecificationError, warn
+from optlearn._errors import SpecificationError
 from optlearn._pytrees import field
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws import _law
+from optlearn.laws._curves import as_rates
 from optlearn.laws._law import NAMES, NODES, Course, loss_after, relaxation_rates, state_after
 from optlearn.practice.shapes import SHAPES, fall
 
@@ -142,8 +144,8 @@ def law_problem(
         mean_batch: what the batch size must be on average, if it is controlled by steps.
         seed: of the ensemble.
     """
-    from optlearn.laws._fit import LawWarning
-
+    check = Arguments("problem")
+    check.count("seed", seed, 0)
     scale = fit.data.scale
     total, low, high = _steps_and_bounds(fit, steps, bounds)
     done = _history(fit, high, history)
@@ -152,17 +154,10 @@ def law_problem(
         raise SpecificationError(f"steps must exceed the {len(done)} that are given beforehand, got {total}")
     if grain is not None and (grain < 1 or left % grain):
         raise SpecificationError(f"grain must divide the {left} steps that are left, got {grain}")
-    tried = max(float(curve.known[1].max()) for curve in fit.data.curves)
-    for what, unit, asked, most in (
-        ("a rate of", "", high, tried),
-        ("a training of", " steps", total, 2 * scale.steps),
-    ):
-        if asked > 1.01 * most:
-            warn(
-                f"{what} {asked:g}{unit} is beyond the curves, which say nothing beyond {most:g}{unit}",
-                LawWarning,
-            )
-    members = fit.draws(MEMBERS if robust is True else max(int(robust), 1), seed)
+    fit.warn_beyond((np.array([total / scale.steps]), np.array([high / scale.peak]), np.ones(1)))
+    if not isinstance(robust, bool):
+        check.count("robust", robust)
+    members = fit.draws(MEMBERS if robust is True else int(robust) or 1, seed)
     # A run must have an interval; one of length 0 leaves the untrained state.
     before = fit.data.stepwise(done) if len(done) else (np.zeros(1), np.ones(1), np.ones(1))
     states = state_after(members, Course.stack([before]))
@@ -203,6 +198,8 @@ def true_schedule(fit: "LawFit", solution: Solution | Schedule, history: Any = N
     """
     scale = fit.data.scale
     schedule = solution.schedule if isinstance(solution, Solution) else solution
+    if "learning_rate" not in schedule.controls:
+        Arguments("schedule").fail("solution", solution, "must be one of a problem of this fit")
     high = float(schedule["learning_rate"].max())
     if isinstance(solution, Solution):
         high = solution.problem.continuous["learning_rate"].upper
@@ -240,7 +237,10 @@ def _falls(problem: Problem) -> bool:
 def _history(fit: "LawFit", high: float, history: Any) -> np.ndarray:
     """Rates of the steps that are done; by default a linear warm-up to the rate ``high``."""
     if history is not None:
-        return np.asarray(history, dtype=float)
+        rates = as_rates(history)
+        if rates is None:
+            Arguments("problem").fail("history", history, "must be a rate of at least 0 for each step done")
+        return rates
     return high * (np.arange(fit.warmup) + 0.5) / max(fit.warmup, 1)
 
 
@@ -282,6 +282,12 @@ def next_pilot(
     Returns:
         A schedule in steps and true rates, from the very first step on.
     """
+    from optlearn.laws._fit import LawFit
+
+    check = Arguments("next_pilot")
+    if not isinstance(fit, LawFit):
+        check.fail("fit", fit, "must be a fit of laws.fit")
+    check.count("seed", seed, 0)
     (total, low, high), warmup = _steps_and_bounds(fit, steps, bounds), fit.warmup
     if total <= warmup:
         raise SpecificationError(f"steps must exceed the warm-up of {warmup}, got {total}")

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from optlearn._arguments import as_numbers
 from optlearn._errors import SpecificationError
 from optlearn._signatures import checked
 
@@ -36,8 +38,13 @@ class Curve:
     between: tuple[np.ndarray, np.ndarray] | None = None
 
     def __post_init__(self) -> None:
+        who = f"curve {self.name!r}"
+        for what in ("step", "rate", "loss", "batch"):
+            column = getattr(self, what)
+            if column is not None:
+                object.__setattr__(self, what, _real(who, what, column))
         step, rate, loss = self.step, self.rate, self.loss
-        who, columns = f"curve {self.name!r}", {"step": step, "rate": rate, "loss": loss}
+        columns = {"step": step, "rate": rate, "loss": loss}
         if self.batch is not None:
             columns["batch"] = self.batch
         for what, column in columns.items():
@@ -46,11 +53,14 @@ class Curve:
                     f"{who}: {what} must be one number for each step, got shape {np.shape(column)} for steps "
                     f"of shape {np.shape(step)}"
                 )
-        if self.between is not None and [np.ndim(part) for part in self.between] != [1, 1]:
-            raise SpecificationError(
-                f"{who}: between must be steps and the rates there, two lists of numbers, got shapes "
-                f"{[np.shape(part) for part in self.between]}"
-            )
+        if self.between is not None:
+            shapes = [np.shape(part) for part in self.between]
+            if [len(shape) for shape in shapes] != [1, 1] or shapes[0] != shapes[1]:
+                raise SpecificationError(
+                    f"{who}: between must be steps and the rates there, two lists of numbers, got shapes "
+                    f"{shapes}"
+                )
+            object.__setattr__(self, "between", tuple(_real(who, "between", part) for part in self.between))
         if len(step) < 3:
             raise SpecificationError(f"{who} must have at least 3 points, got {len(step)}")
         for what, column in columns.items():
@@ -161,6 +171,20 @@ class Curve:
         if self.batch is not None:
             batches = np.interp((edges[1:] + edges[:-1]) / 2, self.step, self.batch) / usual_batch
         return lengths, rates, batches
+
+
+def _real(who: str, what: str, column: Any) -> np.ndarray:
+    numbers = as_numbers(column)
+    if numbers is None:
+        raise SpecificationError(f"{who}: {what} must be real numbers, got {column!r}")
+    return numbers
+
+
+def as_rates(value: Any) -> np.ndarray | None:
+    """(steps,) a rate for each step, finite and at least 0; None if it is anything else."""
+    rates = as_numbers(value)
+    good = rates is not None and rates.ndim == 1 and np.all(np.isfinite(rates) & (rates >= 0))
+    return rates if good else None
 
 
 def check_together(curves: Sequence[Curve]) -> None:

@@ -12,9 +12,10 @@ from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn.laws._curves import Curve
+from optlearn.laws._curves import Curve, as_rates
 from optlearn.laws._law import NAMES, PARAMETERS, Course, fixed_parameters, loss_after
-from optlearn.laws._least_squares import OUTLIER, Data, Fitter, Optimum, Scale
+from optlearn.laws._least_squares import PRIOR, Data, Fitter, Optimum, Run, Scale
+from optlearn.laws._noise import OUTLYING, Noise, robust_size
 from optlearn.laws._readers import read_curves
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ METRICS = ("R2", "MAE", "RMSE", "PredE", "WorstE")
 MISFIT = 0.01  # of the loss, beyond noise, from which on a warning is due
 DRAWS = 64
 CHAIN = 80  # steps of a chain
+REACH = 1.96  # standard deviations to either side that hold 95 %
 
 
 class LawWarning(UserWarning):
@@ -97,9 +99,13 @@ def fit(
     usual_batch = float(np.median(np.concatenate(batches))) if batches else 1.0
     scale = Scale(float(peak or highest), max(curve.steps for curve in read), usual_batch)
     fitter = Fitter(Data(read, scale, float(warmup), float(first_step)), fixed_parameters(law, fixed))
-    first = LawFit(fitter, fitter.from_starts(starts, seed), law)
-    fitter = fitter.informed(first.effective_noise)
-    informed = LawFit(fitter, fitter.from_start(first.optimum.parameters), law)
+    first = fitter.from_starts(starts, seed)
+    # The size of the noise says what an outlier is, and how much curves count beside what is expected. Noise
+    # that is remembered may be a law that misses the curves, which must not be held where it does.
+    fitter = fitter.informed(OUTLYING * robust_size(fitter.data.residuals(first.parameters[None])[0]))
+    guess = LawFit(fitter, first, law)
+    fitter = fitter.informed(fitter.outlier, min(guess.effective_noise, max(guess.point_noise, PRIOR)))
+    informed = LawFit(fitter, fitter.from_start(first.parameters), law)
     for message in informed.doubts:
         warn(message, LawWarning)
     return informed
@@ -150,41 +156,77 @@ class LawFit:
         }
 
     @cached_property
+    def _jacobian(self) -> np.ndarray:
+        """(points, free) slopes of the residuals in the fitted numbers."""
+        points = sum(len(loss) for loss in self.data.losses)
+        return self.fitter.jacobian(self.fitter.encode(self.optimum.parameters))[:points]
+
+    @cached_property
+    def _inside(self) -> float:
+        """Share of the points that are no outliers: the mean slope of a clipped residual."""
+        return float(np.mean(np.abs(np.concatenate(self._curve_residuals)) <= self.fitter.outlier))
+
+    @cached_property
+    def noise(self) -> Noise:
+        """Noise of points of which none is clipped that leaves parameters as uncertain as they are."""
+        clipped = np.clip(np.concatenate(self._curve_residuals), -self.fitter.outlier, self.fitter.outlier)
+        expected = self.fitter.prior_information
+        return Noise.of(clipped / self._inside, self._jacobian, expected, self.data.steps)
+
+    @cached_property
     def effective_noise(self) -> float:
         """Root of what one standard deviation costs: neighbours are correlated, and spikes count less.
 
-        The variance of the sum of clipped residuals over the mean weight of a point; for independent Gaussian
-        residuals without outliers it is their standard deviation.
+        A mean over what the parameters can do to the curves. For independent Gaussian residuals without
+        outliers it is their standard deviation.
         """
-        clipped = [np.clip(r, -OUTLIER, OUTLIER) for r in self._curve_residuals]
-        weight = _weights(np.concatenate(self._curve_residuals)).mean()
-        return float(np.sqrt(np.mean([_long_run_variance(r) for r in clipped]) / weight))
+        directions, _ = np.linalg.qr(self._jacobian)
+        return float(np.sqrt(self._inside * np.diag(self.noise.of_sums(directions)).mean()))
+
+    @cached_property
+    def _curvature(self) -> np.ndarray:
+        """(free, free) of the cost, in the fitted numbers, on average over the noise."""
+        expected = self.fitter.prior_information
+        information = self._inside * self._jacobian.T @ self._jacobian
+        return information + self.fitter.prior**2 * np.diag(expected)
 
     @cached_property
     def covariance(self) -> np.ndarray:
-        """(free, free) covariance of the fitted numbers (logarithms where a parameter is above 0)."""
-        fitter, z = self.fitter, self.fitter.encode(self.optimum.parameters)
-        points = sum(len(loss) for loss in self.data.losses)
-        jacobian = fitter.jacobian(z)[:points]
-        weights = _weights(np.concatenate(self._curve_residuals))
-        information = (jacobian.T * weights) @ jacobian / self.effective_noise**2
-        return np.linalg.pinv(information + np.diag(fitter.prior_information(z)), hermitian=True)
+        """(free, free) covariance of the fitted numbers (logarithms where a parameter is above 0).
+
+        By a sandwich: between twice the inverse curvature of the cost, how much its slope varies, with the
+        noise and with what the parameters are.
+        """
+        expected = self.fitter.prior_information
+        varies = self.noise.of_sums(self._inside * self._jacobian) + self.fitter.prior**4 * np.diag(expected)
+        inverse = np.linalg.pinv(self._curvature, hermitian=True)
+        return inverse @ varies @ inverse
 
     @cached_property
     def standard_errors(self) -> dict[str, float]:
-        """Of the parameters, by name; 0 for those that were fixed."""
+        """Of the parameters, by name; 0 for those that were fixed.
+
+        1.96 of them reach as far as 95 % of what is plausible does above the parameter. Where a parameter is
+        fitted as its logarithm that is farther than below, and more than 1.96 relative errors.
+        """
         errors = dict(zip(self.fitter.free, np.sqrt(np.diag(self.covariance)), strict=True))
         return {
-            name: float(errors.get(name, 0.0) * (value if PARAMETERS[name].log else 1.0))
+            name: float(value * np.expm1(REACH * error) / REACH if PARAMETERS[name].log else error)
             for name, value in self.parameters.items()
+            for error in (errors.get(name, 0.0),)
         }
 
+    @checked
     def draws(self, count: int = DRAWS, seed: int = 0) -> np.ndarray:
         """(count, 10) plausible parameters, the best first.
 
         By Metropolis chains from the best fit, since the law is not linear in its parameters; a step of all
-        chains is one pass through the curves.
+        chains is one pass through the curves. They see a cost in which all points count alike; where noise is
+        remembered, their ends are stretched to ``covariance``.
         """
+        check = Arguments("draws")
+        check.count("count", count)
+        check.count("seed", seed, 0)
         if (count, seed) not in self._drawn:
             self._drawn[count, seed] = self._draw(count, seed)
         return self._drawn[count, seed]
@@ -192,8 +234,7 @@ class LawFit:
     def _draw(self, count: int, seed: int) -> np.ndarray:
         fitter, rng = self.fitter, np.random.default_rng(seed)
         best = fitter.encode(self.optimum.parameters)
-        values, vectors = np.linalg.eigh(self.covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0))
+        root = _root(np.linalg.pinv(self._curvature, hermitian=True) * self.effective_noise**2)
         z = np.repeat(best[None], count - 1, axis=0)
         cost, scale = np.full(count - 1, self.optimum.cost), 1.0 / np.sqrt(len(best))
         for _ in range(CHAIN if count > 1 else 0):
@@ -203,10 +244,16 @@ class LawFit:
             taken = rng.random(len(z)) < np.exp(np.minimum((cost - new) / self.effective_noise**2, 0.0))
             z, cost = np.where(taken[:, None], moved, z), np.where(taken, new, cost)
             scale *= np.exp(0.3 * (taken.mean() - 0.3))  # a share of 0.3 taken explores fastest
+        stretched = best + (z - best) @ np.linalg.pinv(root).T @ _root(self.covariance).T
+        z = np.clip(stretched, fitter.lower, fitter.upper)
         return np.concatenate([self.optimum.parameters[None], fitter.decode(z)])
 
+    @checked
     def bootstrap(self, count: int = 20, seed: int = 0) -> np.ndarray:
         """(count, 10) parameters of fits to curves drawn with replacement."""
+        check = Arguments("bootstrap")
+        check.count("count", count)
+        check.count("seed", seed, 0)
         rng, many = np.random.default_rng(seed), len(self.data.curves)
         fits: list[np.ndarray] = []
         while len(fits) < count:
@@ -245,7 +292,9 @@ class LawFit:
                 schedule in steps, for the loss at the end of each interval; or a curve (columns step and lr),
                 for the loss at its steps.
         """
-        return self._losses(lr, self.optimum.parameters[None])[0]
+        run, places = self._run(lr, "predict")
+        self.warn_beyond(run)
+        return loss_after(self.optimum.parameters[None], Course.stack([run]))[0, 0, places]
 
     @checked
     def interval(self, lr: Any, level: float = 0.9, draws: int = DRAWS) -> tuple[np.ndarray, np.ndarray]:
@@ -255,28 +304,50 @@ class LawFit:
         """
         if not 0 < level < 1:
             raise SpecificationError(f"level must lie between 0 and 1, got {level!r}")
-        losses = self._losses(lr, self.draws(draws))
+        Arguments("interval").count("draws", draws)
+        run, places = self._run(lr, "interval")
+        self.warn_beyond(run)
+        losses = loss_after(self.draws(draws), Course.stack([run]))[:, 0, places]
         low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
         missed = norm.ppf((1 + level) / 2) * max(self.misfit.values()) * middle
         return middle - np.hypot(middle - low, missed), middle + np.hypot(high - middle, missed)
 
-    def _losses(self, lr: Any, parameters: np.ndarray) -> np.ndarray:
-        """(K, points) for parameters (K, 10)."""
-        if isinstance(lr, Curve):
-            course = Course.stack([self.data.intervals(lr, lr.edges(lr.step, self.data.warmup))])
-            return loss_after(parameters, course)[:, 0, lr.ends(lr.step, self.data.warmup)]
+    def _run(self, lr: Any, owner: str) -> tuple[Run, np.ndarray]:
+        """A run in units of the fit, and the intervals at whose ends its loss is asked for."""
         if isinstance(lr, Mapping) or hasattr(lr, "columns"):
             columns = {name: np.asarray(lr[name]) for name in (lr.columns if hasattr(lr, "columns") else lr)}
-            columns.setdefault("loss", np.ones(len(next(iter(columns.values())))))
-            return self._losses(read_curves({"lr": columns})[0], parameters)
+            columns.setdefault("loss", np.ones(max((np.shape(c) for c in columns.values()), default=(0,))))
+            lr, *others = read_curves({"lr": columns})
+            if others:
+                Arguments(owner).fail("lr", [c.name for c in (lr, *others)], "must be a single run")
+        if isinstance(lr, Curve):
+            edges = lr.edges(lr.step, self.data.warmup)
+            return self.data.intervals(lr, edges), lr.ends(lr.step, self.data.warmup)
         if isinstance(lr, Schedule):
+            if "learning_rate" not in lr.controls:
+                Arguments(owner).fail("lr", lr, "must be a schedule of learning_rate, in steps")
             run = self.data.planned(lr)
         else:
-            rates = np.asarray(lr, dtype=float)
-            if rates.ndim != 1 or not len(rates) or not np.all(np.isfinite(rates) & (rates >= 0)):
-                raise SpecificationError("lr must be one rate for every step, finite and at least 0")
+            rates = as_rates(lr)
+            if rates is None or not len(rates):
+                allowed = "must be one rate for every step, finite and at least 0; a schedule; or a curve"
+                Arguments(owner).fail("lr", lr, allowed)
             run = self.data.stepwise(rates)
-        return loss_after(parameters, Course.stack([run]))[:, 0]
+        return run, np.arange(len(run[0]))
+
+    def warn_beyond(self, run: Run) -> None:
+        """Warn if a run, in units of the fit, has rates that no curve has, or more than twice the steps."""
+        scale = self.data.scale
+        tried = max(float(curve.known[1].max()) for curve in self.data.curves)
+        for what, unit, asked, most in (
+            ("a rate of", "", run[1].max() * scale.peak, tried),
+            ("a training of", " steps", run[0].sum() * scale.steps, 2 * scale.steps),
+        ):
+            if asked > 1.01 * most:
+                warn(
+                    f"{what} {asked:g}{unit} is beyond the curves, which say nothing beyond {most:g}{unit}",
+                    LawWarning,
+                )
 
     def errors(self, curves: Any) -> dict[str, float]:
         """R2, MAE, RMSE, PredE (mean relative error) and WorstE (the largest), means over ``curves``."""
@@ -285,11 +356,14 @@ class LawFit:
 
     def errors_by_curve(self, curves: Any) -> dict[str, dict[str, float]]:
         """The same for every curve."""
-        return {
-            curve.name: _metrics(curve.loss[kept], self.predict(curve)[kept])
-            for curve in read_curves(curves)
-            if (kept := curve.from_step(self.data.first)).any()
-        }
+        errors = {}
+        for curve in read_curves(curves):
+            kept = curve.from_step(self.data.first)
+            if kept.any():  # no warning: how far the law reaches is what is asked
+                run, places = self._run(curve, "errors")
+                predicted = loss_after(self.optimum.parameters[None], Course.stack([run]))[0, 0, places]
+                errors[curve.name] = _metrics(curve.loss[kept], predicted[kept])
+        return errors
 
     def leave_one_out(self) -> dict[str, dict[str, float]]:
         """Errors of every curve, predicted by a fit to all others."""
@@ -316,6 +390,7 @@ class LawFit:
 
         return law_problem(self, steps, bounds, robust, **options)
 
+    @checked
     def schedule(self, solution: "Solution | Schedule", history: Any = None) -> Schedule:
         """A solution in steps and true rates, from the very first step on; see ``true_schedule``."""
         from optlearn.laws._control import true_schedule
@@ -342,6 +417,7 @@ class LawFit:
             lines.append(f"  {name:<17}{value:10.4g}{note}")
         return "\n".join([*lines, *(f"  ! {doubt}" for doubt in self.doubts)])
 
+    @checked
     def plot(self, schedule: Schedule | None = None) -> "Figure":
         """Curves, fit and residuals; and, of a schedule in steps, its rates and predicted loss."""
         import matplotlib.pyplot as plt
@@ -399,18 +475,7 @@ def _metrics(loss: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     return dict(zip(METRICS, map(float, values), strict=True))
 
 
-def _weights(residuals: np.ndarray) -> np.ndarray:
-    """How much each counts: 1, or less if it is an outlier."""
-    return OUTLIER / np.maximum(np.abs(residuals), OUTLIER)
-
-
-def _long_run_variance(residuals: np.ndarray) -> float:
-    """Variance of a mean times the number of points: the sum of autocovariances, up to the first below 0."""
-    n = len(residuals)
-    total = float(np.mean(residuals**2))
-    for lag in range(1, n):
-        term = float(np.sum(residuals[lag:] * residuals[:-lag]) / n)
-        if term <= 0:
-            break
-        total += 2 * term
-    return total
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """The symmetric root of a covariance."""
+    values, vectors = np.linalg.eigh(covariance)
+    return (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T

@@ -14,12 +14,13 @@ from optlearn.laws._law import NAMES, PARAMETERS, Course, loss_after
 # Lengths, rates and batches of intervals.
 Run = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-# Logarithms of losses that differ by more than this count linearly, not squared: spikes are no evidence.
+# Until the noise of the curves is known: logarithms of losses that differ by more than this count linearly,
+# not squared (spikes are no evidence); and to be off by a `spread` costs as much as a difference of PRIOR.
 OUTLIER = 1e-3
-# What is known of a parameter beforehand is a residual too: this for each `spread` that it is off, until the
-# noise of the curves is known. Large ones count linearly, so exponents stay where they usually are unless the
-# curves insist.
-PRIOR = 1e-2
+PRIOR = 3e-3
+# Share of parameters less than a `spread` off, if being k off costs k²/2 up to 1 and k − 1/2 beyond: the mean
+# curvature of that cost, and the mean square of its slope.
+AS_EXPECTED = 0.585
 STEP = 1e-6  # of finite differences
 EVALUATIONS = 150
 
@@ -81,6 +82,11 @@ class Data:
         return [curve.ends(steps, self.warmup) for curve, (steps, _) in points]
 
     @cached_property
+    def steps(self) -> list[np.ndarray]:
+        """Steps of the points of each curve."""
+        return [steps for steps, _ in self._points]
+
+    @cached_property
     def losses(self) -> list[np.ndarray]:
         """Losses of each curve."""
         return [loss for _, loss in self._points]
@@ -121,8 +127,10 @@ class Optimum:
 class Fitter:
     """Robust least squares in the free parameters, as numbers z in which they are fitted."""
 
-    def __init__(self, data: Data, fixed: Mapping[str, float], prior: float = PRIOR) -> None:
-        self.data, self.fixed, self.prior = data, fixed, prior
+    def __init__(
+        self, data: Data, fixed: Mapping[str, float], outlier: float = OUTLIER, prior: float = PRIOR
+    ) -> None:
+        self.data, self.fixed, self.outlier, self.prior = data, fixed, outlier, prior
         self.free = [name for name in NAMES if name not in fixed]
         free = [PARAMETERS[name] for name in self.free]
         self.lower = np.array([p.encode(max(p.lower, 1e-300) if p.log else p.lower) for p in free])
@@ -132,16 +140,11 @@ class Fitter:
 
     def on(self, curves: Sequence[Curve]) -> "Fitter":
         """The same for other curves, in the same units."""
-        return Fitter(replace(self.data, curves=curves), self.fixed, self.prior)
+        return Fitter(replace(self.data, curves=curves), self.fixed, self.outlier, self.prior)
 
-    def informed(self, noise: float) -> "Fitter":
-        """The same with the weight of what is known beforehand that suits the noise of independent points.
-
-        A residual of size r costs r²/2 if it is small and r·OUTLIER if it is not; off by one `spread` must
-        cost as much as one standard deviation, noise². It never weighs more than before: a law that misses
-        the curves looks like noise, and must not be held where it misses them.
-        """
-        return Fitter(self.data, self.fixed, min(max(noise, noise**2 / OUTLIER), self.prior))
+    def informed(self, outlier: float, prior: float = PRIOR) -> "Fitter":
+        """The same, where the noise is known: what an outlier is, and what it costs to be a `spread` off."""
+        return Fitter(self.data, self.fixed, outlier, prior)
 
     def encode(self, parameters: np.ndarray) -> np.ndarray:
         """The fitted numbers z of parameters (10,)."""
@@ -154,18 +157,19 @@ class Fitter:
         return np.stack([values[name] for name in NAMES], axis=-1)
 
     def residuals(self, z: np.ndarray) -> np.ndarray:
-        """(K, points + free) of z (K, free): the curves, then what was known beforehand."""
-        expected = self.prior * (z - self._middle) * self.precision
+        """(K, points + free) of z (K, free): the curves, then spreads off what was known beforehand."""
+        expected = (z - self._middle) * self.precision
         return np.concatenate([self.data.residuals(self.decode(z)), expected], axis=1)
 
-    def prior_information(self, z: np.ndarray) -> np.ndarray:
-        """(free,) inverse variances by what is known beforehand, less where the curves have insisted."""
-        return self.precision**2 / np.maximum(1.0, np.abs(z - self._middle) * self.precision)
+    @property
+    def prior_information(self) -> np.ndarray:
+        """(free,) inverse variances by what is known beforehand."""
+        return AS_EXPECTED * self.precision**2
 
     def uninformed(self, z: np.ndarray, covariance: np.ndarray) -> np.ndarray:
         """(free,) whether a parameter is where it was expected, and hardly better known than before."""
         moved = np.abs(z - self._middle) * self.precision
-        return (moved < 1) & (np.sqrt(np.diag(covariance)) * self.precision > 0.8)
+        return (moved < 1) & (np.sqrt(np.diag(covariance) * self.prior_information) > 0.8)
 
     def jacobian(self, z: np.ndarray) -> np.ndarray:
         """(points + free, free) by differences, all in one pass through the runs."""
@@ -175,8 +179,20 @@ class Fitter:
 
     def cost(self, z: np.ndarray) -> np.ndarray:
         """(K,) the robust cost of z (K, free)."""
-        size = np.abs(self.residuals(z))
-        return np.where(size <= OUTLIER, size**2 / 2, OUTLIER * (size - OUTLIER / 2)).sum(axis=1)
+        return self._huber(self.residuals(z) ** 2)[0].sum(axis=1) / 2
+
+    def _huber(self, squares: np.ndarray) -> np.ndarray:
+        """(3, …, points + free) twice the cost of squared residuals, with its first two derivatives.
+
+        Large ones count linearly; so exponents stay where they usually are, unless the curves insist.
+        """
+        points = squares.shape[-1] - len(self.free)
+        limit = np.repeat([self.outlier, 1.0], [points, len(self.free)])
+        weight = np.repeat([1.0, self.prior**2], [points, len(self.free)])
+        size = np.sqrt(np.maximum(squares, limit**2))
+        inside = squares <= limit**2
+        cost = np.where(inside, squares, limit * (2 * size - limit))
+        return weight * np.stack([cost, limit / size, np.where(inside, 0.0, -limit / (2 * size**3))])
 
     def from_start(self, parameters: np.ndarray) -> Optimum:
         """The nearest optimum."""
@@ -186,8 +202,7 @@ class Fitter:
             np.clip(self.encode(parameters), self.lower + inside, self.upper - inside),
             self.jacobian,
             bounds=(self.lower, self.upper),
-            loss="huber",
-            f_scale=OUTLIER,
+            loss=self._huber,
             x_scale="jac",
             max_nfev=EVALUATIONS,
         )

@@ -91,6 +91,11 @@ def _read(name: str, source: Source) -> Iterator[Curve]:
     elif hasattr(source, "columns") or isinstance(source, Mapping):
         columns = source.columns if hasattr(source, "columns") else source
         table = {str(column): np.asarray(source[column]) for column in columns}
+        if len({values.shape for values in table.values()}) > 1 or any(v.ndim != 1 for v in table.values()):
+            shapes = ", ".join(f"{column} {values.shape}" for column, values in table.items())
+            raise SpecificationError(
+                f"curve {name!r}: columns must be lists of one length, got the shapes {shapes}"
+            )
     else:
         raise SpecificationError(f"curve {name!r} must be a file or a table, got {type(source).__name__}")
     yield from _runs(name, table)
@@ -172,6 +177,8 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
     if raw is None:
         return None
     try:
+        if np.iscomplexobj(raw):
+            raise TypeError(f"got the complex {raw.tolist()[0]}")
         return np.array([float(x) if str(x).strip() else np.nan for x in raw])
     except (TypeError, ValueError) as error:
         raise SpecificationError(f"curve {run!r}: {what} must be numbers: {error}") from error
