@@ -86,11 +86,17 @@ def lowest(
         left, right = high.copy(), low.copy()
         left[halved, axis] = right[halved, axis] = cut[halved, axis]
         rows, low, high = np.tile(rows, 2), np.concatenate([low, right]), np.concatenate([left, high])
-    raise SpecificationError("bound: the least Hamiltonian could not be proven by intervals; use 'sos' or 'hjb'")
+    raise SpecificationError(
+        "bound: the least Hamiltonian could not be proven by intervals; use 'sos' or 'hjb'"
+    )
 
 
 def _ranges(
-    function: Any, low: np.ndarray, high: np.ndarray, values: np.ndarray, further: "_Rules" = MappingProxyType({})
+    function: Any,
+    low: np.ndarray,
+    high: np.ndarray,
+    values: np.ndarray,
+    further: "_Rules" = MappingProxyType({}),
 ) -> list[Range]:
     """Of all outputs, with variables (P, c) from low to high and numbers (P, q)."""
     rules = {**_RULES, **further}
@@ -179,7 +185,9 @@ def _cosine(a: Range) -> Range:
     first, last = (a.low - slack) / (2 * np.pi), (a.high + slack) / (2 * np.pi)
     top, bottom = np.floor(last) >= np.ceil(first), np.floor(last - 0.5) >= np.ceil(first - 0.5)
     known = np.isfinite(first) & np.isfinite(last)
-    return Range(np.where(known & ~bottom, ends.low - slack, -1.0), np.where(known & ~top, ends.high + slack, 1.0))
+    return Range(
+        np.where(known & ~bottom, ends.low - slack, -1.0), np.where(known & ~top, ends.high + slack, 1.0)
+    )
 
 
 def _sine(a: Range) -> Range:
