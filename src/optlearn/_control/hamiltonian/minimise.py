@@ -18,6 +18,7 @@ _GRID_POINTS_COSTLY = (9, 65)
 # Between the points of a grid, on all intervals together: what these do not see is too narrow to be found.
 _SAMPLES = 256
 _SAMPLES_COSTLY = 32
+_SAMPLES_EACH = 32  # at most, on one of them
 _WELLS = {1: 32}  # refined at most, of one interval, by the number of continuous controls
 _WELLS_MANY = 8
 _PRECISE = 1e-7  # of a control, relative to its range; Newton's last step squares that
@@ -177,7 +178,8 @@ class PointwiseMinimiser:
         points of the grid is seen on one or another.
         """
         xp, c, I = self.xp, self.continuous, hamiltonian.intervals  # noqa: E741
-        blocks = -(-(_SAMPLES_COSTLY if hamiltonian.domain.costly else _SAMPLES) // I)
+        samples = _SAMPLES_COSTLY if hamiltonian.domain.costly else _SAMPLES
+        blocks = min(-(-samples // I), _SAMPLES_EACH)
         number, of = np.arange(blocks * I), np.tile(self._every, blocks)
         vertex = number // I % len(self.vertices)
         # An additive recurrence, even in several dimensions: powers of the root of x^(c + 1) = x + 1.
