@@ -245,11 +245,12 @@ def exact_optimum(problem: Problem) -> tuple[float, float]:
     compiled, intervals = compile_problem(problem), problem.intervals
     guess = neutral(compiled, intervals)
     steps, w, value = enough_steps(compiled, intervals, [guess]), guess.w, np.inf
+    nu = np.zeros(len(compiled.relaxation.budget_rows.targets))
     while True:
         rollout = Rollout(compiled, intervals, steps)
         for _ in range(ROUNDS):
             rolled = rollout.run(w, guess.theta)
-            _, w, nu = hamiltonian_gap(compiled, rolled, w, guess.theta, steps)
+            _, w, nu = hamiltonian_gap(compiled, rolled, w, guess.theta, steps, nu)
         coarser, value = value, _proven(compiled, rollout, w, nu)
         # Twice as many steps, which make the error 16 times as small, tell how large it was.
         if abs(value - coarser) <= ACCURACY * abs(value) or steps > STEPS:
@@ -280,7 +281,9 @@ def _overlooked(
     c, V = compiled.relaxation.curved, len(vertices)
     if c == 0:  # all combinations were tried
         return np.zeros(hamiltonian.intervals)
-    (constants, x, w, _, h, costate), rate, cost, _ = compiled.engine.expressions
+    expressions = compiled.engine.expressions
+    assert expressions is not None  # ``is_linear``
+    (constants, x, w, _, h, costate), rate, cost, _ = expressions
     added = casadi.SX.sym("added", w.numel())
     H = casadi.dot(costate, rate) + cost + casadi.dot(added, w)
     # Neither state nor length is multiplied with a control: any will do.

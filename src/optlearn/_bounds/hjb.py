@@ -52,7 +52,8 @@ class Near(NamedTuple):
     objective: float
 
 
-class Resolution(NamedTuple):
+@dataclass(frozen=True)
+class Resolution:
     """How fine a grid is: ``times`` steps, ``count`` nodes along each coordinate."""
 
     times: int
@@ -346,8 +347,7 @@ def solve_hjb(
     values = [coarse, middle, sweeps[2].value(theta)]
     if not np.all(np.isfinite(values)):
         raise SpecificationError(f"bound: the grid of {problem.name!r} must hold finite values, got {values}")
-    (times, _), (_, count) = resolutions[:2]
-    of_nodes = sweep(Resolution(times, count)).value(theta)
+    of_nodes = sweep(Resolution(resolutions[0].times, resolutions[1].count)).value(theta)
     of_controls = sweep(resolutions[0], thorough=True).value(theta)
     apart = abs(of_nodes - coarse) + abs(middle - of_nodes)
     estimate, error = extrapolate(values, apart)
