@@ -303,6 +303,6 @@ def _overlooked(
         minimum.refined[:, :c],
         tolerance,
     )
-    found = casadi.Function("H", [w, costate, added], [H]).map(len(costates))
-    found = np.array(found(minimum.w.T, costates.T, (hamiltonian.tilt + slope).T)).ravel()
+    at_controls = casadi.Function("H", [w, costate, added], [H]).map(len(costates))
+    found = np.array(at_controls(minimum.w.T, costates.T, (hamiltonian.tilt + slope).T)).ravel()
     return found - least.reshape(V, -1).min(axis=0)
