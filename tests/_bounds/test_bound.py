@@ -1,14 +1,18 @@
 """Bounds against optima that are known, or found by solvers."""
 
+import warnings
 from dataclasses import replace
 
+import casadi
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import optlearn as ol
+from optlearn._bounds.bound import Bound
 from optlearn._bounds.grids import interpolate, nodes
-from optlearn._bounds.hjb import extrapolate
+from optlearn._bounds.hjb import Near, Resolution, Sweep, extrapolate
+from optlearn._bounds.intervals import lowest
 from optlearn._control.summary import certificate_words
 
 
@@ -117,6 +121,143 @@ def test_a_file_keeps_the_bound_and_the_report_tells_it(tmp_path):
     kept = ol.load(solution.save(tmp_path / "s.nc"), problem=problem).certificate
     assert kept.lower_bound == solution.certificate.lower_bound
     assert kept.lower_bound_kind == "convex"
+
+
+# --- several wells, grids and budgets -----------------------------------------------------------------
+
+
+class Wells(ol.System):
+    """Noise with several wells in a control, or a narrow one."""
+
+    names = ("e",)
+    parameters = {"u": 0.5, "c": 0.7, "narrow": 0.0}  # noqa: RUF012
+
+    def drift(self, x, u):
+        many = 1 + 0.5 * jnp.cos(25 * u["u"]) + 0.1 * (u["u"] - u["c"]) ** 2
+        one = 1 - jnp.exp(-(((u["u"] - 0.55) / 0.015) ** 2)) + 0.05 * u["u"]
+        return {"e": -x["e"] + (1 - u["narrow"]) * many + u["narrow"] * one}
+
+    def error(self, x, u):
+        return x["e"]
+
+
+def wells(**parameters: float) -> ol.Problem:
+    u = {"u": ol.Continuous(0, 1)}
+    return ol.Problem(
+        model=Wells(), start={"e": 1.0}, horizon=2, controls=u, parameters=parameters, intervals=8
+    )
+
+
+def least_constant(problem: ol.Problem) -> float:
+    """The best of many constant controls: e ends at exp(−2) + (1 − exp(−2)) noise(u)."""
+    u, settings = np.linspace(0, 1, 100_001), problem.settings
+    noise = problem.model.drift({"e": 0.0}, {**settings, "u": u})["e"]
+    return float(np.exp(-2) + (1 - np.exp(-2)) * np.min(noise))
+
+
+@pytest.mark.parametrize("parameters", [{"c": 0.7}, {"c": 0.31}, {"narrow": 1.0}])
+def test_wells_between_points_of_a_grid_are_found_and_proven(parameters):
+    problem = wells(**parameters)
+    best, solution, found = least_constant(problem), ol.solve(problem), ol.bound(problem, "convex")
+    assert solution.certificate.converged
+    assert solution.objective == pytest.approx(best, rel=1e-6)
+    assert solution.objective * (1 - 1e-7) < found.value <= solution.objective
+
+
+def test_a_convex_bound_belongs_to_its_grid():
+    coarse, fine = averaging(10), averaging(40)
+    found, better = ol.bound(coarse), ol.solve(fine)
+    assert better.objective < found.lower  # what a finer grid may do
+    with pytest.raises(ValueError, match=r"10 equal intervals .* not on 40"):
+        found.attach(better)
+    # Intervals that are several of the bound's are no finer.
+    assert ol.bound(fine).attach(ol.solve(coarse)).certificate.lower_bound < better.objective
+
+
+def test_a_schedule_below_a_proof_is_of_another_problem():
+    with pytest.raises(ValueError, match="of another problem"):
+        ol.bound(wells(c=0.7)).attach(ol.solve(wells(c=0.31)))
+
+
+def test_what_intervals_cannot_prove_is_refused():
+    class Rounded(Wells):
+        def drift(self, x, u):
+            return {"e": -x["e"] + jnp.where(u["u"] > 0.3, 1.0, u["u"])}
+
+    with pytest.raises(ValueError, match="does not know the range"):
+        ol.bound(replace(wells(), model=Rounded()), "convex")
+
+
+def test_an_estimate_above_a_schedule_gets_a_wider_bar():
+    estimate = Bound(value=1.0, error=0.01, kind="hjb", assumes="its bar")
+    with pytest.warns(UserWarning, match="error bar is made wider"):
+        assert estimate.beside(0.97).lower == pytest.approx(0.94)
+    assert estimate.beside(0.995) is estimate
+
+
+@pytest.mark.parametrize(
+    "pose",
+    [
+        pytest.param(lambda: budgeted_rate(), marks=pytest.mark.slow),
+        pytest.param(
+            lambda: ol.scenarios.batch_size(K=1, M=1, alpha_F=4, activation="linear", eta=0.5, mean_batch=3),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(lambda: ol.scenarios.batch_size(K=1, M=1, alpha_F=4), marks=pytest.mark.slow),
+        pytest.param(
+            lambda: ol.scenarios.power_law(N=3, recursion=False, control="batch", alpha_F=4),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_estimates_with_budgets_hold_what_is_achieved(pose):
+    problem = pose()
+    solution = ol.solve(problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing has to be made wider
+        found = ol.bound(problem, "hjb", solution=solution)
+    assert abs(found.value - solution.objective) <= found.error < 0.01 * solution.objective
+
+
+def budgeted_rate() -> ol.Problem:
+    rate = {"learning_rate": ol.Continuous(0, 1)}
+    return ol.Problem(
+        model=Relaxation(), start={"e": 1.0}, horizon=5, controls=rate, parameters={"sigma2": 0.4},
+        budgets=(ol.Budget("learning_rate", mean=0.4),), intervals=60,
+    )  # fmt: skip
+
+
+def test_a_closer_look_finds_wells_between_controls_that_are_tried():
+    """On the coarsest grid: what it finds is taken off the estimate, and added to its bar."""
+    problem, nothing = wells(narrow=1.0), Near(np.zeros(0), np.zeros(0), np.inf)
+    usual, close = (Sweep(problem, Resolution(2, 4), 4, nothing, thorough=t) for t in (False, True))
+    best = least_constant(problem)
+    assert usual.value(np.zeros(0)) > 0.9 > best + 0.01 > close.value(np.zeros(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        ("cos(9*u)*v", 0.0, 1.0),
+        ("fabs(u - v) - sqrt(u*v)", 0.0, 1.0),
+        ("fmax(sin(7*u), v)**3 / (u + 0.1)", 0.0, 1.0),
+        ("(u - 0.4)**4 + exp(-20*v)*tanh(9*(u - v))", 0.0, 1.0),
+        ("(u - v)**2 * log(u + 0.01)", 0.0, 1.0),
+    ],
+)
+def test_intervals_prove_the_least_value(text, low, high):
+    u, v = casadi.SX.sym("u"), casadi.SX.sym("v")
+    names = {n: getattr(casadi, n) for n in ("cos", "sin", "fabs", "fmax", "sqrt", "exp", "tanh", "log")}
+    expression = eval(text, {**names, "u": u, "v": v})
+    none = np.zeros((1, 0))
+    box = np.array([low, low]), np.array([high, high])
+    proven = lowest(
+        expression, casadi.vertcat(u, v), casadi.SX(0, 1), none, box, np.array([[0.5, 0.5]]), 1e-6
+    )
+    grid = np.array(np.meshgrid(*[np.linspace(low, high, 401)] * 2)).reshape(2, -1)
+    values = np.array(casadi.Function("f", [u, v], [expression])(grid[:1], grid[1:])).ravel()
+    assert proven[0] <= values.min()
+    assert proven[0] == pytest.approx(values.min(), abs=1e-3)
 
 
 def test_curriculum_is_not_convex():

@@ -9,14 +9,18 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import float64
 from optlearn._bounds.hjb import FINER, Near, Policy, Resolution, dimensions_of, solve_hjb
+from optlearn._bounds.intervals import lowest
 from optlearn._bounds.sos import DEGREE, PIECES, lower_bound
-from optlearn._control.compiled import Rollout, compile_problem
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.hamiltonian.gap import hamiltonian_gap
+from optlearn._control.hamiltonian.interval import IntervalHamiltonian
+from optlearn._control.hamiltonian.minimise import Minimum, PointwiseMinimiser
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._control.solvers.starts import enough_steps, neutral
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
+from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 
 Kind = Literal["convex", "sos", "hjb"]
@@ -24,7 +28,10 @@ Kind = Literal["convex", "sos", "hjb"]
 NODES = (24, 12, 7, 5, 4)
 # The Hamiltonian of an interval is off by a share of the gap: at the optimum that is nothing.
 ROUNDS = 3
+_OF_GRIDS = "that the error bar is right: values on three grids approach what they would on finer ones"
 ACCURACY = 1e-8  # that steps are chosen for
+INTEGRATED = 1e-7  # relative accuracy of objectives that a proof is compared with
+STEPS = 200  # in an interval: with more there is nothing but round-off to win
 
 
 @dataclass(frozen=True)
@@ -32,10 +39,12 @@ class Bound:
     """What no schedule beats.
 
     Attributes:
-        value: of the optimum: exact (convex), a proven lower bound (sos), or an estimate (hjb).
+        value: a proven lower bound (convex, sos), or an estimate of the optimum (hjb).
         error: error bar of an estimate; accuracy of the integration (convex); 0 for a proof (sos).
         kind: "convex", "sos" or "hjb".
-        assumes: what a proof takes for granted, "" if nothing; of an estimate, that its error bar is right.
+        assumes: what a proof takes for granted, "" if nothing; of an estimate, what its error bar rests on.
+        intervals: equal intervals of the schedules that it holds for, or of any that divide them; None for
+            all schedules.
         values: of an estimate, at all resolutions, from the coarsest on.
         policy: of an estimate, the best control in every state.
     """
@@ -44,6 +53,7 @@ class Bound:
     error: float
     kind: Kind
     assumes: str = ""
+    intervals: int | None = None
     values: tuple[float, ...] = ()
     policy: Policy | None = None
 
@@ -57,9 +67,48 @@ class Bound:
         """Is it a theorem about the problem, and no estimate?"""
         return not self.assumes
 
+    def holds_for(self, schedule: Schedule) -> bool:
+        """Is the schedule among those that it is about, by its grid?"""
+        if self.intervals is None:
+            return True
+        edges = schedule.grid / schedule.horizon * self.intervals
+        return bool(np.all(np.abs(edges - np.round(edges)) < 1e-6))
+
+    def beside(self, objective: float) -> "Bound":
+        """This bound, given that a schedule has an objective: an estimate above it gets a wider error bar.
+
+        Twice what it misses the objective by: as far below it as the estimate is above. It warns of that.
+
+        Raises:
+            SpecificationError: the objective is below a proof, and so belongs to another problem.
+        """
+        if objective >= self.lower - (INTEGRATED * abs(objective) if self.kind != "hjb" else 0.0):
+            return self
+        if self.kind != "hjb":
+            raise SpecificationError(
+                f"bound: an objective must be at least {self.lower:.8g}, which is proven, not "
+                f"{objective:.8g}: is it of another problem?"
+            )
+        warn(
+            f"bound: the estimate {self.value:.6g} ± {self.error:.2g} is above a schedule with "
+            f"{objective:.6g}, so its error bar is made wider; larger times= and nodes= are more accurate"
+        )
+        return replace(self, error=2 * (self.value - objective))
+
     def attach(self, solution: Solution) -> Solution:
-        """The solution with this bound in its certificate."""
-        certificate = replace(solution.certificate, lower_bound=self.lower, lower_bound_kind=self.kind)
+        """The solution with this bound in its certificate.
+
+        Raises:
+            SpecificationError: the bound does not hold on the grid of its schedule, or it beats a proof.
+        """
+        if not self.holds_for(solution.schedule):
+            own = solution.schedule.intervals
+            raise SpecificationError(
+                f"attach: a bound for {self.intervals} equal intervals must have a schedule on these, not on "
+                f"{own} that may do better; take ol.bound of the problem with intervals={own}"
+            )
+        lower = self.beside(solution.objective).lower
+        certificate = replace(solution.certificate, lower_bound=lower, lower_bound_kind=self.kind)
         return replace(solution, certificate=certificate)
 
 
@@ -80,12 +129,13 @@ def bound(
 
     Args:
         problem: the problem.
-        kind: "convex": exact, where rate and costs are linear in the state, apart from the controls. "sos": a
-            proof by sums of squares, where they are polynomials; needs the extra ``bounds``. "hjb": an
-            estimate with an error bar by the Hamilton-Jacobi-Bellman equation on grids, where states move in
-            a few dimensions. "auto": "convex" where it holds, else "hjb", else "sos".
+        kind: "convex": a proof for schedules on the problem's own intervals, where rate and costs are linear
+            in the state, apart from the controls. "sos": a proof by sums of squares, where they are
+            polynomials; needs the extra ``bounds``. "hjb": an estimate with an error bar by the
+            Hamilton-Jacobi-Bellman equation on grids, where states move in a few dimensions. "auto": "convex"
+            where it can be proven, else "hjb", else "sos".
         solution: that tells where multipliers of budgets and free parameters are looked for; None to solve
-            the problem first, if it has any.
+            the problem first, if it has any. An estimate above its objective gets a wider error bar.
         degree: "sos": of the polynomials in the state. A higher one gives a tighter bound, and takes longer.
         pieces: "sos": of time, in each of which the polynomials are cubic in time; likewise.
         times: "hjb": steps of the coarsest of three grids, each 1.5 times as fine as the one before.
@@ -94,7 +144,8 @@ def bound(
         dimensions: "hjb": in which states may move, at most.
 
     Raises:
-        SpecificationError: the kind does not fit the problem; the message says why.
+        SpecificationError: the kind does not fit the problem, or a solution beats a proof; the message says
+            why.
     """
     check = Arguments("bound")
     check.count("degree", degree)
@@ -109,19 +160,32 @@ def bound(
             "risk, limits or rivals"
         )
     if kind in ("auto", "convex") and is_linear(problem):
-        return Bound(*exact_optimum(problem), "convex")
-    if kind == "convex":
+        try:
+            return _compared(Bound(*exact_optimum(problem), "convex", intervals=problem.intervals), solution)
+        except SpecificationError:
+            if kind == "convex":
+                raise
+    elif kind == "convex":
         raise SpecificationError(
             f"bound: {problem.name!r} is not linear in the state apart from the controls; use 'sos' or 'hjb'"
         )
     moves = 0 if kind == "sos" else dimensions_of(problem)
     if kind == "sos" or (kind == "auto" and moves > dimensions):
         value, assumes = _proof(problem, degree, pieces, moves, dimensions)
-        return Bound(value, 0.0, "sos", assumes)
+        return _compared(Bound(value, 0.0, "sos", assumes), solution)
     coarse = nodes or NODES[min(moves, len(NODES)) - 1]
     resolutions = [Resolution(round(times * FINER**i), round(coarse * FINER**i)) for i in range(3)]
-    value, error, values, policy = solve_hjb(problem, resolutions, dimensions, _near(problem, solution))
-    return Bound(value, error, "hjb", "that the error bar is right", values, policy)
+    near = _near(problem, solution)
+    value, error, values, policy = solve_hjb(problem, resolutions, dimensions, near)
+    estimate = Bound(value, error, "hjb", _OF_GRIDS, values=values, policy=policy)
+    return estimate.beside(near.objective)
+
+
+def _compared(proof: Bound, solution: Solution | None) -> Bound:
+    """The proof, which a solution that it holds for must not beat."""
+    if solution is None or not proof.holds_for(solution.schedule):
+        return proof
+    return proof.beside(solution.objective)
 
 
 def _proof(problem: Problem, degree: int, pieces: int, moves: int, dimensions: int) -> tuple[float, str]:
@@ -139,10 +203,10 @@ def _proof(problem: Problem, degree: int, pieces: int, moves: int, dimensions: i
 
 
 def _near(problem: Problem, solution: Solution | None) -> Near:
-    """Multipliers and free parameters of a solution."""
-    if not (problem.budgets or problem.free):
-        return Near(np.zeros(0), np.zeros(0), 0.0)
+    """Multipliers, free parameters and objective of a solution; none where nothing asks for them."""
     if solution is None:
+        if not (problem.budgets or problem.free):
+            return Near(np.zeros(0), np.zeros(0), np.inf)
         solution = solve(problem, starts=1)
     schedule = solution.schedule if solution.relaxed is None else solution.relaxed.schedule
     compiled = compile_problem(problem)
@@ -169,20 +233,76 @@ def is_linear(problem: Problem) -> bool:
 
 
 def exact_optimum(problem: Problem) -> tuple[float, float]:
-    """The least objective of any schedule on the problem's equal intervals, and how accurate it is.
+    """What no schedule on the problem's equal intervals beats, and how accurate it is.
 
     Costates do not depend on the schedule: if dx/dα = A x + g(w) and the objective is linear in the state,
     the objective of any other schedule is exactly that of this one plus the change of the Hamiltonian,
-    interval by interval. So the Hamiltonian gap is no estimate: it is what the best schedule wins, and
-    budgets, which are met by a multiplier, leave no gap of their own. This is the case of a noise that the
-    batch size divides, whatever the spectrum: B ∝ √κ, κ being what the noise costs at the end.
+    interval by interval. So the Hamiltonian gap is no estimate, if the least Hamiltonian is proven: it is
+    what no schedule wins more than, and the best one wins, but for budgets where the Hamiltonian is not
+    convex. This is the case of a noise that the batch size divides, whatever the spectrum: B ∝ √κ, κ being
+    what the noise costs at the end.
     """
     compiled, intervals = compile_problem(problem), problem.intervals
     guess = neutral(compiled, intervals)
-    steps = enough_steps(compiled, intervals, [guess])
-    rollout, w, value = Rollout(compiled, intervals, steps), guess.w, -np.inf
-    for _ in range(ROUNDS):
-        rolled = rollout.run(w, guess.theta)
-        gap, better, _ = hamiltonian_gap(compiled, rolled, w, guess.theta, steps)
-        value, w = rolled.objective - gap, better
-    return value, ACCURACY * abs(value)
+    steps, w, value = enough_steps(compiled, intervals, [guess]), guess.w, np.inf
+    nu = np.zeros(len(compiled.relaxation.budget_rows.targets))
+    while True:
+        rollout = Rollout(compiled, intervals, steps)
+        for _ in range(ROUNDS):
+            rolled = rollout.run(w, guess.theta)
+            _, w, nu = hamiltonian_gap(compiled, rolled, w, guess.theta, steps, nu)
+        coarser, value = value, _proven(compiled, rollout, w, nu)
+        # Twice as many steps, which make the error 16 times as small, tell how large it was.
+        if abs(value - coarser) <= ACCURACY * abs(value) or steps > STEPS:
+            return value, max(abs(value - coarser), ACCURACY * abs(value))
+        steps *= 2
+
+
+def _proven(compiled: CompiledProblem, rollout: Rollout, w: np.ndarray, nu: np.ndarray) -> float:
+    """The objective of controls w (I, m) less the most that can be won, by the Lagrange dual at ν (b,)."""
+    rolled, horizon, none = rollout.run(w, np.zeros(0)), compiled.problem.horizon, np.zeros(0)
+    hamiltonian = IntervalHamiltonian.along(compiled, rolled, w, none, rollout.steps)
+    rows, targets, equal = compiled.relaxation.budget_rows
+    nu = np.where(equal, nu, np.maximum(nu, 0.0))
+    slope = nu @ rows
+    minimiser = PointwiseMinimiser(hamiltonian, w)
+    present, minimum = minimiser.present(slope), minimiser.lowest(slope)
+    tolerance = ACCURACY / 10 * max(abs(rolled.objective), 1e-3 * float(np.ptp(present))) / horizon
+    least = minimum.values - _overlooked(hamiltonian, minimum, slope, tolerance)
+    slack = float(nu @ (targets - rows @ w.mean(axis=0)))
+    return rolled.objective - horizon * (float((present - least).mean()) + slack)
+
+
+def _overlooked(
+    hamiltonian: IntervalHamiltonian, minimum: Minimum, slope: np.ndarray, tolerance: float
+) -> np.ndarray:
+    """(I,) how much lower than its minimum H̄(w) + slope·w may be, on each interval, at most."""
+    compiled, vertices = hamiltonian.compiled, hamiltonian.domain.vertices
+    c, V = compiled.relaxation.curved, len(vertices)
+    if c == 0:  # all combinations were tried
+        return np.zeros(hamiltonian.intervals)
+    expressions = compiled.engine.expressions
+    assert expressions is not None  # ``is_linear``
+    (constants, x, w, _, h, costate), rate, cost, _ = expressions
+    added = casadi.SX.sym("added", w.numel())
+    H = casadi.dot(costate, rate) + cost + casadi.dot(added, w)
+    # Neither state nor length is multiplied with a control: any will do.
+    known = casadi.vertcat(constants, x, h)
+    H = casadi.substitute(
+        H, known, np.concatenate([compiled.constants, compiled.start, [hamiltonian.length]])
+    )
+    costates = np.einsum("q,iqn->in", hamiltonian.weights, hamiltonian.costates)
+    numbers = np.concatenate([costates, hamiltonian.tilt + slope], axis=1)
+    numbers = np.concatenate([np.repeat(vertices, len(costates), axis=0), np.tile(numbers, (V, 1))], axis=1)
+    least = lowest(
+        H,
+        w[:c],
+        casadi.vertcat(w[c:], costate, added),
+        numbers,
+        (hamiltonian.domain.lower, hamiltonian.domain.upper),
+        minimum.refined[:, :c],
+        tolerance,
+    )
+    at_controls = casadi.Function("H", [w, costate, added], [H]).map(len(costates))
+    found = np.array(at_controls(minimum.w.T, costates.T, (hamiltonian.tilt + slope).T)).ravel()
+    return found - least.reshape(V, -1).min(axis=0)

@@ -14,7 +14,7 @@ from optlearn._bounds import polynomials as poly
 from optlearn._bounds.polynomials import Polynomial
 from optlearn._errors import SpecificationError
 
-_NAMES = {getattr(casadi, name): name[3:].lower() for name in dir(casadi) if name.startswith("OP_")}
+OPERATIONS = {getattr(casadi, name): name[3:].lower() for name in dir(casadi) if name.startswith("OP_")}
 _WORDS = {
     "asin": "an arcsine", "atan": "an arctangent", "atan2": "an arctangent", "cos": "a cosine",
     "constpow": "a power", "div": "a quotient", "erf": "an error function", "exp": "an exponential",
@@ -102,7 +102,7 @@ class _Walk:
         work: dict[int, Polynomial | None] = {}
         self.outputs: list[Polynomial | None] = [{} for _ in range(function.numel_out(0))]
         for k in range(function.n_instructions()):
-            op = _NAMES[function.instruction_id(k)]
+            op = OPERATIONS[function.instruction_id(k)]
             sources, targets = function.instruction_input(k), function.instruction_output(k)
             if op == "output":
                 self.outputs[targets[1]] = work[sources[0]]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +28,14 @@ from optlearn._control.solvers.starts import enough_steps, neutral
 from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 
-# Controls that are tried at every node: so many along each, in rounds that close in on the best.
+# Controls that are tried at every node: so many along each, over their range first (by their number), then in
+# rounds that close in on the best. Once more, on the coarsest grid, to see what that overlooks.
 TRIED = 5
-REACH = (1.0, 0.3, 0.09)
+FIRST = {1: 9}
+FIRST_CHECK = {1: 65, 2: 17}
+FIRST_CHECK_MANY = 7
+CLOSER = 0.3  # reach of a round, of the one before; of the first, in units of its spacing: 4 times as much
+ROUNDS = 3
 BLOCK = 512  # nodes at a time, so that memory stays small
 
 # Each resolution is so many times the one before.
@@ -59,10 +64,19 @@ class Sweep:
     """The equation of one problem at one resolution; its states (n + b,) end with the budgets' means so far.
 
     They may move in ``dimensions`` at most; the objective of ``near`` must not be far above the optimum.
+    ``thorough``: controls are looked for more closely than usual.
     """
 
-    def __init__(self, problem: Problem, resolution: Resolution, dimensions: int, near: Near) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        resolution: Resolution,
+        dimensions: int,
+        near: Near,
+        thorough: bool = False,
+    ) -> None:
         self.problem, self.resolution, self.nu = problem, resolution, near.multipliers
+        self.thorough = thorough
         compiled = compile_problem(problem)
         # A grid has thousands of states at each time: compiled functions of one, over all of them.
         self.compiled, self.functions = compiled, compiled.functions.on_vectors
@@ -156,10 +170,23 @@ class Sweep:
                 )
 
     @cached_property
-    def pattern(self) -> np.ndarray:
-        """(C, m) controls relative to the best so far, in units of a round's reach."""
-        line = np.linspace(-1.0, 1.0, TRIED)
-        return np.array(list(product(line, repeat=self.compiled.relaxation.size)))
+    def _moves(self) -> tuple[np.ndarray, np.ndarray]:
+        """(L, C, m) controls to try, in units of half their ranges, around the best of the round before.
+
+        A round is one block of C controls, the first one several; (L,) flags are true for the last of each.
+        """
+        m = self.compiled.relaxation.size
+
+        def pattern(tried: int) -> np.ndarray:
+            return np.array(list(product(np.linspace(-1.0, 1.0, tried), repeat=m)))
+
+        first = FIRST_CHECK.get(m, FIRST_CHECK_MANY) if self.thorough else FIRST.get(m, TRIED)
+        closer = pattern(TRIED)
+        blocks = -(-(first**m) // len(closer))
+        all_over = np.resize(pattern(first), (blocks, *closer.shape))
+        reaches = 4 / (first - 1) * CLOSER ** np.arange(1, ROUNDS + 1)
+        last = np.arange(blocks + ROUNDS) >= blocks - 1
+        return np.concatenate([all_over, reaches[:, None, None] * closer[None]]), last
 
     def best(self, x: Array, theta: Array, later: Callable[[Array], Array]) -> tuple[Array, Array]:
         """The least cost from x, and its control (m,), where ``later`` is the value afterwards."""
@@ -170,15 +197,19 @@ class Sweep:
             end, cost = self.step(x, w, theta)
             return jnp.where(jnp.all(sums @ w <= 1 + 1e-9), cost + later(end), jnp.inf)
 
-        def closer(w: Array, reach: Array) -> tuple[Array, Array]:
-            moves = reach * self.pattern * ((high - low) / 2)[None]
-            trials = jnp.clip(w[None] + moves, low[None], high[None])
+        def look(carry: tuple[Array, Array, Array], block: tuple[Array, Array]) -> tuple[Any, None]:
+            centre, w, least = carry
+            moves, last = block
+            trials = jnp.clip(centre[None] + moves * ((high - low) / 2)[None], low[None], high[None])
             prices = jax.vmap(price)(trials)
             chosen = jnp.argmin(prices)
-            return trials[chosen], prices[chosen]
+            better = prices[chosen] < least
+            w, least = jnp.where(better, trials[chosen], w), jnp.where(better, prices[chosen], least)
+            return (jnp.where(last, w, centre), w, least), None
 
-        w, prices = jax.lax.scan(closer, (low + high) / 2, jnp.asarray(REACH))
-        return prices[-1], w
+        middle = (low + high) / 2
+        (_, w, least), _ = jax.lax.scan(look, (middle, middle, jnp.asarray(np.inf)), self._moves)
+        return least, w
 
     @cached_property
     def _solve(self) -> Callable[[Array], tuple[Array, Array]]:
@@ -287,24 +318,41 @@ def dimensions_of(problem: Problem) -> int:
 
 
 def solve_hjb(
-    problem: Problem, resolutions: Sequence[Resolution], dimensions: int, near: Near
+    problem: Problem,
+    resolutions: Sequence[Resolution],
+    dimensions: int,
+    near: Near,
 ) -> tuple[float, float, tuple[float, ...], Policy]:
     """The optimal value and its error bar, the values at all three resolutions, the policy at the finest.
 
-    Free parameters are found on the coarsest grid, all over their range: near their optimum the value depends
-    on them to second order only.
+    Free parameters are found on the coarsest grid, all over their range; those of ``near`` are taken instead
+    if they are better on the next. Errors of three kinds may cancel, and are told apart for the bar: steps in
+    time, nodes, and what the choice of controls overlooks, which is the same on all grids, so that no
+    extrapolation sees it. A closer look at controls, on the coarsest grid, tells it; it is taken off, too.
     """
-    sweeps = [Sweep(problem, resolution, dimensions, near) for resolution in resolutions]
+
+    def sweep(resolution: Resolution, thorough: bool = False) -> Sweep:
+        return Sweep(problem, resolution, dimensions, near, thorough)
+
+    sweeps = [sweep(resolution) for resolution in resolutions]
     sweeps[0].check_nodes()
     theta = _best_free(sweeps[0], near.free)
     sweeps[0].value(theta)  # compiled, if it was not for a free parameter
     begun = perf_counter()
-    values = [sweeps[0].value(theta)]
+    coarse = sweeps[0].value(theta)
     _announce(problem, perf_counter() - begun, sweeps)
-    values += [sweep.value(theta) for sweep in sweeps[1:]]
+    middle = sweeps[1].value(theta)
+    if len(theta) and (given := sweeps[1].value(near.free)) < middle:
+        theta, coarse, middle = near.free, sweeps[0].value(near.free), given
+    values = [coarse, middle, sweeps[2].value(theta)]
     if not np.all(np.isfinite(values)):
         raise SpecificationError(f"bound: the grid of {problem.name!r} must hold finite values, got {values}")
-    return *extrapolate(values), tuple(values), sweeps[-1].policy(theta)
+    of_nodes = sweep(Resolution(resolutions[0].times, resolutions[1].count)).value(theta)
+    of_controls = sweep(resolutions[0], thorough=True).value(theta)
+    apart = abs(of_nodes - coarse) + abs(middle - of_nodes)
+    estimate, error = extrapolate(values, apart)
+    overlooked = coarse - of_controls
+    return estimate - overlooked, error + abs(overlooked), tuple(values), sweeps[2].policy(theta)
 
 
 def _announce(problem: Problem, seconds: float, sweeps: Sequence[Sweep]) -> None:
@@ -335,8 +383,10 @@ def _best_free(sweep: Sweep, theta: Float[np.ndarray, " k"]) -> Float[np.ndarray
     return best_theta
 
 
-def extrapolate(values: Sequence[float]) -> tuple[float, float]:
+def extrapolate(values: Sequence[float], apart: float = 0.0) -> tuple[float, float]:
     """The limit of values at three resolutions, each ``FINER`` times the one before, and its error bar.
+
+    ``apart``: what the first change would be, if its parts did not cancel.
 
     Richardson's extrapolation with the order that the three show, between 1 and 4; where they do not approach
     anything in one direction, the finest value. The error bar is the last change, or what the extrapolation
@@ -348,4 +398,4 @@ def extrapolate(values: Sequence[float]) -> tuple[float, float]:
     if before * last > 0 and abs(last) < abs(before):
         order = np.clip(np.log(before / last) / np.log(FINER), 1.0, 4.0)
         estimate = fine + last / (FINER**order - 1)
-    return float(estimate), float(max(abs(last), abs(estimate - fine), abs(before) / FINER))
+    return float(estimate), float(max(abs(last), abs(estimate - fine), max(abs(before), apart) / FINER))

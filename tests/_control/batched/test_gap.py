@@ -3,6 +3,7 @@
 from types import MappingProxyType
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -143,3 +144,21 @@ def test_what_a_batch_certifies_in_a_tilted_valley_is_the_optimum():
     for problem, objective, certificate in zip(problems, solved.objective, solved.certificates, strict=True):
         alone = ol.solve(problem).objective
         assert not certificate.converged or objective == pytest.approx(alone, rel=1e-5)
+
+
+def test_wells_that_a_grid_cannot_tell_apart_are_left_to_one_by_one_solving():
+    class Wells(Valley):
+        def drift(self, x, u):
+            return {"e": -x["e"] + jnp.cos(u["k"] * u["a"]) + 0.1 * u["a"]}
+
+    def gaps(k):
+        problem = ol.Problem(
+            model=Wells(), start={"e": 1.0}, horizon=3.0, controls={"a": ol.Continuous(0, 1)},
+            parameters={"k": k}, intervals=INTERVALS,
+        )  # fmt: skip
+        structure, lanes = stack([problem])
+        v = np.full((1, INTERVALS, 1), 0.4)
+        return _Batch(structure, lanes, 1, 0, 1, 1e-7).gaps(v, np.full(1, STEPS))[0]
+
+    assert np.isfinite(gaps(3.0)).all()
+    assert np.isinf(gaps(30.0)).all()

@@ -1,3 +1,6 @@
+from types import MappingProxyType
+
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ from optlearn._control.hamiltonian.interval import IntervalHamiltonian, share_ve
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
 from optlearn._control.problem import Problem
+from optlearn._dynamics.system import System
 from optlearn._engine.steps import interval_weights
 
 # --- quadrature and the mean Hamiltonian ------------------------------------------------------------
@@ -111,6 +115,55 @@ def test_two_continuous_controls(slope):
     minimiser = swept_minimiser(compile_problem(problem), w)
     grid = np.meshgrid(np.linspace(0, 10, 201), np.linspace(0, 1, 51))
     check_minimum(minimiser, np.column_stack([g.ravel() for g in grid]), np.array(slope), 1e-3)
+
+
+class Wells(System):
+    """Noise with wells in two controls, ``waves`` of them in each, or one at 0.55, which is narrow."""
+
+    names = ("e",)
+    parameters = MappingProxyType({"a": 0.5, "b": 0.5, "waves": 4.0, "narrow": 0.0, "width": 0.015})
+
+    def drift(self, x, u):
+        a, b, waves = u["a"], u["b"], 2 * jnp.pi * u["waves"]
+        many = (
+            jnp.cos(waves * a + 0.3) + jnp.cos(waves * b - 0.2) + 0.2 * (a - 0.7) ** 2 + 0.2 * (b - 0.2) ** 2
+        )
+        well = -jnp.exp(-(((a - 0.55) / u["width"]) ** 2)) + 0.05 * a
+        return {"e": -x["e"] + (1 - u["narrow"]) * many + u["narrow"] * well}
+
+    def error(self, x, u):
+        return x["e"]
+
+
+def wells_minimiser(controls, **parameters):
+    problem = Problem(
+        model=Wells(), start={"e": 1.0}, horizon=2.0, parameters=parameters, intervals=8,
+        controls=dict.fromkeys(controls, Continuous(0, 1)),
+    )  # fmt: skip
+    return swept_minimiser(compile_problem(problem), np.full((8, len(controls)), 0.4))
+
+
+@pytest.mark.parametrize("slope", [-0.3, 0.0, 0.3])
+@pytest.mark.parametrize(
+    "parameters",
+    [{"waves": 1.0}, {"waves": 4.0}, {"waves": 11.0}, {"narrow": 1.0}, {"narrow": 1.0, "width": 0.004}],
+)
+def test_the_lowest_of_several_wells(parameters, slope):
+    minimiser = wells_minimiser(["a"], **parameters)
+    check_minimum(minimiser, np.linspace(0, 1, 20_001)[:, None], np.array([slope]), 1e-5)
+
+
+def test_the_lowest_of_several_wells_in_two_controls():
+    minimiser = wells_minimiser(["a", "b"], waves=3.0)
+    grid = np.meshgrid(*[np.linspace(0, 1, 101)] * 2)
+    check_minimum(minimiser, np.column_stack([g.ravel() for g in grid]), np.array([0.1, -0.2]), 5e-3)
+
+
+def test_a_single_valley_needs_no_finer_grid(cases):
+    case = cases["denoising, noise 0.3, 100 intervals"]
+    minimiser = swept_minimiser(case.compiled(), np.linspace(0.8, 0.05, 50)[:, None])
+    assert minimiser.resolved
+    assert len(minimiser._unit) == 17
 
 
 def test_vertices_are_all_combinations():

@@ -52,7 +52,8 @@ def minimise_hamiltonian(
         search: look for multipliers at all, or take those to start from as they are.
 
     Returns:
-        gap: horizon · mean over intervals of what H̄ could fall by.
+        gap: horizon · mean over intervals of what H̄ could fall by; under XLA infinite, which is to say not
+            known, where H̄ has finer structure than the grid on which its valleys are looked for.
         w_star: (I, m) minimisers that meet the budgets; intervals at which the multiplier makes
             several controls equally good may have a mixture. Without a search, budgets may be missed.
         nu: (b,) multipliers ν, in units of H.
@@ -71,7 +72,10 @@ def minimise_hamiltonian(
     best, lowest = minimiser(slope)
     won = minimiser.present(slope) - lowest
     slack = dot(nu, targets - dot(rows, w.mean(axis=0)))
-    return hamiltonian.domain.horizon * (won.mean() + slack), best if w_star is None else w_star, nu
+    gap = hamiltonian.domain.horizon * (won.mean() + slack)
+    if xp is not np:
+        gap = xp.where(minimiser.resolved, gap, np.inf)
+    return gap, best if w_star is None else w_star, nu
 
 
 def hamiltonian_gap(

@@ -28,11 +28,11 @@ def pick(condition: Any, yes: T, no: T) -> T:
     return chosen
 
 
-def pick_rows(flags: Array, yes: T, no: T) -> T:
-    """Rows of one of two trees of JAX arrays, by a flag for each row."""
+def pick_rows(flags: Array, yes: T, no: T, xp: ModuleType = jnp) -> T:
+    """Rows of one of two trees of arrays, by a flag for each row."""
 
     def chosen(a: Array, b: Array) -> Array:
-        return jnp.where(flags.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+        return xp.where(flags.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
 
     rows: T = jax.tree.map(chosen, yes, no)
     return rows

@@ -1,5 +1,6 @@
 """Minimise the Hamiltonian over the controls, interval by interval, at fixed multipliers."""
 
+from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -7,14 +8,22 @@ import numpy as np
 
 from optlearn._arrays import Array
 from optlearn._control.hamiltonian.interval import Hamiltonian
-from optlearn._control.hamiltonian.loops import dot
+from optlearn._control.hamiltonian.loops import dot, pick_rows, repeat
 from optlearn._control.hamiltonian.newton import lowest_in_box, stationary
 
-# Points of the coarse search in each continuous control, by the number of such controls.
-_GRID_POINTS = {0: 1, 1: 17, 2: 9}
-_GRID_POINTS_MANY = 5
-_GRID_POINTS_COSTLY = 9
+# Points of a grid in each continuous control, by the number of such controls: at first, and at most.
+_GRID_POINTS = {0: (1, 1), 1: (17, 257), 2: (9, 33)}
+_GRID_POINTS_MANY = (5, 9)
+_GRID_POINTS_COSTLY = (9, 65)
+# Between the points of a grid, on all intervals together: what these do not see is too narrow to be found.
+_SAMPLES = 256
+_SAMPLES_COSTLY = 32
+_SAMPLES_EACH = 32  # at most, on one of them
+_WELLS = {1: 32}  # refined at most, of one interval, by the number of continuous controls
+_WELLS_MANY = 8
 _PRECISE = 1e-7  # of a control, relative to its range; Newton's last step squares that
+_NOTHING = 1e-9  # bends and depths below this share of the range of H̄ count as none
+_ROUND_OFF = 1e-14  # the same, of its size
 
 
 class Minimum(NamedTuple):
@@ -33,17 +42,42 @@ class Minimum(NamedTuple):
     yields: Array
 
 
+class _Wells(NamedTuple):
+    """The best of the wells that were refined so far, P = V·I rows.
+
+    Attributes:
+        w: (P, m) the lowest point.
+        values: (P,) there; infinite before the first.
+        refined: (P, m) where the refinement of this well ended.
+        yields: (P,) how that moves per unit of an added slope.
+        offset: (P,) H̄ less what the grid, which averages fewer points, says.
+        left: (P, G) points of the grid from which a well was not yet refined.
+    """
+
+    w: Array
+    values: Array
+    refined: Array
+    yields: Array
+    offset: Array
+    left: Array
+
+
 class PointwiseMinimiser:
     """Minimises H̄(w) + c·w on all intervals at once, for any slope c.
 
     H̄ is linear in the shares of a discrete control, so a minimum lies at a vertex: all combinations of
-    discrete values are tried. For each of them the continuous controls are minimised: the best point
-    of a coarse grid, refined by Newton's method: one inside a bracket, several at once inside their bounds.
+    discrete values are tried. For each of them the continuous controls are minimised: of the local minima of
+    a grid, all that may lead lowest are refined by Newton's method: one control inside a bracket, several at
+    once inside their bounds. A grid that is too coarse for H̄ gets twice as many points, up to a limit; not
+    under XLA, where shapes are fixed.
 
     Args:
         hamiltonian: what to minimise, under NumPy or under XLA.
         w: (I, m) controls that are also tried, and kept where nothing is better.
         quick: look for valleys half-way through an interval only, where H is nearly its mean.
+
+    Attributes:
+        resolved: was the grid fine enough for H̄, as far as samples tell?
     """
 
     def __init__(self, hamiltonian: Hamiltonian, w: Array, quick: bool = False) -> None:
@@ -55,20 +89,18 @@ class PointwiseMinimiser:
             domain.xp,
         )
         self.continuous = len(self.lower)
-        count = _GRID_POINTS.get(self.continuous, _GRID_POINTS_MANY)
-        if domain.costly:
-            count = min(count, _GRID_POINTS_COSTLY)
-        # Denser towards both bounds, where functions such as 1/B and √Δ bend most.
-        unit = (1 - np.cos(np.linspace(0.0, np.pi, count))) / 2 if count > 1 else np.zeros(1)
-        self._spacing = (self.upper - self.lower) * np.diff(unit).max(initial=0.0)
-        grid = self.lower + (self.upper - self.lower) * np.array(
-            list(product(unit, repeat=self.continuous))
-        ).reshape(count**self.continuous, self.continuous)
-        self._candidates = np.array([np.concatenate([g, v]) for v in self.vertices for g in grid])  # (V·G, m)
         self._every = np.arange(hamiltonian.intervals)
         # A grid finds valleys, for which fewer points of an interval will do; vertices are minima themselves.
         of_grid = hamiltonian.coarser(1 if quick else 3) if self.continuous else hamiltonian
-        self._table = self._tabulate(of_grid)
+        count, most = _GRID_POINTS.get(self.continuous, _GRID_POINTS_MANY)
+        if domain.costly:
+            count, most = min(count, _GRID_POINTS_COSTLY[0]), min(most, _GRID_POINTS_COSTLY[1])
+        self._tabulate(of_grid, count)
+        self.resolved: Any = self._is_resolved(of_grid)
+        while self.xp is np and not self.resolved and count < most:
+            count = 2 * count - 1
+            self._tabulate(of_grid, count)
+            self.resolved = self._is_resolved(of_grid)
         self._present = hamiltonian.value(w, self._every)
         # Where the last refinement ended, (V·I, m): the next one, for a slope nearby, starts there. The first
         # starts at the present controls, which are not far off when there is little left to win.
@@ -76,11 +108,95 @@ class PointwiseMinimiser:
         nearby = self.xp.tile(w[:, : self.continuous], (len(self.vertices), 1))
         self._last = self.xp.concatenate([nearby, shares], axis=1)
 
-    def _tabulate(self, hamiltonian: Hamiltonian) -> Array:
-        """(V, G, I) values at all candidates."""
-        count, I = len(self._candidates), hamiltonian.intervals  # noqa: E741
-        values = hamiltonian.value(np.repeat(self._candidates, I, axis=0), np.tile(self._every, count))
-        return values.reshape(len(self.vertices), -1, I)
+    # The grid.
+
+    def _tabulate(self, hamiltonian: Hamiltonian, count: int) -> None:
+        """Values (V, G, I) of H̄ on a grid with ``count`` points along each continuous control, and bends."""
+        xp, V, c, I = self.xp, len(self.vertices), self.continuous, hamiltonian.intervals  # noqa: E741
+        # Denser towards both bounds, where functions such as 1/B and √Δ bend most.
+        unit = (1 - np.cos(np.linspace(0.0, np.pi, count))) / 2 if count > 1 else np.zeros(1)
+        self._unit, self._spacing = unit, (self.upper - self.lower) * np.diff(unit).max(initial=0.0)
+        grid = np.array(list(product(unit, repeat=c))).reshape(count**c, c)
+        grid = self.lower + (self.upper - self.lower) * grid
+        self._candidates = np.array([np.concatenate([g, v]) for v in self.vertices for g in grid])  # (V·G, m)
+        of = np.tile(self._every, len(self._candidates))
+        self._table = hamiltonian.value(np.repeat(self._candidates, I, axis=0), of).reshape(V, -1, I)
+        finite = xp.isfinite(self._table)
+        low, high = xp.where(finite, self._table, np.inf), xp.where(finite, self._table, -np.inf)
+        low, high = low.min(axis=1), high.max(axis=1)
+        self._size = high - low + xp.maximum(xp.abs(low), xp.abs(high))  # (V, I)
+        self._nothing = _NOTHING * (high - low) + _ROUND_OFF * self._size
+        self._bends = [self._bend(axis) for axis in range(1, c + 1)]
+        # How far below a point of the grid H̄ may fall, on the way to its neighbours.
+        self._dips = xp.zeros_like(self._table)
+        for axis, bend in enumerate(self._bends, start=1):
+            self._dips = self._dips + self._around(xp.abs(bend), xp.fmax, [axis])
+
+    def _on_axes(self, table: Array) -> Array:
+        """A table (V, G, I) with an axis for each continuous control."""
+        return table.reshape(len(self.vertices), *(len(self._unit),) * self.continuous, -1)
+
+    def _bend(self, axis: int) -> Array:
+        """(V, …, I) by how much H̄ is below the chord of its neighbours along an axis; at bounds as beside."""
+        f = self.xp.moveaxis(self._on_axes(self._table), axis, -1)
+        share = (self._unit[1:-1] - self._unit[:-2]) / (self._unit[2:] - self._unit[:-2])
+        share = share.reshape(*(1,) * (f.ndim - 1), -1)
+        inside = f[..., :-2] + share * (f[..., 2:] - f[..., :-2]) - f[..., 1:-1]
+        inside = self.xp.concatenate([inside[..., :1], inside, inside[..., -1:]], axis=-1)
+        return self.xp.moveaxis(inside, -1, axis)
+
+    def _around(self, table: Array, extreme: Callable[[Array, Array], Array], axes: Iterable[int]) -> Array:
+        """(V, G, I) the least or the largest of each point of the grid and its neighbours along axes."""
+        for axis in axes:
+            f = self.xp.moveaxis(self._on_axes(table), axis, -1)
+            f = self.xp.concatenate([f[..., :1], f, f[..., -1:]], axis=-1)
+            f = extreme(extreme(f[..., :-2], f[..., 1:-1]), f[..., 2:])
+            table = self.xp.moveaxis(f, -1, axis)
+        return table.reshape(self._table.shape)
+
+    def _is_resolved(self, hamiltonian: Hamiltonian) -> Any:
+        """Is the grid fine enough for H̄ on all intervals?
+
+        Where H̄ bends one way between bends of the other, it must do so at three points in a row or more.
+        """
+        xp, fine, nothing = self.xp, True, self._nothing[:, None]
+        for axis, bend in enumerate(self._bends, start=1):
+            bend = bend.reshape(self._table.shape)
+            sign = self._on_axes(xp.where(xp.abs(bend) > nothing, xp.sign(bend), 0.0))
+            sign = xp.moveaxis(sign, axis, 0)[1:-1]
+            turns, stays = sign[:-1] * sign[1:] < 0, sign[:-1] * sign[1:] > 0
+            alone = xp.any(turns[:-1] & turns[1:])
+            fine = fine & ~(alone | xp.any(turns[:-2] & stays[1:-1] & turns[2:]))
+        if not self.continuous or (xp is np and not fine):
+            return fine
+        return fine & self._is_sampled_well(hamiltonian)
+
+    def _is_sampled_well(self, hamiltonian: Hamiltonian) -> Any:
+        """Are samples between the points of the grid where the values and the bends around them say?
+
+        Samples are elsewhere on each interval. H̄ is similar on many of them, so a well that hides between
+        points of the grid is seen on one or another.
+        """
+        xp, c, I = self.xp, self.continuous, hamiltonian.intervals  # noqa: E741
+        samples = _SAMPLES_COSTLY if hamiltonian.domain.costly else _SAMPLES
+        blocks = min(-(-samples // I), _SAMPLES_EACH)
+        number, of = np.arange(blocks * I), np.tile(self._every, blocks)
+        vertex = number // I % len(self.vertices)
+        # An additive recurrence, even in several dimensions: powers of the root of x^(c + 1) = x + 1.
+        root = np.roots([1, *(0,) * (c - 1), -1, -1]).real.max()
+        unit = (0.5 + number[:, None] * root ** -np.arange(1.0, c + 1)) % 1.0
+        cell = np.searchsorted(self._unit, unit, side="right") - 1
+        share = (unit - self._unit[cell]) / (self._unit[cell + 1] - self._unit[cell])
+        controls = self.lower + (self.upper - self.lower) * unit
+        values = hamiltonian.value(np.concatenate([controls, self.vertices[vertex]], axis=1), of)
+        table, between, reach = self._on_axes(self._table), 0.0, 0.0
+        for corner in product((0, 1), repeat=c):
+            at = (vertex, *(cell + corner).T, of)
+            between = between + np.prod(np.where(corner, share, 1 - share), axis=1) * table[at]
+            bends = sum(xp.abs(bend[at]) for bend in self._bends)
+            reach = xp.maximum(reach, bends)
+        far = xp.abs(values - between) > reach + self._nothing[vertex, of]
+        return ~xp.any(far)
 
     @property
     def corners(self) -> np.ndarray:
@@ -121,22 +237,16 @@ class PointwiseMinimiser:
         return minimum
 
     def _lowest(self, slope: Array) -> Minimum:
-        xp, V, m = self.xp, len(self.vertices), len(slope)
+        xp, V, m, I = self.xp, len(self.vertices), len(slope), len(self._every)  # noqa: E741
         total = self._table + dot(self._candidates, slope).reshape(V, -1, 1)
-        best = xp.argmin(total, axis=1)  # (V, I)
-        w = xp.asarray(self._candidates).reshape(V, -1, m)[np.arange(V)[:, None], best]
-        values, refined, yields = xp.min(total, axis=1), self._last, xp.zeros(len(self._last))
         if self.continuous:
-            of, coarse = np.tile(self._every, V), w.reshape(-1, m)
-            refine = self._refine_one if self.continuous == 1 else self._refine_all
-            best_values, yields = refine(coarse, of, slope)
-            refined = xp.concatenate([best_values, coarse[:, self.continuous :]], axis=1)
-            values, at = (
-                (self.hamiltonian.value(w, of) + dot(w, slope)).reshape(V, -1) for w in (coarse, refined)
-            )
-            better = at < values
-            w = xp.where(better[:, :, None], refined.reshape(V, -1, m), w)
-            values = xp.where(better, at, values)
+            deepest = self._deepest(total, slope)
+            w, values = deepest.w.reshape(V, I, m), deepest.values.reshape(V, I)
+            refined, yields = deepest.refined, deepest.yields
+        else:
+            w, values = self._candidates.reshape(V, 1, m), total[:, 0]
+            w = xp.broadcast_to(w, (V, I, m))
+            refined, yields = self._last, xp.zeros(len(self._last))
         vertex = xp.argmin(values, axis=0)
         w, values = w[vertex, self._every], xp.min(values, axis=0)
         present = self.present(slope)
@@ -144,8 +254,67 @@ class PointwiseMinimiser:
         w, values = xp.where(kept[:, None], self.w, w), xp.where(kept, present, values)
         return Minimum(w, values, refined, yields)
 
-    def _refine_one(self, w: Array, of: np.ndarray, slope: Array) -> tuple[Array, Array]:
-        """Minimise over the continuous control near w (P, m): (P, 1) minimisers, and how they yield."""
+    def _deepest(self, total: Array, slope: Array) -> _Wells:
+        """The lowest local minimum for each combination of discrete values, on each interval.
+
+        Args:
+            total: (V, G, I) values on the grid, the slope's among them.
+            slope: (m,) added.
+        """
+        xp, V, m, I = self.xp, len(self.vertices), len(slope), len(self._every)  # noqa: E741
+        lowest_near = self._around(total, xp.fmin, range(1, self.continuous + 1))
+        on_grid, depths, nearby = (
+            xp.moveaxis(table, 1, 2).reshape(V * I, -1) for table in (total, total - self._dips, lowest_near)
+        )
+        nothing, candidates = self._nothing.ravel(), xp.asarray(self._candidates).reshape(V, -1, m)
+        every, points = np.arange(V * I), np.arange(on_grid.shape[1])
+        refine = self._refine_one if self.continuous == 1 else self._refine_all
+
+        def once(at: _Wells) -> tuple[_Wells, Any]:
+            # Of the wells that may lead below the best so far, that which is deepest on the grid.
+            hopes = at.left & (depths < (at.values - at.offset - nothing)[:, None])
+            hope = xp.any(hopes, axis=1)
+            rows = every[hope] if xp is np else every
+            if len(rows) == 0:
+                return at, True
+            old, of = _Wells(*(part[rows] for part in at)), rows % I
+            node = xp.argmin(xp.where(hopes, on_grid, np.inf)[rows], axis=1)
+            coarse, first = candidates[rows // I, node], xp.isinf(old.values)
+            ends, yields, from_node = refine(coarse, rows, slope, first)
+            ends = xp.concatenate([ends, coarse[:, self.continuous :]], axis=1)
+            values, at_ends = (self.hamiltonian.value(w, of) + dot(w, slope) for w in (coarse, ends))
+            offset = xp.where(first, values - on_grid[rows, node], old.offset)
+            left = old.left & ~(from_node[:, None] & (points[None] == node[:, None]))
+            w = xp.where((at_ends < values)[:, None], ends, coarse)
+            found = _Wells(w, xp.fmin(at_ends, values), ends, yields, offset, left)
+            found = pick_rows(found.values < old.values, found, old._replace(offset=offset, left=left), xp)
+            if xp is not np:
+                return pick_rows(hope, found, at, xp), ~xp.any(hope)
+            for table, part in zip(at, found, strict=True):
+                table[rows] = part
+            return at, False
+
+        none = xp.zeros(V * I)
+        start = _Wells(self._last, none + np.inf, self._last, none, none, on_grid <= nearby)
+        if xp is np:
+            start = _Wells(*(part.copy() for part in start))
+        return repeat(xp, once, start, _WELLS.get(self.continuous, _WELLS_MANY))
+
+    def _refine_one(
+        self, w: Array, rows: np.ndarray, slope: Array, first: Array
+    ) -> tuple[Array, Array, Array]:
+        """Minimise over the continuous control near points w (P, m) of the grid.
+
+        Args:
+            w: (P, m) points of the grid.
+            rows: (P,) which of the V·I minimisations they belong to.
+            slope: (m,) added.
+            first: (P,) nothing was refined there yet.
+
+        Returns:
+            (P, 1) minimisers, (P,) how they yield to an added slope, and whether w itself led there.
+        """
+        of = rows % len(self._every)
 
         def derivatives(x: Array, rows: Any) -> tuple[Array, Array]:
             at = self.xp.concatenate([x[:, None], w[rows, 1:]], axis=1)
@@ -153,17 +322,19 @@ class PointwiseMinimiser:
             return first[:, 0] + slope[0], second[:, 0, 0]
 
         low, high, spacing = self.lower[0], self.upper[0], self._spacing[0]
-        start, last = w[:, 0], self._last[:, 0]
+        start, last = w[:, 0], self._last[rows, 0]
         start = self.xp.where(self.xp.abs(last - start) <= spacing, last, start)
         x, yields = stationary(
             derivatives, start, (low, high), reach=spacing, precision=_PRECISE * (high - low), xp=self.xp
         )
-        return x[:, None], yields
+        return x[:, None], yields, self.xp.ones_like(first)
 
-    def _refine_all(self, w: Array, of: np.ndarray, slope: Array) -> tuple[Array, Array]:
-        """The same for several continuous controls, (P, c)."""
+    def _refine_all(
+        self, w: Array, rows: np.ndarray, slope: Array, first: Array
+    ) -> tuple[Array, Array, Array]:
+        """The same for several continuous controls, (P, c); first from where the last refinement ended."""
         xp, c, lower = self.xp, self.continuous, self.lower[None]
-        width = self.upper[None] - lower
+        width, of, before = self.upper[None] - lower, rows % len(self._every), self._last[rows]
 
         def expand(x: Array, rows: Any) -> tuple[Array, Array, Array]:
             at = xp.concatenate([lower + width * x, w[rows, c:]], axis=1)
@@ -174,15 +345,15 @@ class PointwiseMinimiser:
                 second * width[:, :, None] * width[:, None, :],
             )
 
-        now, last = (self.hamiltonian.value(at, of) + dot(at, slope) for at in (w, self._last))
-        start = xp.where((last < now)[:, None], self._last, w)
-        size = xp.ptp(self._table, axis=1).ravel() + xp.max(xp.abs(self._table), axis=1).ravel()
+        now, last = (self.hamiltonian.value(at, of) + dot(at, slope) for at in (w, before))
+        from_last = first & (last < now)
+        start = xp.where(from_last[:, None], before, w)
         x = lowest_in_box(
             expand,
             (start[:, :c] - lower) / width,
             reach=float(np.max(self._spacing / width)),
             precision=_PRECISE,
-            size=size,
+            size=self._size.ravel()[rows],
             xp=xp,
         )
-        return lower + width * x, xp.zeros(len(w))
+        return lower + width * x, xp.zeros(len(w)), ~from_last
