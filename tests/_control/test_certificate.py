@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import optlearn as ol
+from optlearn._control.certificate import Starts
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.finish import certify
 from optlearn._control.runs import Outcome, Start
@@ -24,7 +25,7 @@ def certificate(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray = NO
         "solver_objective": objective,
         "relaxed_objective": None,
         "outcome": Outcome.SOLVED,
-        "objectives": [objective],
+        "starts": Starts.of([objective]),
     }
     found, rolled = certify(compiled, w, theta, **{**options, **changes})
     assert rolled.objective == pytest.approx(objective, abs=1e-12)
@@ -111,7 +112,7 @@ def test_every_doubt_is_a_reason(curriculum: CompiledProblem, optimum: np.ndarra
 
 def test_starts_are_counted(curriculum: CompiledProblem, optimum: np.ndarray) -> None:
     objectives = [0.2, 0.1, 0.1 + 5e-7, 0.1 + 5e-6]
-    starts = certificate(curriculum, optimum, objectives=objectives).starts
+    starts = certificate(curriculum, optimum, starts=Starts.of(objectives)).starts
     assert (starts.tried, starts.agreeing) == (4, 2)
     assert starts.spread == pytest.approx(0.1)
 
@@ -120,7 +121,7 @@ def test_certificate_as_plain_numbers(curriculum: CompiledProblem, optimum: np.n
     found = certificate(curriculum, optimum)
     text = json.loads(json.dumps(found.to_dict()))
     assert text["hamiltonian_gap"] == found.hamiltonian_gap
-    assert text["starts"] == {"tried": 1, "agreeing": 1, "spread": 0.0}
+    assert text["starts"] == {"tried": 1, "agreeing": 1, "spread": 0.0, "dropped": 0}
     assert text["converged"] is True
 
 

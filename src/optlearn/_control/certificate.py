@@ -12,8 +12,10 @@ from optlearn._engine.adaptive import EXPLODED
 
 # Gaps up to this share of the objective count as small, …
 SMALL = 2e-5
-# … and so does what the accurate integration itself may be off by.
+# … and so does what the accurate integration itself may be off by, …
 ROUND_OFF = 1e-12
+# … and this share of the best first guess: an optimum may be 0 exactly, and then has no share of its own.
+NEGLIGIBLE = 1e-7
 # Expectations that are this share of the objective off leave three digits.
 QUADRATURE = 1e-3
 LIMITS_MET = 1e-6  # share of itself by which a limit may be broken
@@ -28,18 +30,21 @@ class Starts:
         tried: how many starts were optimised.
         agreeing: how many ended within 1e-6 of the best (1e-5 of the objective, where that is less).
         spread: worst minus best.
+        dropped: how many further ones had no finite objective to begin with.
     """
 
     tried: int
     agreeing: int
     spread: float
+    dropped: int = 0
 
     @classmethod
-    def of(cls, objectives: Sequence[float]) -> "Starts":
-        """From where each start ended."""
+    def of(cls, objectives: Sequence[float], dropped: int = 0, negligible: float = 0.0) -> "Starts":
+        """From where each start ended; differences that are negligible do not count."""
         best = min(objectives)
-        close = min(1e-6 * max(1.0, abs(best)), 1e-5 * abs(best)) + ROUND_OFF
-        return cls(len(objectives), sum(v - best <= close for v in objectives), max(objectives) - best)
+        close = min(1e-6 * max(1.0, abs(best)), 1e-5 * abs(best)) + max(ROUND_OFF, negligible)
+        agreeing = sum(v - best <= close for v in objectives)
+        return cls(len(objectives), agreeing, max(objectives) - best, dropped)
 
     @property
     def lone(self) -> bool:
@@ -57,7 +62,8 @@ class Certificate:
             to be won on this grid. Limits on switches and dwell are not taken into account. Of the worst case
             of an ensemble it is the gap under the members' weights, plus what these leave out.
         relaxation_gap: objective minus that of the best mixed schedule; None without discrete
-            controls.
+            controls. With ``max_switches`` or ``min_dwell`` it includes their price, and no size of it stands
+            against convergence.
         integration_error: the solver's own objective minus the re-integrated one.
         quadrature_error: twice what a finer, independent quadrature changes of the objective of the same
             schedule; None where expectations are in closed form.
@@ -70,6 +76,7 @@ class Certificate:
         reasons: why not, if not.
         lower_bound: what no schedule beats, by another road than the solver's (``ol.bound``).
         lower_bound_kind: what it rests on: "convex", "sos" or "hjb".
+        negligible: gain that does not matter, in units of the objective; see ``solve``.
     """
 
     hamiltonian_gap: float
@@ -83,6 +90,7 @@ class Certificate:
     mixed_gap: float | None = None
     lower_bound: float | None = None
     lower_bound_kind: str | None = None
+    negligible: float = 0.0
 
     @property
     def may_still_be_won(self) -> float:
@@ -98,12 +106,12 @@ class Certificate:
         return {"may_still_be_won": self.may_still_be_won, **asdict(self)}
 
 
-def limits(objective: float) -> dict[str, float]:
-    """Name of each gap → up to what it counts as small: a share of the objective.
+def limits(objective: float, negligible: float = 0.0) -> dict[str, float]:
+    """Name of each gap → up to what it counts as small: a share of the objective, or what is negligible.
 
     An objective below 1e-7 is known to ROUND_OFF and no better, which is then more than that share.
     """
-    small = SMALL * abs(objective) + ROUND_OFF
+    small = SMALL * abs(objective) + max(ROUND_OFF, negligible)
     return {
         "hamiltonian_gap": small,
         "relaxation_gap": 10 * small,
@@ -127,6 +135,7 @@ def judged(
     largest: float,
     quadrature_error: float | None = None,
     excess: float = 0.0,
+    negligible: float = 0.0,
 ) -> Certificate:
     """The certificate that the evidence amounts to.
 
@@ -143,25 +152,31 @@ def judged(
         largest: number in a state along training.
         quadrature_error: see ``Certificate``.
         excess: share of itself by which a limit is broken.
+        negligible: see ``Certificate``.
     """
     solver_gap = hamiltonian_gap if mixed_gap is None else min(hamiltonian_gap, mixed_gap)
     relaxation = None if relaxed_objective is None else objective - relaxed_objective
-    small = limits(objective)
+    small = limits(objective, negligible)
     reasons = [] if outcome.ok else [outcome.value]
+    # What limits on switches and dwell cost is a price that was asked for, and no gap.
     limited = any(control.limited for control in problem.discrete.values())
-    price = ", which includes the price of max_switches and min_dwell" if limited else ""
     # Written so that a NaN is wrong too.
     if not solver_gap <= small["hamiltonian_gap"]:
         reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small['hamiltonian_gap']:.1e}")
-    if relaxation is not None and relaxation > small["relaxation_gap"]:
+    if relaxation is not None and relaxation > small["relaxation_gap"] and not limited:
         reasons.append(
-            f"relaxation_gap {relaxation:.1e} exceeds {small['relaxation_gap']:.1e}{price}: the optimum "
+            f"relaxation_gap {relaxation:.1e} exceeds {small['relaxation_gap']:.1e}: the optimum "
             "mixes values; use more intervals, or the mixed schedule (solution.relaxed)"
         )
     if not abs(integration_error) <= small["integration_error"]:
         reasons.append(
             f"integration_error {integration_error:.1e} exceeds "
             f"{small['integration_error']:.1e}: use more intervals or steps"
+        )
+    if starts.lone:
+        reasons.append(
+            f"one start alone of {starts.tried} reached this objective, so that another may reach a lower "
+            "one: try more starts"
         )
     if budget_error > small["budget_error"]:
         reasons.append(f"budget_error {budget_error:.1e}")
@@ -187,4 +202,5 @@ def judged(
         tuple(reasons),
         quadrature_error,
         mixed_gap,
+        negligible=negligible,
     )

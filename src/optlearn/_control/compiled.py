@@ -17,6 +17,9 @@ from optlearn._engine.rollout import Rollout as EngineRollout
 
 # Positions and weights of Gauss's rule of three points on [0, 1].
 _GAUSS = ((0.5 - 0.15**0.5, 0.5, 0.5 + 0.15**0.5), (5 / 18, 8 / 18, 5 / 18))
+# Share of its size by which a state on a coarse grid may be outside of what is possible. An unstable step
+# leads further out, and an objective there is none.
+_OUTSIDE = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,11 @@ class CompiledProblem(Compiled):
     problem: Problem
     relaxation: Relaxation
     rtol: float
+
+    def is_possible(self, states: np.ndarray) -> bool:
+        """Are states (T, n) along a coarse grid finite, and such as the system can have?"""
+        finite = bool(np.all(np.isfinite(states)))
+        return finite and self.problem.model.first_impossible(states, _OUTSIDE) is None
 
 
 # Forward and backward passes of a problem.

@@ -33,6 +33,8 @@ class SearchResult:
         runs: all of them.
         notes: for people, on what was left out.
         options: of ``solve``, for the record.
+        dropped: starts without a finite objective.
+        negligible: gain that does not matter.
     """
 
     rollout: Rollout
@@ -41,11 +43,14 @@ class SearchResult:
     runs: list[Run]
     notes: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    dropped: int = 0
+    negligible: float = 0.0
 
     @property
-    def ends(self) -> list[float]:
-        """Where each start ended, before anything went on from there."""
-        return [run.objective for run in self.runs if not run.continues]
+    def starts(self) -> Starts:
+        """What became of the starts, before anything went on from where they ended."""
+        ends = [run.objective for run in self.runs if run.counts]
+        return Starts.of(ends, self.dropped, self.negligible)
 
 
 def finish(search: SearchResult, tell: Report) -> Solution:
@@ -82,12 +87,13 @@ def finish(search: SearchResult, tell: Report) -> Solution:
         solver_objective=final.objective,
         relaxed_objective=None if relaxed is None else relaxed.objective,
         outcome=best.outcome,
-        objectives=search.ends,
+        starts=search.starts,
         relaxed_controls=(best.w, best.theta) if problem.discrete else None,
         steps=rollout.steps,
         quadrature_error=_quadrature_error(compiled, schedule, trajectory.objective),
         weights=best.weights,
         multipliers=best.multipliers(problem.horizon),
+        negligible=search.negligible,
     )
     if not certificate.converged and search.method.optimises:
         warn(
@@ -124,12 +130,13 @@ def certify(
     solver_objective: float,
     relaxed_objective: float | None,
     outcome: Outcome,
-    objectives: list[float],
+    starts: Starts,
     relaxed_controls: tuple[Controls, FreeValues] | None = None,
     steps: int = STEPS,
     quadrature_error: float | None = None,
     weights: Float[np.ndarray, " K"] | None = None,
     multipliers: Float[np.ndarray, " b"] | None = None,
+    negligible: float = 0.0,
 ) -> tuple[Certificate, RolloutResult]:
     """Certificate of relaxed controls, and the fine rollout that it is based on.
 
@@ -141,7 +148,7 @@ def certify(
         solver_objective: objective on the solver's grid.
         relaxed_objective: re-integrated objective of the relaxed optimum, with discrete controls.
         outcome: what the solver said.
-        objectives: where each start ended.
+        starts: what became of them.
         relaxed_controls: w and θ of the relaxed optimum. If given, it is *its* Hamiltonian gap that counts,
             if it is smaller: what rounding costs is known exactly, as the relaxation gap, while the
             Hamiltonian gap of a rounded schedule also counts what no schedule on this grid can win.
@@ -150,6 +157,7 @@ def certify(
         weights: of several costs, if there are. The gap is then that of their weighted sum, plus what
             the sum leaves out of the objective.
         multipliers: of the budgets, in units of the Hamiltonian, near which to look for them.
+        negligible: gain that does not matter.
     """
     weighing = compiled.problem.weighing
     slack = excess = 0.0
@@ -173,10 +181,11 @@ def certify(
         integration_error=solver_objective - objective,
         budget_error=compiled.relaxation.budget_rows.error(w),
         outcome=outcome,
-        starts=Starts.of(objectives),
+        starts=starts,
         largest=float(np.abs(rolled.states).max()),
         quadrature_error=quadrature_error,
         excess=excess,
+        negligible=negligible,
     )
     return certificate, rolled
 

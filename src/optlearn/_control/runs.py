@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from optlearn._control.compiled import Rollout
 
 
+# Share of the objective by which a sharper run may end above another, since an interior point stays inside
+# bounds, and still be the better schedule.
+CLOSE = 1e-8
+
+
+def is_as_low(objective: float, lowest: float) -> bool:
+    """Is an objective no higher than the lowest, up to what an interior point leaves?"""
+    return objective <= lowest + CLOSE * abs(lowest)
+
+
 class Outcome(Enum):
     """Every end of a solver; the value is advice."""
 
@@ -91,6 +101,8 @@ class Start:
 
     Attributes:
         near: it is the optimum of a problem like this one.
+        local: descend from where it is. Long steps to the minimum of the Hamiltonian lead starts that have
+            nothing in common into one basin, and where they end says nothing of another.
         curvature: of that problem's objective, if it is known.
     """
 
@@ -98,6 +110,7 @@ class Start:
     w: np.ndarray
     theta: np.ndarray
     near: bool = False
+    local: bool = False
     curvature: Curvature | None = None
 
 
@@ -144,7 +157,7 @@ class Run:
         costates: (I, n) at the ends of the intervals, if the solver has them.
         budget_multipliers: (b,) of the mean of a·w over training, if the solver has them.
         gap: what may be left to win, to first order, if the solver knows.
-        continues: it went on from where another run ended.
+        counts: it began at a start and was not given up, so that its end says where that start leads.
         weights: (K,) of several costs, if there are; see ``weighing``.
         curvature: of the objective, if the solver has learned it.
     """
@@ -155,7 +168,7 @@ class Run:
     costates: np.ndarray | None = None
     budget_multipliers: np.ndarray | None = None
     gap: float | None = None
-    continues: bool = False
+    counts: bool = True
     weights: np.ndarray | None = None
     curvature: Curvature | None = None
 
@@ -178,6 +191,11 @@ class Run:
     def interrupted(self) -> bool:
         """Did the user stop it?"""
         return self.outcome is Outcome.INTERRUPTED
+
+    @property
+    def sharp(self) -> bool:
+        """Has it converged to all digits? Passes leave ragged what the objective hardly depends on."""
+        return self.outcome.ok and self.record.solver == "direct"
 
     def multipliers(self, horizon: float) -> np.ndarray | None:
         """(b,) multipliers of the budgets in units of the Hamiltonian, if the solver has them."""
@@ -214,10 +232,13 @@ class Solver(Method):
     """A method that goes from one start to one run."""
 
     def run_all(self, rollout: "Rollout", starts: Sequence[Start], tell: Report = silent) -> list[Run]:
-        """One run from each start, which begins with the curvature that the one before has learned."""
+        """One run from each start, which begins with the curvature that the one before has learned.
+
+        Local descents do not: their ways are to be independent.
+        """
         runs: list[Run] = []
         for start in starts:
-            known = runs[-1].curvature if runs else start.curvature
+            known = runs[-1].curvature if runs and not start.local else start.curvature
             runs.append(self.run(rollout, replace(start, curvature=known), tell))
             if runs[-1].interrupted:
                 break
@@ -228,7 +249,11 @@ class Solver(Method):
         began = perf_counter()
         tell(Progress(f"{self.name}, from {start.name}"))
         run = self.solve(rollout, start, tell)
-        return replace(run, record=replace(run.record, seconds=perf_counter() - began))
+        record = replace(run.record, seconds=perf_counter() - began)
+        if not rollout.compiled.is_possible(rollout.forward(run.w, run.theta)[1][:: rollout.steps]):
+            # Unstable steps ended where nothing can be, and the objective there is none.
+            record = replace(record, outcome=Outcome.DIVERGED, objective=np.inf)
+        return replace(run, record=record)
 
     @abstractmethod
     def solve(self, rollout: "Rollout", start: Start, tell: Report = silent) -> Run:

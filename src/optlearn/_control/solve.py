@@ -9,12 +9,12 @@ import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import float64
-from optlearn._control.certificate import LIMITS_MET, Starts
+from optlearn._control.certificate import LIMITS_MET, NEGLIGIBLE, Starts, limits
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.finish import SearchResult, finish
 from optlearn._control.problem import Problem
 from optlearn._control.rounding.rounded import check_grid
-from optlearn._control.runs import Method, Run, Start
+from optlearn._control.runs import Method, Outcome, Run, Start, is_as_low
 from optlearn._control.shortest import shortest
 from optlearn._control.solution import Solution
 from optlearn._control.solvers.methods import METHODS, check_options, make_method
@@ -22,9 +22,12 @@ from optlearn._control.solvers.starts import (
     MORE_STARTS,
     MOST_STEPS,
     STARTS,
+    STARTS_ALONE,
     Candidates,
+    accurate,
     choose_starts,
     enough_steps,
+    finer,
     random_starts,
     too_coarse,
     warm_schedule,
@@ -35,9 +38,9 @@ from optlearn._signatures import checked
 
 __all__ = ["METHODS", "continuation", "solve"]
 
-# Share of the objective by which a run that went on from another may end above it and still be better.
-CLOSE = 1e-8
-# How many times more steps follow, where too coarse ones have hidden that the dynamics run away.
+# Share of the objective by which finer steps may change it, and coarser ones have led to the right place.
+ASTRAY = 1e-2
+# How many times more steps follow, where they have not.
 FAR_FINER = 8
 
 
@@ -56,6 +59,7 @@ def solve(
     steps: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
+    negligible: float | None = None,
     progress: Report | None = None,
 ) -> Solution:
     """The optimal schedule of ``problem``, with a certificate.
@@ -65,8 +69,9 @@ def solve(
         intervals: equal control intervals (default: the problem's).
         method: "auto", "direct", "indirect" or "greedy"; see ``METHODS``.
         starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's
-            baselines from the best on, then random ones (default: 3; from a solution whose solver converged,
-            that alone, and the others only if it leads nowhere).
+            baselines from the best on, then random ones that make the state go different ways (default: 3;
+            6 without baselines; from a solution whose solver converged, that alone, and the others only if it
+            leads nowhere).
         seed: of the random starts.
         warm_start: a solution or schedule to start from, of this problem or of one like it: it is stretched
             to the horizon, and values that are not admissible take the nearest that are.
@@ -74,6 +79,8 @@ def solve(
             1e-8; twice as many, again and again, if the optimum needs more).
         max_iterations: of the solver.
         tolerance: of the solver (default: 1e-10 for direct, 1e-7 for indirect).
+        negligible: gain that does not matter, in units of the objective: gaps up to it count as small
+            (default: 1e-7 of the best first guess), beside those that are small shares of the objective.
         progress: called with a ``Progress`` at every stage, and as the gap falls.
 
     Returns:
@@ -83,7 +90,7 @@ def solve(
     tell = progress or silent
     options: dict[str, Any] = {
         "intervals": intervals, "method": method, "starts": starts, "seed": seed, "steps": steps,
-        "max_iterations": max_iterations, "tolerance": tolerance,
+        "max_iterations": max_iterations, "tolerance": tolerance, "negligible": negligible,
     }  # fmt: skip
     check_options(Arguments("solve"), **options)
     if problem.reach is not None:
@@ -101,11 +108,13 @@ def solve(
         compiled.engine.prepare()
     check_grid(compiled, count)
     search = _Search(
-        compiled, chosen, count, starts=starts, seed=seed, steps=steps, source=warm_start, tell=tell
-    )
+        compiled, chosen, count,
+        starts=starts, seed=seed, steps=steps, negligible=negligible, source=warm_start, tell=tell,
+    )  # fmt: skip
     search.run_first_starts()
     search.run_more_starts()
     search.refine_steps()
+    search.keep_a_better_start()
     solution = finish(search.result(options), tell)
     return replace(solution, seconds=time.perf_counter() - began)
 
@@ -130,6 +139,7 @@ class _Search:
         starts: how many, if the user says.
         seed: of the random ones.
         steps: in an interval, if the user says.
+        negligible: gain, if the user says.
         source: a solution or schedule to start from.
         tell: whom to tell.
     """
@@ -143,6 +153,7 @@ class _Search:
         starts: int | None,
         seed: int,
         steps: int | None,
+        negligible: float | None,
         source: Solution | Schedule | None,
         tell: Report,
     ) -> None:
@@ -151,14 +162,15 @@ class _Search:
         self.fixed_steps, self.single = steps is not None, starts == 1
         self.runs: list[Run] = []
         self.notes: list[str] = []
-        self.near, self.curvature = False, None
+        self.near, self.curvature, self.dropped = False, None, 0
         if isinstance(source, Solution):
             # The optimum of a problem like this one: it alone is a start, and its curvature is nearly right.
             self.near = starts in (None, 1) and source.outcome.ok
             self.curvature = source.curvature if self.near else None
             source = source.mixed_schedule
         self.warm = None if source is None else warm_schedule(compiled.problem, source)
-        self.starts = starts or STARTS
+        few = compiled.problem.baselines or compiled.engine.costly
+        self.starts = starts or (STARTS if few else STARTS_ALONE)
         # A baseline takes one start; so does a solve that begins near its optimum.
         self.wanted = 1 if self.near or not method.optimises else self.starts
         tell(Progress("choosing starts"))
@@ -166,6 +178,10 @@ class _Search:
         self.rollout = Rollout(
             compiled, intervals, steps or enough_steps(compiled, intervals, self.candidates.every)
         )
+        if negligible is None:
+            guesses = [self.rollout.objective(start.w, start.theta) for start in self.candidates.every]
+            negligible = NEGLIGIBLE * min((abs(v) for v in guesses if np.isfinite(v)), default=0.0)
+        self.negligible = negligible
 
     def run_first_starts(self) -> None:
         """From the first guesses; if the one from nearby leads nowhere, from the usual ones too."""
@@ -179,8 +195,8 @@ class _Search:
     def run_more_starts(self) -> None:
         """From further random guesses, while one start alone has reached the best: another may reach more."""
         for again in range(1, MORE_STARTS + 1):
-            ends = [run.objective for run in self.runs if not run.continues]
-            if self._interrupted or not Starts.of(ends).lone:
+            ends = [run.objective for run in self.runs if run.counts]
+            if self._interrupted or not Starts.of(ends, negligible=self.negligible).lone:
                 break
             others = random_starts(self.rollout, self.starts, (self.seed, again))
             if others:
@@ -191,22 +207,46 @@ class _Search:
         """On from the best with twice as many steps, until they do not change its objective."""
         if self.fixed_steps or not self.method.optimises:
             return
-        while not self._interrupted and too_coarse(self.rollout, self.best):
+        while not self._interrupted and too_coarse(self.rollout, self.best, self.negligible):
             coarse = self.rollout.steps
             self.rollout = Rollout(self.compiled, self.intervals, 2 * coarse)
-            if np.isfinite(self.rollout.objective(self.best.w, self.best.theta)):
+            change = abs(self.rollout.objective(self.best.w, self.best.theta) - self.best.objective)
+            if change <= ASTRAY * abs(self.best.objective):
                 there = Start("the optimum with coarser steps", self.best.w, self.best.theta)
-                finer = self.method.run_all(self.rollout, [there], self.tell)
-                self.runs += [replace(run, continues=True) for run in finer]
+                again = self.method.run_all(self.rollout, [there], self.tell)
+                self.runs += [replace(run, counts=False) for run in again]
             else:
                 self.notes.append(
-                    f"with more than {coarse} steps in an interval, what was best runs away: left out"
+                    f"{coarse} steps in an interval led astray: with more of them, the objective of what was "
+                    f"best changes by {change:.2g}; all starts ran again"
                 )
-                # Steps that hide this are far too coarse, and the solver went where they do.
                 steps = min(FAR_FINER * coarse, MOST_STEPS)
                 self.rollout = Rollout(self.compiled, self.intervals, steps)
-                finer = self.runs = self.method.run_all(self.rollout, self._chosen(self.starts), self.tell)
-            self.best = _best(self.rollout, finer)
+                again = self.runs = self.method.run_all(self.rollout, self._chosen(self.starts), self.tell)
+            self.best = _best(self.rollout, again)
+
+    def keep_a_better_start(self) -> None:
+        """The result is never above a first guess: under steps that hide much, a solver may have left it."""
+        if not self.method.optimises or self.compiled.engine.exact:
+            return
+        best, twice = self.best, finer(self.rollout)
+        reached = accurate(self.compiled, best) if twice is None else twice.objective(best.w, best.theta)
+        # Of the smaller one: an objective that runs away would allow anything.
+        size = min(abs(reached), abs(best.objective))
+        allowed = limits(size, self.negligible)["integration_error"]
+        if abs(reached - best.objective) <= allowed:
+            return  # every descent from a start ended below it, and these steps say so truthfully
+        starts = [(accurate(self.compiled, start), start) for start in self.candidates.every]
+        lowest, start = min(starts, key=lambda pair: pair[0])
+        allowed = limits(lowest, self.negligible)["integration_error"]
+        if accurate(self.compiled, best) > lowest + allowed:
+            self.notes.append(
+                f"integrated accurately, the solver's end is above its start {start.name!r}, which is kept"
+            )
+            objective = self.rollout.objective(start.w, start.theta)
+            record = replace(best.record, start=start.name, outcome=Outcome.STALLED, objective=objective)
+            self.best = Run(record, start.w, start.theta, counts=False)
+            self.runs.append(self.best)
 
     def result(self, options: dict[str, Any]) -> SearchResult:
         """What has come of it, with the options for the record: those that are not left to the solver."""
@@ -214,11 +254,13 @@ class _Search:
         chosen |= {"intervals": self.intervals, "starts": self.wanted, "steps": self.rollout.steps}
         return SearchResult(
             self.rollout, self.method, self.best, self.runs, self.notes,
-            {**chosen, "warm_start": self.warm is not None},
+            {**chosen, "warm_start": self.warm is not None}, self.dropped, self.negligible,
         )  # fmt: skip
 
     def _chosen(self, count: int) -> list[Start]:
-        return choose_starts(self.rollout, count, self.seed, self.candidates, self.notes)
+        starts = choose_starts(self.rollout, count, self.seed, self.candidates, self.notes)
+        self.dropped = count - len(starts)
+        return starts
 
     def _run(self, starts: list[Start]) -> None:
         self.runs += self.method.run_all(self.rollout, starts, self.tell)
@@ -231,8 +273,8 @@ class _Search:
 def _best(rollout: Rollout, runs: list[Run]) -> Run:
     """The lowest objective, among the runs that keep all limits if any does.
 
-    A direct run that went on from it may end a little above, since it stays inside bounds, and is the better
-    schedule: passes leave ragged what the objective hardly depends on.
+    A direct run may end a little above, since it stays inside bounds, and is the better schedule: passes
+    leave ragged what the objective hardly depends on.
     """
     weighing = rollout.compiled.problem.weighing
 
@@ -249,7 +291,7 @@ def _best(rollout: Rollout, runs: list[Run]) -> Run:
     breaks, value = rank(lowest)
 
     def is_close(run: Run) -> bool:
-        return rank(run)[0] == breaks and rank(run)[1] <= value + CLOSE * abs(value)
+        return rank(run)[0] == breaks and is_as_low(rank(run)[1], value)
 
-    polished = [run for run in runs if run.continues and run.outcome.ok and is_close(run)]
-    return polished[-1] if polished else lowest
+    sharp = [run for run in runs if run.sharp and is_close(run)]
+    return sharp[-1] if sharp else lowest

@@ -23,7 +23,7 @@ def summary(solution: "Solution") -> str:
         f"  {'converged' if c.converged else 'NOT CONVERGED: ' + '; '.join(c.reasons)}",
         f"  what may still be won: {may_still_be_won(solution)}",
         f"  integration error {c.integration_error:.1e}, budget error {c.budget_error:.1e}",
-        f"  starts: {c.starts.agreeing} of {c.starts.tried} within 1e-6 of the best",
+        f"  starts: {c.starts.agreeing} of {c.starts.tried} within 1e-6 of the best{_dropped(c.starts)}",
     ]
     if solution.relaxed is not None:
         lines.append(f"  best mixed schedule {solution.relaxed.objective:.10g}")
@@ -111,6 +111,10 @@ def _starts(starts: "Starts") -> str:
         return "Not known: one start was tried, and another might end lower."
     return (
         f"{starts.agreeing} of {starts.tried} starts ended within 1e-6 of the best, the worst "
-        f"{starts.spread:.1e} above it. "
+        f"{starts.spread:.1e} above it{_dropped(starts)}. "
         f"This is {'evidence, not a proof' if starts.agreeing > 1 else 'no evidence: try more'}."
     )
+
+
+def _dropped(starts: "Starts") -> str:
+    return f"; {starts.dropped} more dropped, their dynamics run away" if starts.dropped else ""

@@ -150,12 +150,12 @@ class Ensemble(System):
                 return f"member {number}: {wrong}"
         return None
 
-    def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
+    def first_impossible(self, states: np.ndarray, tolerance: float | None = None) -> tuple[int, str] | None:
         """The earliest of flat states (T, n) that a member refuses."""
         impossible = [
             (*wrong, number)
             for number, (member, s) in enumerate(zip(self.members, self.layout.slices, strict=True), 1)
-            if (wrong := member.first_impossible(states[:, s])) is not None
+            if (wrong := member.first_impossible(states[:, s], tolerance)) is not None
         ]
         if not impossible:
             return None

@@ -227,8 +227,13 @@ class System(Pytree):
                 f"{owner}.error must return one number, got an array of shape {np.shape(error)}"
             )
 
-    def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
-        """Number of the first of flat states (T, n) that ``check`` refuses, and its sentence."""
+    def first_impossible(self, states: np.ndarray, tolerance: float | None = None) -> tuple[int, str] | None:
+        """Number of the first of flat states (T, n) that ``check`` refuses, and its sentence.
+
+        ``tolerance`` is by how much of its size a state may be wrong (default: by round-off), for systems
+        that know one.
+        """
+        del tolerance
         for i, flat in enumerate(states):
             if (wrong := self.check(self.layout.unflatten(flat))) is not None:
                 return i, wrong

@@ -71,8 +71,8 @@ class Accounted(System):
         return self.inner.check(x[0])
 
     @override
-    def first_impossible(self, states: np.ndarray) -> tuple[int, str] | None:
-        return self.inner.first_impossible(states[:, self.layout.slices[0]])
+    def first_impossible(self, states: np.ndarray, tolerance: float | None = None) -> tuple[int, str] | None:
+        return self.inner.first_impossible(states[:, self.layout.slices[0]], tolerance)
 
     def initial_state(self, given: Any) -> Any:
         """An inner state alone starts the accounts at 0."""

@@ -140,7 +140,9 @@ def warn_if_narrow(model: LearningModel, u: Settings) -> None:
         )
 
 
-def first_impossible(model: LearningModel, states: Float[np.ndarray, "T n"]) -> tuple[int, str] | None:
+def first_impossible(
+    model: LearningModel, states: Float[np.ndarray, "T n"], tolerance: float = TOLERANCE
+) -> tuple[int, str] | None:
     """Number of the first of finite flat states (T, n) that no weights can have, and the reason."""
     x = model.layout.unflatten(states)
     towards, fixed = np.concatenate([x.M, x.R], axis=-1), model.block_overlaps.gram
@@ -150,7 +152,7 @@ def first_impossible(model: LearningModel, states: Float[np.ndarray, "T n"]) -> 
     gram = gram.reshape(len(states), -1, *gram.shape[-2:])
     scale = np.maximum(1.0, np.abs(gram).max(axis=(2, 3)))
     lowest = np.linalg.eigvalsh(gram)[..., 0]
-    wrong = np.argwhere(lowest < -TOLERANCE * scale)
+    wrong = np.argwhere(lowest < -tolerance * scale)
     if not len(wrong):
         return None
     time, block = (int(place) for place in wrong[0])

@@ -454,11 +454,13 @@ class LearningModel(System):
         impossible = self.first_impossible(np.asarray(self.layout.flatten(x))[None])
         return None if impossible is None else impossible[1]
 
-    def first_impossible(self, states: Float[np.ndarray, "T n"]) -> tuple[int, str] | None:
+    def first_impossible(
+        self, states: Float[np.ndarray, "T n"], tolerance: float | None = None
+    ) -> tuple[int, str] | None:
         """Number of the first of flat states (T, n) that no weights can have, and the reason."""
-        from optlearn._theory.checks import first_impossible
+        from optlearn._theory.checks import TOLERANCE, first_impossible
 
-        return first_impossible(self, states)
+        return first_impossible(self, states, TOLERANCE if tolerance is None else tolerance)
 
     def round_off_guard(self) -> Callable[[np.ndarray], np.ndarray]:
         """A function that keeps linearly dependent students dependent; see ``checks.cone_edge``."""

@@ -182,7 +182,8 @@ def plot_certificate(solution: Solution, axes: Axes | None = None) -> Axes:
         axes: where to draw.
     """
     axes = own_axes(axes)
-    certificate, small = solution.certificate, limits(solution.objective)
+    certificate = solution.certificate
+    small = limits(solution.objective, certificate.negligible)
     gaps = {name: getattr(certificate, name) for name in WORDS if getattr(certificate, name) is not None}
     sizes = {name: abs(float(value)) for name, value in gaps.items()}
     seen = [value for value in (*sizes.values(), *small.values()) if value > 0]

@@ -76,7 +76,8 @@ def sweep(
         warm_starts: first guesses of a point with such a neighbour: its schedule, a neutral one, baselines, …
         progress: True for a progress bar on stderr, or a function that is called with a ``PointDone`` for
             every finished point.
-        options: of ``optlearn.solve``: intervals, method, starts, seed, steps, max_iterations, tolerance.
+        options: of ``optlearn.solve``: intervals, method, starts, seed, steps, max_iterations, tolerance,
+            negligible.
 
     Returns:
         See ``load``; also in ``out/sweep.nc``.

@@ -31,12 +31,17 @@ def test_records_survive_json_types() -> None:
     assert RunRecord.from_dict(record.to_dict()) == record
 
 
+def test_two_solvers_find_the_optimum_before_starts_are_said_to_agree() -> None:
+    found = ol.solve(ol.scenarios.imbalance(), 20)
+    assert {run.solver for run in found.runs} == {"direct", "indirect"}
+    assert found.certificate.starts.agreeing == 3
+    # The direct run is the sharp end of the others as well: nothing goes on from them.
+    assert len(found.runs) == 3
+
+
 def test_passes_stop_early_only_if_a_direct_run_ends_what_they_began(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, options = ol.scenarios.imbalance(), {"intervals": 20, "starts": 1}
     exact = ol.solve(problem, method="indirect", **options)
-    begun, ended = ol.solve(problem, **options).runs
-    assert (begun.solver, ended.solver) == ("indirect", "direct")
-    assert begun.iterations < exact.runs[0].iterations
 
     def fails(self: Direct, rollout: object, start: Start) -> Run:
         record = RunRecord(start.name, "direct", Outcome.FAILED, 0, float("inf"), 0.0, 1)
@@ -44,6 +49,8 @@ def test_passes_stop_early_only_if_a_direct_run_ends_what_they_began(monkeypatch
 
     monkeypatch.setattr(Direct, "shoot", fails)
     alone = ol.solve(problem, **options)
-    assert [run.solver for run in alone.runs] == ["indirect", "direct", "indirect"]
+    assert [run.solver for run in alone.runs] == ["direct", "indirect", "direct", "indirect"]
+    assert alone.runs[1].iterations < exact.runs[0].iterations
+    assert alone.certificate.starts.tried == 1
     assert alone.runs[-1].outcome is Outcome.SOLVED
     assert alone.objective == pytest.approx(exact.objective, rel=1e-7)

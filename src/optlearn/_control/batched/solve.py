@@ -7,7 +7,7 @@ one-by-one solvers (``optlearn.solve``).
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from optlearn._arrays import float64
 from optlearn._control.batched import descent, rounding
 from optlearn._control.batched.descent import project
 from optlearn._control.batched.stack import stack
-from optlearn._control.certificate import ROUND_OFF, STEPS, Certificate, Starts, judged, limits
+from optlearn._control.certificate import NEGLIGIBLE, ROUND_OFF, STEPS, Certificate, Starts, judged, limits
 from optlearn._control.problem import Problem
 from optlearn._control.relaxation import Relaxation
 from optlearn._control.rounding.counts import nearest_counts, value_counts
@@ -80,6 +80,7 @@ def solve_many(
     steps: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
+    negligible: float | None = None,
 ) -> Solved:
     """The optimal schedules of problems that differ in numbers only, by the indirect method.
 
@@ -92,6 +93,7 @@ def solve_many(
         max_iterations: passes from one start.
         tolerance: of the Hamiltonian gap (default: that of the indirect method; a tenth with several
             continuous controls).
+        negligible: gain that does not matter (default: 1e-7 of the neutral guess).
 
     Raises:
         SpecificationError: they cannot be solved together.
@@ -101,8 +103,8 @@ def solve_many(
     # A gap is of first order: along a valley of several controls, where states add little to the curvature of
     # the Hamiltonian, many times as much may be left.
     tolerance = tolerance or (TOLERANCE if structure.curved < 2 else TOLERANCE / 10)
-    batch = _Batch(structure, lanes, starts or STARTS, seed, most, tolerance)
     count = len(problems)
+    batch = _Batch(structure, lanes, starts or STARTS, seed, most, tolerance, negligible)
     shape = (count, structure.intervals, structure.size)
     v, own_steps = np.zeros(shape), np.ones(count, dtype=int)
     ended, solved = [[np.inf]] * count, np.zeros(count, dtype=bool)
@@ -144,8 +146,9 @@ def solve_many(
             integration_error=float(solver_objective[i] - exact[i]),
             budget_error=Relaxation(problem).budget_rows.error(w[i]),
             outcome=outcomes[i],
-            starts=Starts.of(ended[i]),
+            starts=Starts.of(ended[i], negligible=float(batch.gains[i])),
             largest=float(largest[i]),
+            negligible=float(batch.gains[i]),
         )
         for i, problem in enumerate(problems)
     ]
@@ -176,6 +179,7 @@ class _Batch:
         seed: of the random ones.
         most: passes from one start.
         tolerance: of the gap.
+        negligible: gain that does not matter, if the user says.
     """
 
     structure: LaneStructure
@@ -184,6 +188,7 @@ class _Batch:
     seed: int
     most: int
     tolerance: float
+    negligible: float | None = None
 
     def rows(self, own: np.ndarray) -> Lanes:
         """Some of the lanes."""
@@ -194,6 +199,15 @@ class _Batch:
         """(N, I, m) controls that prefer nothing."""
         v = np.repeat(self.lanes.neutral[:, None], self.structure.intervals, axis=1)
         return blocks(partial(_project, self.structure), self.lanes, v)
+
+    @cached_property
+    def gains(self) -> np.ndarray:
+        """(N,) gains that do not matter; by default a share of the neutral guess."""
+        every = np.arange(len(self.lanes.horizon))
+        if self.negligible is not None:
+            return np.full(len(every), self.negligible)
+        guesses = np.abs(self.objective(every, self.neutral, 1))
+        return NEGLIGIBLE * np.where(np.isfinite(guesses), guesses, 0.0)
 
     def objective(self, own: np.ndarray, v: np.ndarray, steps: int) -> np.ndarray:
         """(P,) objectives of controls v (P, I, m)."""
@@ -219,7 +233,8 @@ class _Batch:
     def too_coarse(self, own: np.ndarray, v: np.ndarray, steps: int) -> np.ndarray:
         """(P,) flags: twice as many steps change the objective by more than a certificate allows."""
         coarse, fine = self.objective(own, v, steps), self.objective(own, v, 2 * steps)
-        allowed = np.array([limits(value)["integration_error"] for value in coarse])
+        pairs = zip(coarse, self.gains[own], strict=True)
+        allowed = np.array([limits(*pair)["integration_error"] for pair in pairs])
         return np.asarray(~(np.abs(fine - coarse) <= allowed / 2))
 
     def descend(self, own: np.ndarray, steps: int, near: np.ndarray | None) -> _Best:
@@ -228,7 +243,8 @@ class _Batch:
             return self._best(own, [near], steps)
         best = self._best(own, [self.neutral[own], *self._randoms(own, self.starts - 1, self.seed)], steps)
         for again in range(1, MORE_STARTS + 1):
-            places = np.flatnonzero([Starts.of(ends).lone for ends in best.ends])
+            pairs = zip(best.ends, self.gains[own], strict=True)
+            places = np.flatnonzero([Starts.of(ends, negligible=gain).lone for ends, gain in pairs])
             if len(places) == 0:
                 break
             # One start alone has reached the best so far: another may reach a better one.

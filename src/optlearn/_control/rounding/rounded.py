@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optlearn._control.certificate import limits
 from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.controls import Control
 from optlearn._control.rounding.counts import (
@@ -20,6 +21,9 @@ from optlearn._control.runs import Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral
 from optlearn._errors import SpecificationError
+
+# Operations that a search may spend on curvature: some seconds.
+CURVATURE_OPERATIONS = 400_000_000
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,15 @@ def round_controls(rollout: Rollout, w: np.ndarray, theta: np.ndarray, polish: b
     names = rollout.compiled.problem.discrete
     levels = {name: _Levels(rollout.compiled, rollout.intervals, name) for name in names}
     chosen: dict[str, np.ndarray] = {}
+    relaxed = rollout.objective(w, theta)
+    enough = relaxed + limits(relaxed)["relaxation_gap"]
     for name, control in levels.items():
         chosen[name] = control.round(rollout, w, theta)
         w = control.write(w, chosen[name])
     w, theta = _reoptimise(rollout, w, theta)
     if polish:
         for name, control in levels.items():
-            polished = control.search(rollout, w, theta, [chosen[name]])
+            polished = control.search(rollout, w, theta, [chosen[name]], enough)
             if polished is not None and not np.array_equal(polished, chosen[name]):
                 w, theta = _reoptimise(rollout, control.write(w, polished), theta)
     return Rounded(w, theta, rollout.objective(w, theta))
@@ -137,9 +143,17 @@ class _Levels:
         return levels
 
     def search(
-        self, rollout: Rollout, w: np.ndarray, theta: np.ndarray, starts: list[np.ndarray]
+        self,
+        rollout: Rollout,
+        w: np.ndarray,
+        theta: np.ndarray,
+        starts: list[np.ndarray],
+        enough: float = -np.inf,
     ) -> np.ndarray | None:
-        """The best levels near the starts, judged by the exact objective; None if limits allow no start."""
+        """The best levels near the starts, judged by the exact objective; None if limits allow no start.
+
+        What is below ``enough`` is searched less thoroughly.
+        """
 
         def evaluate(levels: np.ndarray) -> float:
             return rollout.objective(self.write(w, levels), theta)
@@ -150,7 +164,17 @@ class _Levels:
         if self.control.limited:
             return search_phases(starts, evaluate, slopes, self.admissible)
         settled = bool(np.all(self.exact_counts >= 0))
-        return exchange(starts[0], evaluate, slopes, keep_counts=settled, admissible=self.admissible)[0]
+        # A gradient takes as long as four forward passes.
+        ranking = 5 * rollout.operations * self.intervals * (len(self.control.values) - 1)
+        return exchange(
+            starts[0],
+            evaluate,
+            slopes,
+            keep_counts=settled,
+            admissible=self.admissible,
+            curved=CURVATURE_OPERATIONS // ranking,
+            enough=enough,
+        )[0]
 
 
 def _reoptimise(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

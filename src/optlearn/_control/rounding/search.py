@@ -2,10 +2,11 @@
 
 A search moves to the first neighbour that is better, again and again. The adjoint gives the first-order
 effect of every move, so the promising ones are found without trying them all; each is then tried. Without
-limits on switches or dwell, neighbours exchange the values of two intervals (``exchange``); whole numbers
-move by one (``shift``). With limits phases are few, and the neighbours are schedules with edges of phases
-moved by any number of intervals, phases dropped, or phases added at the beginning or the end, in pairs that
-keep the budget (``search_phases``).
+limits on switches or dwell, neighbours exchange the values of two intervals, and where none of these is
+better, those of up to four, by what gradients after every single change say of changes together
+(``exchange``); whole numbers move by one (``shift``). With limits phases are few, and the neighbours are
+schedules with edges of phases moved by any number of intervals, phases dropped, or phases added at the
+beginning or the end, in pairs that keep the budget (``search_phases``).
 """
 
 import sys
@@ -33,6 +34,10 @@ GAIN = 1e-13
 ROUNDS = 400
 # Intervals of each value that are looked at for exchanges.
 WIDTH = 10
+# Changes together, sets of them that are extended by one more, and sets of each size that are tried.
+TOGETHER = 4
+BEAM = 128
+TRIES_TOGETHER = 128
 # Orders of values that are tried, and how many of the best schedules are searched from.
 ORDERS = 64
 SEARCHED = 4
@@ -67,6 +72,8 @@ def exchange(
     *,
     keep_counts: bool,
     admissible: Admissible = lambda levels: True,
+    curved: int = 0,
+    enough: float = -np.inf,
 ) -> tuple[np.ndarray, float]:
     """Levels (I,) that no tried exchange improves, and their objective.
 
@@ -76,10 +83,21 @@ def exchange(
         slopes: levels → (I, n) first-order cost of each value in each interval.
         keep_counts: only swap intervals (true), or also change single ones.
         admissible: whether levels respect budgets and limits.
+        curved: how often changes of several intervals may be ranked by curvature, which takes a gradient
+            for every single change.
+        enough: objective below which this is not worth it.
     """
-    return _descend(
-        levels, evaluate, lambda now: filter(admissible, _exchanges(now, slopes(now), keep_counts))
-    )
+    left = curved
+
+    def neighbours(now: np.ndarray) -> Iterator[np.ndarray]:
+        nonlocal left
+        cost = slopes(now)
+        yield from filter(admissible, _exchanges(now, cost, keep_counts))
+        if left > 0 and evaluate(now) > enough:
+            left -= 1
+            yield from _changes_together(now, cost, evaluate, slopes, admissible)
+
+    return _descend(levels, evaluate, neighbours)
 
 
 def _exchanges(levels: np.ndarray, cost: np.ndarray, keep_counts: bool) -> Iterator[np.ndarray]:
@@ -105,6 +123,49 @@ def _exchanges(levels: np.ndarray, cost: np.ndarray, keep_counts: bool) -> Itera
         trial = levels.copy()
         trial[list(places)] = values
         yield trial
+
+
+def _changes_together(
+    levels: np.ndarray, cost: np.ndarray, evaluate: Evaluate, slopes: Slopes, admissible: Admissible
+) -> Iterator[np.ndarray]:
+    """The best change of one to four intervals, of those that a quadratic model of the objective likes.
+
+    What a change is worth alone is exact, and what it is worth beside another is told by how the other
+    changes its slope. So a switch that moves, whose two changes cancel to first order, is seen.
+    """
+    every, n = np.arange(len(levels)), cost.shape[1]
+    changes = [(i, v) for i in every for v in range(n) if v != levels[i]]
+    places, values = (np.array(part) for part in zip(*changes, strict=True))
+    alone, slope = np.empty(len(changes)), np.empty((len(changes), len(changes)))
+
+    def of_changes(cost: np.ndarray) -> np.ndarray:
+        return cost[places, values] - cost[places, levels[places]]
+
+    now, first = evaluate(levels), of_changes(cost)
+    for k, (i, v) in enumerate(changes):
+        trial = levels.copy()
+        trial[i] = v
+        alone[k], slope[k] = evaluate(trial) - now, of_changes(slopes(trial)) - first
+    # Not twice in one interval, and nothing under which the dynamics run away.
+    alone[~np.isfinite(alone)] = np.inf
+    beside = (slope + slope.T) / 2
+    beside[~np.isfinite(beside) | (places[:, None] == places)] = np.inf
+    sets, worth = np.arange(len(changes))[:, None], alone
+    tried: list[np.ndarray] = []
+    for size in range(1, TOGETHER + 1):
+        trials = np.tile(levels, (min(len(sets), TRIES_TOGETHER), 1))
+        for trial, members in zip(trials, sets[np.argsort(worth)], strict=False):
+            trial[places[members]] = values[members]
+        tried += [trial for trial in trials if admissible(trial)]
+        if size % 2 == 0:
+            # The model is the less to be trusted the more it adds up: small sets come first.
+            yield from sorted(tried, key=evaluate)[:1]
+        best = np.argsort(worth)[:BEAM]
+        longer = worth[best, None] + alone + beside[sets[best]].sum(axis=1)  # (BEAM, changes)
+        # Every set once: in the order of its members.
+        longer[sets[best].max(axis=1)[:, None] >= np.arange(len(changes))] = np.inf
+        rows, members = np.nonzero(np.isfinite(longer))
+        sets, worth = np.column_stack([sets[best[rows]], members]), longer[rows, members]
 
 
 def _lowest(values: np.ndarray) -> list[int]:

@@ -176,7 +176,7 @@ class _Descent:
         self.feasible = FeasibleSet(self.compiled, len(w))
         self.model = QuasiNewton(self.feasible)
         self.model.recall(start.curvature)
-        self.near, self.brief = start.near, brief
+        self.near, self.local, self.brief = start.near, start.near or start.local, brief
         self.iterations = 0
         self.gap = np.inf
         self.gains = np.zeros(len(w))
@@ -207,7 +207,7 @@ class _Descent:
         while True:
             before = self.point.objective
             # From near an optimum, long steps only lead away.
-            for phase in (self._quasi_newton, self._damped_steps)[:: 1 if self.near else -1]:
+            for phase in (self._quasi_newton, self._damped_steps)[:: 1 if self.local else -1]:
                 outcome = phase()
                 if outcome is not None:
                     return outcome
@@ -250,7 +250,8 @@ class _Descent:
             w[order[:count]] = goal[order[:count]]
             trial = self.feasible.project(self.feasible.join(w, theta))
             forward = self.rollout.forward(*self.feasible.split(trial))
-            if np.isfinite(forward[0]) and forward[0] < self.point.objective - ARMIJO * self.tolerance:
+            lower = forward[0] < self.point.objective - ARMIJO * self.tolerance
+            if lower and self._is_possible(forward[1]):
                 self.point = self._pass(trial, forward)
                 self.model.forget()
                 return count / len(order)
@@ -319,13 +320,16 @@ class _Descent:
             trial = start.v + share * direction
             forward = self.rollout.forward(*self.feasible.split(trial))
             rise = forward[0] - start.objective
-            if np.isfinite(rise) and lowers(rise, share, slope):
+            if np.isfinite(rise) and lowers(rise, share, slope) and self._is_possible(forward[1]):
                 self.point = self._pass(trial, forward)
                 change = self.feasible.gradient(self.point.rolled) - gradient
                 self.model.learn(trial - start.v, change)
                 return share
             share = float(shortened(share, rise, slope))
         return 0.0
+
+    def _is_possible(self, states: np.ndarray) -> bool:
+        return self.compiled.is_possible(states[:: self.steps])
 
     def _pass(self, v: np.ndarray, forward: tuple[float, np.ndarray] | None = None) -> _Point:
         self.iterations += 1

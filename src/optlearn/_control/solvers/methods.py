@@ -6,7 +6,7 @@ from dataclasses import replace
 from optlearn._arguments import Arguments
 from optlearn._control.compiled import Rollout
 from optlearn._control.problem import MOST_INTERVALS
-from optlearn._control.runs import Method, Run, Start
+from optlearn._control.runs import Method, Run, Start, is_as_low
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import Greedy
 from optlearn._control.solvers.indirect import Indirect
@@ -14,7 +14,11 @@ from optlearn._progress import Report, silent
 
 # Where a direct run follows: it ends within a dozen iterations what the indirect method creeps towards.
 MOST_PASSES = 400
-# And they only have to tell which start is best: a fifth of what two starts may differ by and still agree,
+# Of a direct run from the first start: most end in a third of these, or take hundreds.
+FIRST_ITERATIONS = 60
+# Forward and backward passes that take as long as one of its iterations.
+PASSES_AN_ITERATION = 6
+# Passes only have to tell which start is best: a fifth of what two starts may differ by and still agree,
 # since an end may lie a few times its gap above the optimum.
 PASSES_TOLERANCE = 2e-7
 # From the optimum of a problem like it, passes that are worth trying before a direct run, which costs three
@@ -27,10 +31,14 @@ START_OPERATIONS, FEWEST_PASSES = 600_000_000, 20
 
 
 class Auto(Method):
-    """Indirect from all starts, then direct from the best; direct from all if nothing has converged."""
+    """Direct from the first start, indirect from the others, then direct from the best if that is another.
+
+    Two solvers have their own ways through the landscape: where both end at the same schedule, this is
+    evidence. Direct from all, if nothing has converged.
+    """
 
     name = "auto"
-    description = "indirect from several starts, which is quick, then direct from the best of them"
+    description = "direct from the first start, indirect from others, then direct from the best of them"
 
     def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
         """Runs of both solvers."""
@@ -53,20 +61,48 @@ class Auto(Method):
             return runs
         most = self.max_iterations or _passes(rollout)
         polished = not (costly or long)
-        runs = Indirect(most, PASSES_TOLERANCE if polished else None).run_all(rollout, starts, tell)
+        passes = Indirect(most, PASSES_TOLERANCE if polished else None)
+        runs = (
+            self._both_ways(rollout, starts, passes, tell)
+            if polished
+            else passes.run_all(rollout, starts, tell)
+        )
         if runs[-1].interrupted or (costly and any(run.outcome.ok for run in runs)) or (long and not costly):
             return runs
         # Where the objective hardly depends on a control, as on singular arcs, the indirect method leaves
         # that ragged.
         best = min(runs, key=lambda run: run.objective)
+        if any(run.sharp and is_as_low(run.objective, best.objective) for run in runs):
+            return runs
         direct = Direct(self.max_iterations, self.tolerance, near=best.outcome.ok)
         start = Start("the best of them", best.w, best.theta)
-        runs.append(replace(direct.run(rollout, start, tell), continues=True, curvature=best.curvature))
+        runs.append(replace(direct.run(rollout, start, tell), counts=False, curvature=best.curvature))
         if polished and best.outcome.ok and not (runs[-1].outcome.ok or runs[-1].interrupted):
             # What was left to a direct run that failed.
-            runs.append(replace(Indirect(most).run(rollout, start, tell), continues=True))
+            runs.append(replace(Indirect(most).run(rollout, start, tell), counts=False))
         if not any(run.outcome.ok for run in runs):
             runs += Direct(self.max_iterations, self.tolerance).run_all(rollout, starts, tell)
+        return runs
+
+    def _both_ways(
+        self, rollout: Rollout, starts: Sequence[Start], passes: Indirect, tell: Report
+    ) -> list[Run]:
+        """Direct from the first start, passes from the second, and from the others what was quicker.
+
+        Passes from all of them, if the direct run leads nowhere.
+        """
+        direct = Direct(self.max_iterations or FIRST_ITERATIONS, self.tolerance)
+        runs = [direct.run(rollout, starts[0], tell)]
+        if not runs[0].outcome.ok:
+            runs[0] = replace(runs[0], counts=runs[0].interrupted)
+            return runs if runs[0].interrupted else runs + passes.run_all(rollout, starts, tell)
+        if len(starts) > 1:
+            runs += passes.run_all(rollout, starts[1:2], tell)
+            # The next problem may begin with it.
+            runs[0] = replace(runs[0], curvature=runs[1].curvature)
+        if len(starts) > 2 and not runs[1].interrupted:
+            slow = runs[1].iterations > PASSES_AN_ITERATION * runs[0].iterations
+            runs += (direct if slow else passes).run_all(rollout, starts[2:], tell)
         return runs
 
     def _from_nearby(self, rollout: Rollout, start: Start, tell: Report) -> list[Run]:
@@ -108,6 +144,7 @@ def check_options(
     steps: int | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
+    negligible: float | None = None,
 ) -> None:
     """Raise for an option of ``solve`` that no problem could be solved with; None stands for a default.
 
@@ -122,6 +159,7 @@ def check_options(
         steps: Runge-Kutta steps in an interval.
         max_iterations: of the solver.
         tolerance: of the solver.
+        negligible: gain that does not matter.
     """
     check.one_of("method", method, METHODS)
     check.count("seed", seed, 0)
@@ -133,3 +171,5 @@ def check_options(
         check.count("intervals", intervals, 1, MOST_INTERVALS)
     if tolerance is not None:
         check.number("tolerance", tolerance, 0.0, 1.0, open_below=True)
+    if negligible is not None:
+        check.number("negligible", negligible, 0.0)

@@ -1,6 +1,7 @@
 """Where solvers start: a neutral guess, baselines, a warm start, random controls; and with how many steps."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,11 @@ from optlearn._schedule import Mixture, Schedule
 
 # First guesses, unless a solution of a problem like it is known.
 STARTS = 3
+# Where no baseline stands beside the neutral guess: chance alone has to find the other basins.
+STARTS_ALONE = 6
+# Random schedules, of which those that make the state go different ways become starts.
+POOL = 32
+POOL_OPERATIONS = 100_000_000  # of all their forward passes
 # Rounds of further starts, while one start alone has reached the best.
 MORE_STARTS = 3
 
@@ -65,33 +71,63 @@ def choose_starts(
     compiled, (first, others) = rollout.compiled, candidates
     ranked = sorted(((rollout.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first)
     chosen = _distinct(first + [others[i] for _, i in ranked])[: max(1, count)]
-    chosen += _randoms(compiled, rollout.intervals, count - len(chosen), seed)
-    usable = _usable(rollout, chosen)
+    chosen = [chosen[0], *(replace(start, local=True) for start in chosen[1:])]
+    chosen += random_starts(rollout, count - len(chosen), seed)
+    usable = [start for start in chosen if np.isfinite(rollout.objective(start.w, start.theta))]
     notes += [
         f"the start {s.name!r} is left out: its objective is not finite" for s in chosen if s not in usable
     ]
     if not usable:
         raise RunawayError(
-            f"the objective is not finite for any start ({', '.join(s.name for s in chosen)}), also not with "
-            f"{rollout.steps} steps in an interval: {_reason(compiled, chosen)}"
+            f"the objective is not finite for any start ({', '.join(s.name for s in chosen)}; nor for random "
+            f"ones), also not with {rollout.steps} steps in an interval: {_reason(compiled, chosen)}"
         )
     return usable
 
 
 def random_starts(rollout: Rollout, count: int, seed: Seed) -> list[Start]:
-    """Further random guesses with a finite objective."""
-    return _usable(rollout, _randoms(rollout.compiled, rollout.intervals, count, seed))
+    """Random guesses with a finite objective: of many, the best, and those that differ most in the state.
+
+    Schedules that look different may do the same to the state, and then lead to one optimum. Of the better
+    half of the pool, each next one is that whose trajectory is farthest from those of all before it.
+    """
+    if count < 1:
+        return []
+    compiled = rollout.compiled
+    affordable = 0 if compiled.engine.costly else POOL_OPERATIONS // max(1, rollout.operations)
+    pool = _randoms(compiled, rollout.intervals, max(count, min(POOL, affordable)), seed)
+    tried = [(start, *rollout.forward(start.w, start.theta)) for start in pool]
+    ranked = sorted((t for t in tried if np.isfinite(t[1])), key=lambda t: t[1])
+    ranked = ranked[: max(count, len(ranked) // 2)]
+    if not ranked:
+        return []
+    courses = np.array([states[:: rollout.steps] for _, _, states in ranked])
+    size = np.ptp(courses, axis=(0, 1))
+    courses = (courses / np.where(size > 0, size, 1.0)).reshape(len(ranked), -1)
+    distance, chosen = np.linalg.norm(courses - courses[0], axis=1), [0]
+    while len(chosen) < min(count, len(ranked)):
+        chosen.append(int(np.argmax(distance)))
+        distance = np.minimum(distance, np.linalg.norm(courses - courses[chosen[-1]], axis=1))
+    return [ranked[i][0] for i in chosen]
 
 
-def _usable(rollout: Rollout, starts: list[Start]) -> list[Start]:
-    return [start for start in starts if np.isfinite(rollout.objective(start.w, start.theta))]
+def accurate(compiled: CompiledProblem, there: Start | Run) -> float:
+    """The objective of a start or a run, integrated accurately; infinite, if the dynamics run away."""
+    try:
+        return _evaluate(compiled, there)
+    except UnphysicalStateError:
+        return np.inf
+
+
+def _evaluate(compiled: CompiledProblem, there: Start | Run) -> float:
+    free = dict(zip(compiled.problem.free, map(float, there.theta), strict=True))
+    return evaluate(compiled.problem, compiled.relaxation.schedule(there.w, free), record=2).objective
 
 
 def _fault(compiled: CompiledProblem, start: Start) -> str | None:
     """What an accurate integration says is wrong with a start; None: nothing."""
-    free = dict(zip(compiled.problem.free, map(float, start.theta), strict=True))
     try:
-        evaluate(compiled.problem, compiled.relaxation.schedule(start.w, free), record=2)
+        _evaluate(compiled, start)
     except UnphysicalStateError as error:
         return str(error)
     return None
@@ -134,7 +170,8 @@ def _randoms(compiled: CompiledProblem, intervals: int, count: int, seed: Seed) 
         pieces = int(generator.integers(2, 7))
         levels = generator.uniform(low, high, size=(pieces, len(low)))
         w = levels[np.arange(intervals) * pieces // intervals]
-        starts.append(_feasible(compiled, f"random {number + 1}", w, _theta(compiled)))
+        guess = _feasible(compiled, f"random {number + 1}", w, _theta(compiled))
+        starts.append(replace(guess, local=True))
     return starts
 
 
@@ -226,8 +263,8 @@ def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int 
     rollout, known_to_stay = Rollout(compiled, intervals, 1), False
     coarse = rollout.objective(guess.w, guess.theta)
     while not _as_fine_as_can_be(rollout):
-        finer = Rollout(compiled, intervals, 2 * rollout.steps)
-        fine = finer.objective(guess.w, guess.theta)
+        twice = Rollout(compiled, intervals, 2 * rollout.steps)
+        fine = twice.objective(guess.w, guess.theta)
         if abs(fine - coarse) <= min(small * max(1.0, abs(fine)), 1e-5 * abs(fine) + ROUND_OFF):
             return rollout.steps
         # What is not finite may be an unstable step, or the dynamics themselves.
@@ -235,16 +272,22 @@ def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int 
             if _fault(compiled, guess) is not None:
                 return None
             known_to_stay = True
-        rollout, coarse = finer, fine
+        rollout, coarse = twice, fine
     return rollout.steps
 
 
-def too_coarse(rollout: Rollout, best: Run) -> bool:
-    """Whether twice as many steps would change the objective by more than a certificate allows."""
+def finer(rollout: Rollout) -> Rollout | None:
+    """Twice as many steps; None: there is nothing finer."""
     if rollout.compiled.engine.exact or _as_fine_as_can_be(rollout):
+        return None
+    return Rollout(rollout.compiled, rollout.intervals, 2 * rollout.steps)
+
+
+def too_coarse(rollout: Rollout, best: Run, negligible: float) -> bool:
+    """Whether twice as many steps would change the objective by more than a certificate allows."""
+    twice = finer(rollout)
+    if twice is None:
         return False
-    finer = Rollout(rollout.compiled, rollout.intervals, 2 * rollout.steps)
-    fine = finer.objective(best.w, best.theta)
-    change = abs(fine - best.objective)
+    change = abs(twice.objective(best.w, best.theta) - best.objective)
     # Written so that a NaN is too coarse as well: steps hide that the dynamics run away.
-    return not change <= limits(best.objective)["integration_error"] / 2
+    return not change <= limits(best.objective, negligible)["integration_error"] / 2

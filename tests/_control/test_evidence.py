@@ -1,0 +1,115 @@
+"""Starts are independent, and the result is never above one of them."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import optlearn as ol
+
+
+class Reactor(ol.System):
+    """A stirred tank with two optima: the cooling is used at first, or hardly at all."""
+
+    names = ("a", "b")
+    parameters = {"u": 1.0}  # noqa: RUF012
+
+    def drift(self, x, u):
+        reaction = (x["b"] + 0.5) * jnp.exp(25 * x["a"] / (x["a"] + 2))
+        return {"a": -(2 + u["u"]) * (x["a"] + 0.25) + reaction, "b": 0.5 - x["b"] - reaction}
+
+    def error(self, x, u):
+        return x["a"] ** 2 + x["b"] ** 2 + 0.1 * u["u"] ** 2
+
+
+class Stiff(ol.System):
+    """Few Runge-Kutta steps in an interval are unstable where the rate is high, and end at any error."""
+
+    names = ("e",)
+    parameters = {"rate": 1.0}  # noqa: RUF012
+
+    def drift(self, x, u):
+        rate = u["rate"]
+        return {"e": -(rate**2) * (x["e"] - 0.05 * rate) + 0.1 * (1 - rate / 40)}
+
+    def error(self, x, u):
+        return x["e"]
+
+
+class Rest(ol.System):
+    """A state that can be brought to 0 exactly."""
+
+    names = ("e",)
+    parameters = {"u": 0.5}  # noqa: RUF012
+
+    def drift(self, x, u):
+        return {"e": -u["u"]}
+
+    def error(self, x, u):
+        return x["e"] ** 2
+
+
+def reactor() -> ol.Problem:
+    return ol.Problem(
+        model=Reactor(),
+        start={"a": 0.09, "b": 0.09},
+        horizon=0.78,
+        controls={"u": ol.Continuous(0.0, 5.0)},
+        objective=ol.Objective(final=0.0, average=0.78),
+    )
+
+
+def stiff() -> ol.Problem:
+    rate = ol.Continuous(0.0, 12.0, guess=1.0)
+    return ol.Problem(model=Stiff(), start={"e": 1.0}, horizon=4.0, controls={"rate": rate}, intervals=4)
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(slice(1, 8), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("intervals", [40, *(pytest.param(n, marks=pytest.mark.slow) for n in (100, 400))])
+def test_the_lower_of_two_optima_is_found(seed, intervals) -> None:
+    for each in range(8)[seed] if isinstance(seed, slice) else [seed]:
+        found = ol.solve(reactor(), intervals, seed=each)
+        assert found.objective < 0.1334
+        assert found.certificate.converged
+        # Several starts end at the other one, and no agreement hides it.
+        starts = found.certificate.starts
+        assert 2 <= starts.agreeing < starts.tried
+        assert starts.spread == pytest.approx(0.1111, abs=2e-3)
+
+
+def test_unstable_steps_do_not_count() -> None:
+    found = ol.solve(stiff())
+    assert found.certificate.converged
+    guess = ol.evaluate(stiff(), ol.Schedule.constant(4.0, {"rate": 1.0})).objective
+    assert found.objective == pytest.approx(0.1175, abs=1e-3)
+    assert found.objective < guess
+    assert any("led astray" in note for note in found.notes)
+
+
+def test_the_result_is_never_above_a_start() -> None:
+    with pytest.warns(ol.NotConvergedWarning, match="no further progress"):
+        found = ol.solve(stiff(), steps=1)
+    guess = ol.evaluate(stiff(), ol.Schedule.constant(4.0, {"rate": 1.0})).objective
+    assert found.objective == pytest.approx(guess, rel=1e-9)
+    assert any("neutral" in note for note in found.notes)
+
+
+def test_an_objective_that_is_zero_is_certified() -> None:
+    problem = ol.Problem(
+        model=Rest(), start={"e": 1.0}, horizon=2.0, controls={"u": ol.Continuous(0.0, 3.0)}, intervals=10
+    )
+    found = ol.solve(problem)
+    assert found.certificate.converged
+    assert found.objective < 1e-8
+    strict = ol.solve(problem, negligible=1e-3)
+    assert strict.certificate.negligible == 1e-3
+    with pytest.raises(ol.SpecificationError, match="negligible must be"):
+        ol.solve(problem, negligible=-1.0)
+
+
+def test_a_lone_start_is_no_evidence() -> None:
+    from optlearn._control.certificate import Starts
+
+    assert Starts.of([0.1, 0.2, 0.2]).lone
+    assert not Starts.of([0.1, 0.1, 0.2]).lone
+    assert not Starts.of([1e-9, 2e-9], negligible=1e-8).lone
+    assert np.isfinite(Starts.of([0.1, 0.3]).spread)
