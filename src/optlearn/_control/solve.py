@@ -283,9 +283,9 @@ def _best(rollout: Rollout, runs: list[Run]) -> Run:
             return False, run.objective
         costs = rollout.costs(run.w, run.theta)
         # A limit that is broken a little must not make a run look better than one that keeps it.
-        over = np.maximum(costs[weighing.members :] - np.array(weighing.limits), 0.0)
-        prices = np.zeros(len(over)) if run.weights is None else run.weights[weighing.members :]
-        return weighing.excess(costs) > LIMITS_MET, run.objective + float(prices @ over)
+        broken = weighing.broken(costs)
+        prices = np.zeros(len(broken)) if run.weights is None else np.abs(run.weights[weighing.members :])
+        return weighing.excess(costs) > LIMITS_MET, run.objective + float(prices @ broken)
 
     lowest = min(runs, key=rank)
     breaks, value = rank(lowest)

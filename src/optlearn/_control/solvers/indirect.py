@@ -123,7 +123,7 @@ def _by_weights(
     members, limits = costs[: weighing.members], np.array(weighing.limits)
     size = max(float(np.abs(members).max()), ROUND_OFF)
     spread = max(float(np.ptp(members)), LITTLE * size)
-    room = np.maximum(np.abs(costs[weighing.members :] - limits), LITTLE * np.abs(limits) + ROUND_OFF)
+    room = np.maximum(np.abs(costs[weighing.members :] - limits), LITTLE * np.array(weighing.sizes))
     rho = np.concatenate([np.full(len(members), 1 / spread), size / room**2])
     p = weighing.nearest(np.concatenate([np.array(weighing.caps) / sum(weighing.caps), 0.0 * limits]))
     done, before = 0, np.inf
