@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 import optlearn as ol
@@ -20,11 +21,15 @@ def end_of_training(nodes):
 
 def test_programs_are_forgotten_where_maps_are_few_and_made_anew_when_asked_for(monkeypatch):
     monkeypatch.setattr(build, "_MADE", {})
-    monkeypatch.setattr(build, "CROWDED", 0.0)
     first = end_of_training(9)
-    after = set(build._MADE)
+    before = set(build._MADE)
+    monkeypatch.setattr(build, "CROWDED", 0.0)
+    asked = []
+    monkeypatch.setattr(jax, "clear_caches", lambda: asked.append(True))  # other tests need what is there
     assert end_of_training(10) == pytest.approx(first, abs=1e-6)
-    assert not after & set(build._MADE)
+    assert before
+    assert not before & set(build._MADE)
+    assert asked
     assert end_of_training(9) == first
 
 

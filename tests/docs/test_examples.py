@@ -34,7 +34,7 @@ def test_examples_run(path, tmp_path):
     run = subprocess.run(
         [sys.executable, path, *LESS.get(path.stem, [])],
         cwd=tmp_path,
-        env={**os.environ, "MPLBACKEND": "agg"},
+        env={**os.environ, "MPLBACKEND": "agg", "XLA_FLAGS": ""},
         capture_output=True,
         text=True,
         timeout=900,
