@@ -30,8 +30,9 @@ demo: .venv/.base  ## compute and draw Figures 1 to 3 of the paper into out/, ch
 test: lint  ## lint, type check and run the tests
 	$(COMPILED_QUICKLY) $(PYTEST)
 
+# Several pages, examples and tests compile the same large programs: whoever is first keeps them for the others.
 test-slow: .venv/.test  ## the tests marked slow
-	$(COMPILED_QUICKLY) $(PYTEST) -m slow
+	$(COMPILED_QUICKLY) JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.jax_cache $(PYTEST) -m slow
 
 coverage: .venv/.test  ## branch coverage of src/ by the tests that are not slow
 	$(COMPILED_QUICKLY) $(PYTEST) --cov --cov-report=term
