@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 DATA = os.environ.get("OPTLEARN_DATA")
 # Less work than they do for a user, where an option of theirs says how much.
-LESS = {"finite_size": ["--work", "2e5"]}
+LESS = {"finite_size": ["--work", "1e3"]}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
