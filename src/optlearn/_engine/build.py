@@ -4,8 +4,10 @@ An engine is made once for each structure. Small functions are traced into CasAD
 too large for that, as wide quadratures are, are compiled by XLA.
 """
 
+import gc
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 import jax
@@ -27,6 +29,10 @@ EXPRESSION_LIMIT = 150_000
 # are far larger than itself (10 modes, 20 squarings: not built after minutes; XLA compiles them in seconds).
 EXACT_LIMIT = 10_000
 
+# Part of the memory maps that Linux grants a process (65,530) beyond which programs are forgotten. What a
+# structure compiles to takes hundreds of them, and without any XLA dies of a segmentation fault.
+CROWDED = 0.75
+
 # By structure. What is derived from an engine is kept by the engine itself (``Engine.once``).
 _MADE: dict[Hashable, Any] = {}
 
@@ -34,8 +40,27 @@ _MADE: dict[Hashable, Any] = {}
 def once(key: Hashable, make: Callable[[], Any]) -> Any:
     """What ``make`` gives, made when it is first asked for under this key."""
     if key not in _MADE:
+        _make_room()
         _MADE[key] = make()
     return _MADE[key]
+
+
+def _make_room() -> None:
+    """Forget programs, JAX's own last, if this process can hardly map more; whoever runs one keeps it."""
+    for forget in (_MADE.clear, jax.clear_caches):
+        if not _crowded():
+            return
+        forget()
+        gc.collect()
+
+
+def _crowded() -> bool:
+    try:
+        granted = int(Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii"))
+        with Path("/proc/self/maps").open("rb") as maps:
+            return sum(1 for _ in maps) > CROWDED * granted
+    except OSError:  # only Linux counts them
+        return False
 
 
 def engine_for(functions: Functions, backend: Backend = "auto") -> Engine:
