@@ -19,7 +19,7 @@ from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree, field
 from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
-from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, Shapes, entry_names
 from optlearn._theory.spectrum import Spectrum, variances_by_cluster
 
 # The latent variables of one sample, by name.
@@ -150,11 +150,13 @@ class LearningModel(System):
         overlaps: T, S, Omega: how many teachers and centroids there are, and their overlaps.
         parameters: default value of everything that ``loss`` and the other methods read from ``u``.
             Any of them may be put under control. Known to the theory itself:
-            ``learning_rate`` (required), ``readout_rate`` (default: the learning rate),
-            ``batch`` (default 1), and ``<name>_rate`` for each of ``extras``.
+            ``learning_rate`` (required), ``batch`` (default 1), ``<name>_rate`` for each of ``extras``;
+            ``readout_rate``, and ``<name>_rate`` for each of ``trained`` (default: the learning rate).
         slots: L, vectors in one sample.
         clusters: centroids of each slot (0: mean zero); they add up to the size of Omega.
         heads: H, trained readout heads (0: the readout is not trained).
+        trained: name → shape of further trained weights, all that stands behind the first layer:
+            ``{"hidden": (3, 2), "bias": (3,)}``. The loss reads them as ``x.trained["hidden"]``.
         extras: names of further trained scalars, which enter ``bulk``.
         running: names of further scalars that follow samples instead of a gradient; see ``statistics``.
         untracked: entries of Q, M, R (by name) that stay zero and matter to nothing.
@@ -188,6 +190,9 @@ class LearningModel(System):
     slots: int = field(static=True, kw_only=True, default=1)
     clusters: tuple[int, ...] = field(static=True, kw_only=True, default=())
     heads: int = field(static=True, kw_only=True, default=0)
+    trained: Mapping[str, tuple[int, ...]] = field(
+        static=True, kw_only=True, default=Shapes(), converter=Shapes.of
+    )
     extras: tuple[str, ...] = field(static=True, kw_only=True, default=())
     running: tuple[str, ...] = field(static=True, kw_only=True, default=())
     untracked: frozenset[str] = field(static=True, kw_only=True, default=frozenset(), converter=frozenset)
@@ -241,7 +246,7 @@ class LearningModel(System):
         return self.loss(clean, x, latent, u)
 
     def penalty(self, x: OrderParameters, u: Settings) -> Float[Array, ""]:
-        """Regularisation g̃(Q, v), a scalar."""
+        """Regularisation g̃(Q, v, trained), a scalar."""
         return jnp.zeros(())
 
     def latents(self, u: Settings) -> Latents:
@@ -361,6 +366,7 @@ class LearningModel(System):
             extras=self.extras + self.running,
             untracked=self.untracked,
             blocks=None if self.spectrum is None else self.spectrum.blocks,
+            trained=Shapes.of(self.trained),
         )
 
     # --- blocks of a spectrum ---------------------------------------------------------------------
@@ -387,7 +393,7 @@ class LearningModel(System):
         return replace(x, Q=x.Q.sum(axis=-3), M=x.M.sum(axis=-3), R=x.R.sum(axis=-3))
 
     def state(self, **values: Array) -> OrderParameters:
-        """A state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero.
+        """A state from whole arrays (``Q=…``) and named entries (``Q11=1``); the rest is zero.
 
         Under a spectrum ``Q`` is (B, K, K) and ``Q11`` has B numbers. Without their axis of blocks they are
         totals, of vectors in random directions: every block has its share.
@@ -396,7 +402,7 @@ class LearningModel(System):
 
     def _by_block(self, name: str, value: Array) -> Array:
         """A value for a state, with an axis of blocks where the model has one."""
-        if self.spectrum is None or name in self.layout.extras or name[:1] == "v" or "_" in name:
+        if self.spectrum is None or not self.layout.in_blocks(name):
             return value
         dimensions, share = np.ndim(value), self.spectrum.share
         columns = {"Q": self.students, "M": self.teachers, "R": self.centroids}
@@ -539,11 +545,17 @@ def _check_sizes(model: LearningModel) -> None:
     if len(set(model.breaks)) < len(model.breaks):
         raise SpecificationError(f"{name}(breaks={model.breaks!r}): a break is given twice")
     entries = [model.layout.name_of(*entry) for entry in model.layout.all_entries()]
-    scalars = (*model.extras, *model.running)
-    for number, extra in enumerate(scalars):
-        if extra in entries or extra in scalars[:number]:
-            fields = f"extras={model.extras!r}, running={model.running!r}"
-            raise SpecificationError(f"{name}({fields}): {extra!r} is taken")
+    arrays = [{part, *entry_names(part, shape)} for part, shape in model.trained.items()]
+    taken = {"Q", "M", "R", "v", *entries}
+    for names in (*arrays, *({scalar} for scalar in (*model.extras, *model.running))):
+        for further in sorted(names & taken):
+            fields = f"trained={model.trained!r}, extras={model.extras!r}, running={model.running!r}"
+            raise SpecificationError(f"{name}({fields}): {further!r} is taken")
+        taken |= names
+    if model.heads and "readout" in model.trained:
+        raise SpecificationError(
+            f"{name}: trained must not hold 'readout' beside heads={model.heads}: readout_rate is that of v"
+        )
     for untracked in sorted(model.untracked):
         if untracked not in entries:
             raise SpecificationError(f"{name}: untracked {untracked!r} is none of {', '.join(entries)}")

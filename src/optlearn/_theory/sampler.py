@@ -91,7 +91,7 @@ def _find(shapes: LearningModel, function: str) -> Reads:
         read = sum(model.statistics(f, x, c, u).values(), start=jnp.zeros(()))
         if model.has_rule:
             read = read + jnp.sum(model.update(f, x, c, u))
-        if not model.has_rule or model.heads or model.extras:
+        if not model.has_rule or model.heads or model.extras or model.trained:
             read = read + model.loss(f, x, c, u)
         return read
 

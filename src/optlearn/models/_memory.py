@@ -61,6 +61,7 @@ class Around(LearningModel):
             R=x.R[..., rows, :],
             v=x.v[..., :K, :],
             extras={name: x.extras[name] for name in self.base.layout.extras},
+            trained=x.trained,
         )
 
     def inner_fields(self, fields: Fields, first: int = 0) -> Fields:
@@ -86,7 +87,7 @@ class Around(LearningModel):
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
         """From the closed moments of ``base``: further fields are normal along with its own."""
-        plain = not (self.centroids or self.base.layout.extras)
+        plain = not (self.centroids or self.base.layout.extras or self.trained)
         moments = self.base.closed_moments(self.inner(x), u) if plain else None
         if moments is None:
             return None
@@ -208,6 +209,7 @@ class Memory(Around):
             R=spread @ x.R,
             v=np.concatenate([x.v, np.zeros((self.students - len(x.v), self.heads))]),
             extras=x.extras,
+            trained=x.trained,
         )
 
 
@@ -300,7 +302,7 @@ class AdaGradNorm(Around):
 
     def around(self, x: OrderParameters) -> OrderParameters:
         """With b = 1."""
-        return OrderParameters(x.Q, x.M, x.R, x.v, {**x.extras, SQUARES: np.ones(())})
+        return replace(x, extras={**x.extras, SQUARES: np.ones(())})
 
 
 @checked
@@ -327,7 +329,7 @@ def _padded(table: Array, rows: int, columns: int) -> Array:
 def surroundings(base: LearningModel, **changes: Any) -> dict[str, Any]:
     """Arguments of a model around ``base``: what it says of its data, with changes."""
     shared = (
-        "students overlaps parameters slots clusters heads extras running untracked normals redrawn breaks "
-        "even finite_size spectrum"
+        "students overlaps parameters slots clusters heads trained extras running untracked normals redrawn "
+        "breaks even finite_size spectrum"
     )
     return {name: getattr(base, name) for name in shared.split()} | {"base": base} | changes
