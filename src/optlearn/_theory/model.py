@@ -103,18 +103,50 @@ class Latents(Pytree):
 
 @dataclass(frozen=True)
 class Break:
-    """A place where a loss, or its derivative, jumps: ``field`` of ``slot`` crossing ``at``.
+    """A place where a loss, or its derivative, jumps: a field, or a sum of fields, crossing ``at``.
 
     Args:
         kind: "student" or "teacher".
         slot, node: which entry of the (L, K) or (L, M) fields.
-        at: the threshold.
+        at: the threshold: a number, or the name of a parameter or control, "margin" or "-margin", with which
+            it moves.
+        plus: further fields (kind, slot, node, factor) of a sum: where the larger of two units changes,
+            ``Break("student", 0, 0, plus=[("student", 0, 1, -1)])``.
     """
 
     kind: str
     slot: int
     node: int
-    at: float = 0.0
+    at: float | str = 0.0
+    plus: tuple[tuple[str, int, int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plus", tuple(tuple(term) for term in self.plus))
+
+    @property
+    def terms(self) -> tuple[tuple[str, int, int, float], ...]:
+        """(kind, slot, node, factor) of all fields of the sum."""
+        return ((self.kind, self.slot, self.node, 1.0), *self.plus)
+
+    @property
+    def parameter(self) -> tuple[float, str] | None:
+        """Sign and name of the parameter that the threshold is; None: it is a number."""
+        if not isinstance(self.at, str):
+            return None
+        return (-1.0, self.at[1:]) if self.at.startswith("-") else (1.0, self.at)
+
+    def threshold(self, u: Settings) -> Array:
+        """Where it is."""
+        if self.parameter is None:
+            return jnp.asarray(self.at)
+        sign, name = self.parameter
+        return sign * u[name]
+
+    def shifted(self, nodes: int) -> "Break":
+        """The same of students that come ``nodes`` later."""
+        of_students = {"student": nodes, "teacher": 0}
+        plus = tuple((kind, slot, node + of_students[kind], by) for kind, slot, node, by in self.plus)
+        return replace(self, node=self.node + of_students[self.kind], plus=plus)
 
 
 class Recurrence(NamedTuple):
@@ -516,6 +548,26 @@ class LearningModel(System):
         return jnp.stack(rows)
 
 
+def _check_break(model: LearningModel, place: Break) -> None:
+    name, limits = type(model).__name__, {"student": model.students, "teacher": model.teachers}
+    if any(len(term) != 4 for term in place.plus):
+        raise SpecificationError(f"{place}: plus must hold (kind, slot, node, factor) of each further field")
+    for kind, slot, node, factor in place.terms:
+        if kind not in limits:
+            raise SpecificationError(f"{place}: kind is 'student' or 'teacher'")
+        if not (0 <= slot < model.slots and 0 <= node < limits[kind]):
+            raise SpecificationError(f"{name}: {place} names a field that the model does not have")
+        if not (np.isfinite(factor) and factor):
+            raise SpecificationError(f"{place}: the factor of a field must be a finite number and not 0")
+    if len({term[:3] for term in place.terms}) < len(place.terms):
+        raise SpecificationError(f"{place}: a field is given twice")
+    if place.parameter is not None and place.parameter[1] not in model.parameters:
+        names = ", ".join(model.parameters)
+        raise SpecificationError(f"{place}: at must be a number or the name of a parameter, one of {names}")
+    if place.parameter is None and not (isinstance(place.at, int | float) and np.isfinite(place.at)):
+        raise SpecificationError(f"{place}: at must be a finite number or the name of a parameter")
+
+
 def _check_sizes(model: LearningModel) -> None:
     name, centroids = type(model).__name__, model.centroids
     for size, lowest in (("students", 1), ("slots", 1), ("heads", 0), ("normals", 0)):
@@ -536,12 +588,8 @@ def _check_sizes(model: LearningModel) -> None:
             f"{name}(redrawn={model.redrawn!r}): at least one slot must be shared by the views; "
             "leave redrawn empty for batches of fresh samples"
         )
-    limits = {"student": model.students, "teacher": model.teachers}
     for place in model.breaks:
-        if place.kind not in limits:
-            raise SpecificationError(f"{place}: kind is 'student' or 'teacher'")
-        if not (0 <= place.slot < model.slots and 0 <= place.node < limits[place.kind]):
-            raise SpecificationError(f"{name}: {place} names a field that the model does not have")
+        _check_break(model, place)
     if len(set(model.breaks)) < len(model.breaks):
         raise SpecificationError(f"{name}(breaks={model.breaks!r}): a break is given twice")
     entries = [model.layout.name_of(*entry) for entry in model.layout.all_entries()]

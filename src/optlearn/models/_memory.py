@@ -258,7 +258,8 @@ def with_memory(
         if name in model.parameters:
             raise SpecificationError(f"model must not have a parameter {name!r} of its own already")
     # Where the metric of the weights jumps, so does that of their averages.
-    jumps = [replace(b, node=b.node + rows - K) for b in model.breaks if average and b.kind == "student"]
+    shifted = {b: b.shifted(rows - K) for b in model.breaks if average}
+    jumps = [later for earlier, later in shifted.items() if later != earlier]
     return Memory(
         **surroundings(
             model,
