@@ -50,7 +50,8 @@ WORK = (
     "sweeps.results.read_description",
 )
 FACTORIES = (
-    "attention autoencoder committee continual curriculum gating imbalance node_perturbation clipped sign_sgd"
+    "attention autoencoder committee continual curriculum deep gating imbalance node_perturbation clipped "
+    "sign_sgd"
 )
 
 

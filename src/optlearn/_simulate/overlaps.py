@@ -198,5 +198,5 @@ def chain_step(run: Prepared, N: Array, step: Array, x: OrderParameters, draws: 
 
     blocks = moved if sample.block_sigma is None else jax.vmap(moved)
     Q, toward_teachers, toward_centroids = blocks(x.Q, x.M, x.R, span)
-    trained = train_heads(x, gradient, sample.u, N)
+    trained = train_heads(model, x, gradient, sample.u, N)
     return replace(trained, Q=Q, M=toward_teachers, R=toward_centroids)

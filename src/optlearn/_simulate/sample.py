@@ -9,7 +9,7 @@ import numpy as np
 
 from optlearn._arrays import Array, Float, Settings
 from optlearn._simulate.plan import Prepared, view_weights
-from optlearn._theory.drift import SampleGradient, loss_gradient, trained_rate
+from optlearn._theory.drift import SampleGradient, loss_gradient
 from optlearn._theory.model import Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters
 
@@ -114,7 +114,9 @@ def step_gradient(
     )
 
 
-def train_heads(x: OrderParameters, gradient: Gradient, u: Settings, N: Array) -> OrderParameters:
+def train_heads(
+    model: LearningModel, x: OrderParameters, gradient: Gradient, u: Settings, N: Array
+) -> OrderParameters:
     """The same overlaps, with readout, weights behind the first layer and extras after the step."""
     rate = u.get("readout_rate", u["learning_rate"])
     extras = {name: x.extras[name] - u[f"{name}_rate"] / N * by for name, by in gradient.extras.items()}
@@ -122,7 +124,7 @@ def train_heads(x: OrderParameters, gradient: Gradient, u: Settings, N: Array) -
         x,
         v=x.v - rate / N * gradient.v,
         extras=extras | {name: x.extras[name] + by / N for name, by in gradient.statistics.items()},
-        trained={n: x.trained[n] - trained_rate(n, u) / N * by for n, by in gradient.trained.items()},
+        trained={n: x.trained[n] - model.trained_rate(n, u) / N * by for n, by in gradient.trained.items()},
     )
 
 

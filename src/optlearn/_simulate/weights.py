@@ -148,7 +148,7 @@ def _step(run: Prepared, key: Array, now: WeightState, step: Array) -> WeightSta
     w = _minus(now.w, inputs, (np.sqrt(N) * amounts).astype(dtype), plan.student_moved)
     if A is not None:
         w = _minus(w, now.w, (np.eye(len(w)) - A).astype(dtype))
-    x = train_heads(x, gradient, sample.u, jnp.asarray(float(N)))
+    x = train_heads(model, x, gradient, sample.u, jnp.asarray(float(N)))
     return WeightState(w, now.fixed, x.v, x.extras, x.trained)
 
 

@@ -43,13 +43,8 @@ def generic_drift(
     extras = {name: -u[f"{name}_rate"] * (mean["bulk"][name] + pull.extras[name]) for name in model.extras}
     extras |= {name: mean["statistics"][name] for name in model.running}
     heads = -u.get("readout_rate", eta) * (mean["v"] + pull.v)
-    trained = {n: -trained_rate(n, u) * (mean["trained"][n] + pull.trained[n]) for n in model.trained}
+    trained = {n: -model.trained_rate(n, u) * (mean["trained"][n] + pull.trained[n]) for n in model.trained}
     return OrderParameters(dQ, dM, dR, heads, extras, trained)
-
-
-def trained_rate(name: str, u: Settings) -> Array:
-    """Learning rate of the trained weights ``name``: their own, or that of the first layer."""
-    return u.get(f"{name}_rate", u["learning_rate"])
 
 
 def rows_drift(

@@ -272,6 +272,10 @@ class LearningModel(System):
         """How rows move; None: every row by −η times its gradient, and by nothing else."""
         return None
 
+    def trained_rate(self, name: str, u: Settings) -> Array:
+        """Learning rate of the trained weights ``name``: their own, or that of the first layer."""
+        return u.get(f"{name}_rate", u["learning_rate"])
+
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """What the generalisation error averages; by default the loss without label noise."""
         clean = replace(fields, noise=jnp.zeros_like(fields.noise))

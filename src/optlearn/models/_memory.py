@@ -70,6 +70,7 @@ class Around(LearningModel):
 
     loss = _of_base("loss")
     metric = _of_base("metric")
+    trained_rate = _of_base("trained_rate")
     statistics = _of_base("statistics")
     penalty = _of_base("penalty")
     bulk = _of_base("bulk")
