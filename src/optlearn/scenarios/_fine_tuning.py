@@ -17,12 +17,12 @@ from optlearn.scenarios._layers import random_layers, rates_of, with_others
     ),
 )
 def fine_tuning(
-    similarity: Annotated[float, (0, 1, 0.05)] = 0.95,
+    similarity: Annotated[float, (0, 1, 0.05)] = 0.3,
     sigma_n: Annotated[float, (0, 1, 0.05)] = 0.5,
     frequency: Annotated[float, (0.5, 3, 0.1)] = 1.5,
     alpha_F: float = 10.0,
-    eta: float = 1.0,
-    max_learning_rate: float = 3.0,
+    eta: Annotated[float, (0.1, 1, 0.1)] = 1.0,
+    max_learning_rate: Annotated[float, (1, 6, 0.5)] = 3.0,
     start_norm: float = 1.0,
     start_scale: float = 1.0,
     depth: Annotated[int, (2, 4, 1)] = 3,
@@ -69,7 +69,6 @@ def _baselines() -> Baselines:
         "one rate": BestOf(lambda problem, n, rate: _constant(problem, rate, rate), rates_of),
         "best two rates": BestOf(lambda problem, n, *rates: _constant(problem, *rates), rates_of, rates_of),
         "head first, then all": BestOf(_head_first, _horizon, rates_of),
-        "all first, then head": BestOf(_head_last, _horizon, rates_of),
     }
 
 
@@ -81,12 +80,6 @@ def _head_first(problem: "ol.Problem", intervals: int, a: float, rate: float) ->
     """The head alone up to α = a, then all layers, at one rate."""
     head, both = with_others(problem, 0.0, rate), with_others(problem, rate, rate)
     return phases(problem.horizon, (a, head), (problem.horizon - a, both))
-
-
-def _head_last(problem: "ol.Problem", intervals: int, a: float, rate: float) -> "ol.Schedule":
-    """All layers up to α = a, then the head alone."""
-    head, both = with_others(problem, 0.0, rate), with_others(problem, rate, rate)
-    return phases(problem.horizon, (a, both), (problem.horizon - a, head))
 
 
 def _horizon(problem: "ol.Problem") -> Bounds:

@@ -15,8 +15,11 @@ from optlearn.scenarios._catalogue import Example, scenario
 @scenario(
     citations=("saad1995line", "cui2024high", "bietti2022learning"),
     variants=({"one_rate": True}, {"depth": 4}),
+    # From a small cosine four intervals have two optima, before and after the direction is found.
     example=Example(
-        {"learning_rate": [1.0, 0.5], "layer2_rate": [0.5, 1.0]}, 4, {"alpha_F": 5.0, "depth": 2}
+        {"learning_rate": [1.0, 0.5], "layer2_rate": [0.5, 1.0]},
+        4,
+        {"alpha_F": 5.0, "depth": 2, "start_cosine": 0.6},
     ),
 )
 def layers(
@@ -25,8 +28,8 @@ def layers(
     sigma_n: Annotated[float, (0, 1, 0.05)] = 0.3,
     width: Annotated[int, (1, 5, 1)] = 3,
     alpha_F: float = 20.0,
-    eta: float = 1.0,
-    max_learning_rate: float = 3.0,
+    eta: Annotated[float, (0.1, 1, 0.1)] = 1.0,
+    max_learning_rate: Annotated[float, (1, 6, 0.5)] = 3.0,
     one_rate: bool = False,
     start_cosine: Annotated[float, (0, 0.9, 0.05)] = 0.1,
     start_norm: float = 1.0,
