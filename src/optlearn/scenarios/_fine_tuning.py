@@ -68,7 +68,7 @@ def _baselines() -> Baselines:
         "head only": BestOf(lambda problem, n, rate: _constant(problem, 0.0, rate), rates_of),
         "one rate": BestOf(lambda problem, n, rate: _constant(problem, rate, rate), rates_of),
         "best two rates": BestOf(lambda problem, n, *rates: _constant(problem, *rates), rates_of, rates_of),
-        "head first, then all": BestOf(_head_first, _horizon, rates_of),
+        "head first, then all": BestOf(_head_first, _early, rates_of),
     }
 
 
@@ -82,5 +82,6 @@ def _head_first(problem: "ol.Problem", intervals: int, a: float, rate: float) ->
     return phases(problem.horizon, (a, head), (problem.horizon - a, both))
 
 
-def _horizon(problem: "ol.Problem") -> Bounds:
-    return 0.0, problem.horizon
+def _early(problem: "ol.Problem") -> Bounds:
+    """Times up to a quarter of training; a head has learned what there is for it long before."""
+    return 0.0, problem.horizon / 4
