@@ -1,6 +1,6 @@
 """The drift of the order parameters for any loss, by quadrature over the local fields (``sampler``)."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,9 @@ def generic_drift(
     dQ, dM, dR = rows_drift(model, x, u, mean["field_grad"], spread, P)
     extras = {name: -u[f"{name}_rate"] * (mean["bulk"][name] + pull.extras[name]) for name in model.extras}
     extras |= {name: mean["statistics"][name] for name in model.running}
-    return OrderParameters(dQ, dM, dR, -u.get("readout_rate", eta) * (mean["v"] + pull.v), extras)
+    heads = -u.get("readout_rate", eta) * (mean["v"] + pull.v)
+    trained = {n: -model.trained_rate(n, u) * (mean["trained"][n] + pull.trained[n]) for n in model.trained}
+    return OrderParameters(dQ, dM, dR, heads, extras, trained)
 
 
 def rows_drift(
@@ -103,12 +105,13 @@ def _moments(
     points, weights, build = sampler.quadrature_points(slots, quadrature)
     summed, whole = model.summed, model.total(x)
     gradients = jax.vmap(lambda xi: loss_gradient(summed, build(xi), whole, latent, u))(points)
-    D2, D3, D4, D_extras = gradients
+    D2 = gradients.student
     result: dict[str, Any] = {
         "field_grad": sampler.field_gradient(slots, points, weights, D2),
         "spread": sampler.spread(slots, weights, D2, D2, np.ones(model.slots)),
-        "Q": jnp.tensordot(weights, D3, axes=1),
-        "v": jnp.tensordot(weights, D4, axes=1),
+        "Q": jnp.tensordot(weights, gradients.Q, axes=1),
+        "v": jnp.tensordot(weights, gradients.v, axes=1),
+        "trained": {name: jnp.tensordot(weights, by, axes=1) for name, by in gradients.trained.items()},
     }
     if model.running:
         statistics = jax.vmap(lambda xi: summed.statistics(build(xi), whole, latent, u))(points)
@@ -120,7 +123,8 @@ def _moments(
         result["bulk"] = jax.grad(summed.bulk, argnums=1)(gram, whole, latent, u).extras
         if model.finite_size:
             result["bulk"] = {
-                name: force + weights @ D_extras[name] / u["N"] for name, force in result["bulk"].items()
+                name: force + weights @ gradients.extras[name] / u["N"]
+                for name, force in result["bulk"].items()
             }
     if model.redrawn:
         result["cross"] = _cross_view(model, x, latent, u, quadrature)
@@ -150,7 +154,7 @@ def _cross_view(
     summed, whole = model.summed, model.total(x)
 
     def shared_gradient(xi: Array) -> Array:
-        return loss_gradient(summed, build(xi), whole, latent, u)[0]
+        return loss_gradient(summed, build(xi), whole, latent, u).student
 
     D_a = jax.vmap(shared_gradient)(points[:, first])
     D_b = jax.vmap(shared_gradient)(points[:, second])
@@ -158,18 +162,27 @@ def _cross_view(
     return _symmetric(sampler.spread(slots, weights, D_a, D_b, shared))
 
 
+class SampleGradient(NamedTuple):
+    """What one sample does: the gradient of its loss. Under a rule of the model's own that rule is D₂."""
+
+    student: Float[Array, "L K"]  # D₂
+    Q: Float[Array, "K K"]  # D₃; under a rule the loss does not act on Q
+    v: Float[Array, "K H"]  # D₄
+    extras: dict[str, Array]
+    trained: dict[str, Array]
+
+
 def loss_gradient(
     model: LearningModel, fields: Fields, x: OrderParameters, latent: Latent, u: Settings
-) -> tuple[Float[Array, "L K"], Float[Array, "K K"], Float[Array, "K H"], dict[str, Array]]:
-    """What one sample does: D₂ (L, K), D₃ (K, K), D₄ (K, H), and the extras'; gradients of its loss.
-
-    Under a rule of the model's own D₂ is that rule, and the loss does not act on Q.
-    """
+) -> SampleGradient:
+    """What one sample does."""
     if not model.has_rule:
         by_fields, by_state = jax.grad(model.loss, argnums=(0, 1))(fields, x, latent, u)
-        return by_fields.student, by_state.Q, by_state.v, by_state.extras
-    by_state = jax.grad(model.loss, argnums=1)(fields, x, latent, u)
-    return model.update(fields, x, latent, u), jnp.zeros_like(x.Q), by_state.v, by_state.extras
+        student, Q = by_fields.student, by_state.Q
+    else:
+        by_state = jax.grad(model.loss, argnums=1)(fields, x, latent, u)
+        student, Q = model.update(fields, x, latent, u), jnp.zeros_like(x.Q)
+    return SampleGradient(student, Q, by_state.v, by_state.extras, by_state.trained)
 
 
 def _symmetric(matrix: Array) -> Array:

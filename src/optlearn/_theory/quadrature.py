@@ -239,4 +239,5 @@ def _grown(model: LearningModel, start: OrderParameters, length: float) -> Order
         R=along[..., M:],
         v=np.asarray(start.v) + 0.6 * length,
         extras={name: np.asarray(value) for name, value in start.extras.items()},
+        trained={name: np.asarray(weights) + 0.6 * length for name, weights in start.trained.items()},
     )

@@ -19,7 +19,7 @@ the read fields r, F Fᵀ = Σ_b c_b G_b[r, r], the part of a field in block b h
 A singular matrix does no harm: its null vectors are those of every c_b G_b.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -31,7 +31,7 @@ from jax.lax.linalg import triangular_solve
 from optlearn._arrays import Array, Bool, Float, Settings
 from optlearn._engine.tracing.trace import dependencies
 from optlearn._theory.expectation import AbstractQuadrature
-from optlearn._theory.model import Fields, Latent, LearningModel
+from optlearn._theory.model import Break, Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, field_covariance, gram_matrix
 
 # Added under every square root. The derivative of a Cholesky factor is infinite at a singular Gram
@@ -91,7 +91,7 @@ def _find(shapes: LearningModel, function: str) -> Reads:
         read = sum(model.statistics(f, x, c, u).values(), start=jnp.zeros(()))
         if model.has_rule:
             read = read + jnp.sum(model.update(f, x, c, u))
-        if not model.has_rule or model.heads or model.extras:
+        if not model.has_rule or model.heads or model.extras or model.trained:
             read = read + model.loss(f, x, c, u)
         return read
 
@@ -137,7 +137,7 @@ class Coordinates:
 
     pivots: tuple[tuple[int, ...], ...]
     noise: bool
-    cuts: tuple[tuple[float, ...], ...]
+    cuts: tuple[tuple[Break, ...], ...]  # of each coordinate
     normals: int = 0
 
     @property
@@ -152,20 +152,37 @@ class Coordinates:
 
 
 def coordinates(model: LearningModel, reads: Reads) -> Coordinates:
-    """Coordinates of all slots; fields that jump come first in a slot."""
-    K = model.students
-    thresholds: dict[tuple[int, int], tuple[float, ...]] = {}
-    for b in model.breaks:
-        place = (b.slot, b.node + (K if b.kind == "teacher" else 0))
-        thresholds[place] = (*thresholds.get(place, ()), b.at)
-    pivots, cuts = [], []
-    for slot in range(model.slots):
-        read = np.concatenate([reads.student[slot], reads.teacher[slot]])
-        entries = sorted(map(int, np.flatnonzero(read)), key=lambda i: (slot, i) not in thresholds)
-        pivots.append(tuple(entries))
-        cuts += [thresholds.get((slot, i), ()) for i in entries]
-    uncut = [()] * (reads.normals + reads.noise)
-    return Coordinates(tuple(pivots), reads.noise, (*cuts, *uncut), reads.normals)
+    """Coordinates of all slots. In a slot, fields that jump come first, then those of sums that do.
+
+    A sum of fields is cut where its last field is: those before are known there.
+    """
+    read = np.concatenate([reads.student, reads.teacher], axis=1)
+    forms = {b: [(slot, entry) for slot, entry, _ in _entries(model, b)] for b in model.breaks}
+    alone = {place for form in forms.values() if len(form) == 1 for place in form}
+    summed = {place for form in forms.values() for place in form}
+    pivots = tuple(
+        tuple(
+            sorted(
+                map(int, np.flatnonzero(read[slot])),
+                key=lambda i: 2 - ((slot, i) in alone) - ((slot, i) in summed),
+            )
+        )
+        for slot in range(model.slots)
+    )
+    order = [(slot, entry) for slot, entries in enumerate(pivots) for entry in entries]
+    cuts: list[tuple[Break, ...]] = [()] * (len(order) + reads.normals + reads.noise)
+    for b, form in forms.items():
+        # What reads a part of a sum only does not jump with it.
+        if all(read[place] for place in form):
+            last = max(map(order.index, form))
+            cuts[last] = (*cuts[last], b)
+    return Coordinates(pivots, reads.noise, tuple(cuts), reads.normals)
+
+
+def _entries(model: LearningModel, place: Break) -> Iterator[tuple[int, int, float]]:
+    """Slot, number among all fields, and factor of the fields of a sum."""
+    for kind, slot, node, factor in place.terms:
+        yield slot, node + (model.students if kind == "teacher" else 0), factor
 
 
 class Slots(NamedTuple):
@@ -278,18 +295,25 @@ class Sampler:
 
     def cut(self, slots: Slots) -> Callable[[int, Array], Array | None]:
         """Where a coordinate is cut, given those before it."""
-        place = [(slot, i) for slot, p in enumerate(self.where.pivots) for i in range(len(p))]
+
+        def place_of(broken: Break, coordinate: int, prefix: Array) -> Array:
+            """(P,) where the sum reaches its threshold, as its last field moves."""
+            left = broken.threshold(self.u)
+            slope = jnp.zeros(())
+            for slot, entry, factor in _entries(self.model, broken):
+                start, width = self.where.starts[slot], factor * (slots.sigmas[slot] + 1e-300)
+                position = self.where.pivots[slot].index(entry)
+                row = slots.factors[slot][entry]
+                left = left - factor * slots.means[slot, entry]
+                left = left - width * (prefix[:, start : start + position] @ row[:position])
+                if start + position == coordinate:
+                    slope = width * row[position]
+                else:
+                    left = left - width * prefix[:, start + position] * row[position]
+            return left / slope
 
         def cut(coordinate: int, prefix: Array) -> Array | None:
-            thresholds = self.where.cuts[coordinate]
-            if not thresholds:
-                return None
-            slot, position = place[coordinate]
-            entry = self.where.pivots[slot][position]
-            row = slots.factors[slot][entry]
-            start = self.where.starts[slot]
-            before = prefix[:, start : start + position] @ row[:position]
-            centres = (jnp.asarray(thresholds) - slots.means[slot, entry]) / (slots.sigmas[slot] + 1e-300)
-            return (centres[None, :] - before[:, None]) / row[position]
+            cuts = self.where.cuts[coordinate]
+            return jnp.stack([place_of(b, coordinate, prefix) for b in cuts], axis=1) if cuts else None
 
         return cut
