@@ -489,7 +489,7 @@ class LearningModel(System):
         return replace(self, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
 
     def coarser(self) -> Self | None:
-        """A copy of the same structure with a coarser drift, for a search to begin with, if that saves much."""
+        """A copy of the same structure whose drift is far quicker and less accurate, if there is one."""
         from optlearn._theory.quadrature import coarser
 
         table = self.drift_quadrature
