@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -170,7 +170,7 @@ def _tabulated(
     # One block holds the coarser rule that a search begins with.
     table = _table(model, rule, what, int(np.clip(_fewer(rule).size(where.segments), *BLOCK)))
     # The error is computed seldom: room for the finer rule of a certificate costs nothing there.
-    return table if what == "drift" else table.holding(finer(rule)).holding(rule)
+    return table if what == "drift" else table.holding(_finer(rule)).holding(rule)
 
 
 def _table(
@@ -211,29 +211,30 @@ def quadrature_error(
     if isinstance(rule, QuasiMonteCarlo):
         another: AbstractQuadrature = QuasiMonteCarlo(rule.log2_points, rule.seed + 1)
     else:
-        another = finer(rule)
+        another = _finer(rule)
     return _difference(*(_values(model, u, states, each, what) for each in (rule, another)))
 
 
-Q = TypeVar("Q", bound=Quadrature)
-
-
-def finer(quadrature: Q) -> Q:
+def finer(quadrature: Quadrature) -> Quadrature:
     """A finer quadrature that shares no points with ``quadrature``: the difference of both shows the error.
 
-    Twice the nodes of a tensor product, or four times the points of another scrambling. The difference falls
-    short of the error where that shrinks slowly: by up to a third for smooth losses, by more than half where
-    a loss jumps or bends at places that ``breaks`` does not declare.
+    Twice the nodes of Gauss-Hermite, a third more in a grid of equal steps, or four times the points of
+    another scrambling. The difference falls short of the error where that shrinks slowly: by up to a third
+    for smooth losses, by more than half where one jumps or bends at places that ``breaks`` does not declare.
     """
     if isinstance(quadrature, Table):
-        return quadrature.holding(finer(quadrature.rule))
-    if isinstance(quadrature, GaussHermite):
-        noise_nodes = None if quadrature.noise_nodes is None else quadrature.noise_nodes + 1
-        return GaussHermite(2 * quadrature.nodes, noise_nodes)
-    if isinstance(quadrature, Grid):
-        return Grid(tuple(map(_more, quadrature.nodes)))
-    assert isinstance(quadrature, QuasiMonteCarlo)
-    return QuasiMonteCarlo(min(quadrature.log2_points + 2, MOST_LOG2_POINTS), quadrature.seed + 1)
+        return quadrature.holding(_finer(quadrature.rule))
+    return _finer(quadrature)
+
+
+def _finer(rule: AbstractQuadrature) -> GridRule:
+    if isinstance(rule, GaussHermite):
+        noise_nodes = None if rule.noise_nodes is None else rule.noise_nodes + 1
+        return GaussHermite(2 * rule.nodes, noise_nodes)
+    if isinstance(rule, Grid):
+        return Grid(tuple(map(_more, rule.nodes)))
+    assert isinstance(rule, QuasiMonteCarlo)
+    return QuasiMonteCarlo(min(rule.log2_points + 2, MOST_LOG2_POINTS), rule.seed + 1)
 
 
 def coarser(table: Table) -> Table | None:
@@ -279,7 +280,7 @@ def fitted_grid(
             return rule
         grown = zip(rule.nodes, larger, changes, strict=True)
         refined = Grid(tuple(more if change > worst / 4 else few for few, more, change in grown))
-        if finer(refined).size(segments) > min(wanted.points, MOST_FITTED):
+        if _finer(refined).size(segments) > min(wanted.points, MOST_FITTED):
             return rule
         rule = refined
 
@@ -298,7 +299,7 @@ def _candidates(
     sized: list[tuple[float, AbstractQuadrature]] = [
         (rule.size(where.segments), rule)
         for rule in tensor
-        if finer(rule).size(where.segments) <= wanted.points
+        if _finer(rule).size(where.segments) <= wanted.points
     ]
     # Quasi-Monte Carlo also serves where tensor grids are fine but the loss bends along no axis.
     most = int(np.log2(wanted.points))
