@@ -75,7 +75,7 @@ def _make(functions: Functions, backend: Backend) -> Engine:
     rate = trace(functions.rate(unrolled=True), constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
     final = trace(functions.final, constants, np.zeros(n), theta)
     limit = EXACT_LIMIT if functions.stages is EXACT else EXPRESSION_LIMIT
-    small = max(rate.size, final.size) <= limit
+    small = max(rate.size, final.size) <= limit and not _wide(constants)
     if backend == "casadi" or (backend == "auto" and small):
         from optlearn._engine.casadi import CasadiEngine
 
@@ -93,6 +93,12 @@ def _make(functions: Functions, backend: Backend) -> Engine:
 def _check_backend(backend: Backend) -> None:
     if backend not in ("auto", "casadi", "xla"):
         raise SpecificationError(f"backend must be 'auto', 'casadi' or 'xla', got {backend!r}")
+
+
+def _wide(constants: Any) -> bool:
+    """Whether there is a part that says that it is too wide for expressions."""
+    parts = jax.tree.leaves(constants, is_leaf=lambda part: getattr(part, "wide", False))
+    return any(getattr(part, "wide", False) for part in parts)
 
 
 def outputs_along(
@@ -117,7 +123,9 @@ def outputs_along(
 
     def make() -> tuple[tuple[str, ...], Callable[..., Any]]:
         traced = trace(values, constants, states[0], u[0])
-        if backend == "casadi" or (backend == "auto" and traced.size <= EXPRESSION_LIMIT):
+        if backend == "casadi" or (
+            backend == "auto" and traced.size <= EXPRESSION_LIMIT and not _wide(constants)
+        ):
             function = traced.function("outputs")
 
             def columns(constants: Any, states: np.ndarray, u: np.ndarray) -> list[Any]:
@@ -170,6 +178,13 @@ class Compiled:
     def weighted(self, weigher: Weigher) -> Self:
         """The same with another cost of the costs."""
         return replace(self, weigher=weigher)
+
+    def coarser(self) -> Self | None:
+        """The same with a coarser drift, on the same engine; None: there is none."""
+        system = self.functions.system.system.coarser()
+        if system is None:
+            return None
+        return replace(self, constants=pack((system, *self.functions.constants[1:])))
 
     def costs(self, x: State, theta: FreeValues) -> Float[np.ndarray, " K"]:
         """The costs of which there are several, at the final state."""

@@ -59,6 +59,15 @@ class Rollout(Generic[C]):
         other.compiled = self.compiled.weighted(weigher)
         return other
 
+    def coarser(self) -> "Rollout[C] | None":
+        """The same passes with a coarser drift; None: there is none."""
+        compiled = self.compiled.coarser()
+        if compiled is None:
+            return None
+        other = copy(self)
+        other.compiled = compiled
+        return other
+
     def costs(self, w: Controls, theta: FreeValues) -> np.ndarray:
         """(K,) the costs of which there are several, under controls w (I, m)."""
         return self.compiled.costs(self.forward(w, theta)[1][-1], theta)

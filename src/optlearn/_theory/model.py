@@ -18,7 +18,7 @@ from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree, field
-from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
+from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature, Quadrature, Table
 from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, Shapes, entry_names
 from optlearn._theory.spectrum import Spectrum, variances_by_cluster
 
@@ -234,8 +234,8 @@ class LearningModel(System):
     even: bool = field(static=True, kw_only=True, default=False)
     finite_size: bool = field(static=True, kw_only=True, default=False)
     spectrum: Spectrum | None = field(kw_only=True, default=None)
-    drift_quadrature: AbstractQuadrature | None = field(static=True, kw_only=True, default=None)
-    error_quadrature: AbstractQuadrature | None = field(static=True, kw_only=True, default=None)
+    drift_quadrature: Quadrature | None = field(kw_only=True, default=None)
+    error_quadrature: Quadrature | None = field(kw_only=True, default=None)
 
     def __check_init__(self) -> None:
         _check_sizes(self)
@@ -531,6 +531,14 @@ class LearningModel(System):
             None if quadrature is None else finer(quadrature) for quadrature in quadratures
         )
         return replace(self, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
+
+    def coarser(self) -> Self | None:
+        """A copy of the same structure whose drift is far quicker and less accurate, if there is one."""
+        from optlearn._theory.quadrature import coarser
+
+        table = self.drift_quadrature
+        coarse = coarser(table) if isinstance(table, Table) else None
+        return None if coarse is None else replace(self, drift_quadrature=coarse)
 
     def resolved(
         self, states: Array, u: Settings, quadrature: AbstractQuadrature | AutoQuadrature | None = None

@@ -20,7 +20,7 @@ A singular matrix does no harm: its null vectors are those of every c_b G_b.
 """
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -30,7 +30,7 @@ from jax.lax.linalg import triangular_solve
 
 from optlearn._arrays import Array, Bool, Float, Settings
 from optlearn._engine.tracing.trace import dependencies
-from optlearn._theory.expectation import AbstractQuadrature
+from optlearn._theory.expectation import Quadrature, Table
 from optlearn._theory.model import Break, Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, field_covariance, gram_matrix
 
@@ -61,6 +61,8 @@ def fields_read(model: LearningModel, function: Literal["loss", "metric"] = "los
     The answer is structural and never too small: a field counts even where its derivative vanishes,
     as in the sign of a teacher.
     """
+    # Neither loss nor metric reads how they are averaged, and tables are large.
+    model = replace(model, drift_quadrature=None, error_quadrature=None)
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), float), model)
     leaves, structure = jax.tree.flatten(shapes)
     key = (structure, tuple(leaf.shape for leaf in leaves), function)
@@ -146,6 +148,11 @@ class Coordinates:
         return (False,) * (sum(map(len, self.pivots)) + self.normals) + (True,) * self.noise
 
     @property
+    def segments(self) -> tuple[int, ...]:
+        """Into how many each coordinate is cut; 0 for the label noise."""
+        return tuple(0 if s else len(c) + 1 for s, c in zip(self.smooth, self.cuts, strict=True))
+
+    @property
     def starts(self) -> tuple[int, ...]:
         """First coordinate of each slot."""
         return tuple(int(n) for n in np.cumsum([0, *map(len, self.pivots)])[:-1])
@@ -223,13 +230,13 @@ class Sampler:
         return Slots(means, sigmas, factors, variances, assignment)
 
     def quadrature_points(
-        self, slots: Slots, quadrature: AbstractQuadrature
+        self, slots: Slots, quadrature: Quadrature
     ) -> tuple[Float[Array, "P d"], Float[Array, " P"], Callable[[Array], Fields]]:
         """Points, weights, and the map from a point to the fields."""
         points, weights = quadrature.points(self.where.smooth, self.cut(slots))
         half, odd = divmod(points.shape[0], 2)
         centred = not any(self.model.clusters) and not any(self.where.cuts)
-        if self.model.even and centred and not odd:
+        if self.model.even and centred and not odd and not isinstance(quadrature, Table):
             # The second half of a quadrature mirrors the first.
             points, weights = points[:half], 2 * weights[:half]
         return points, weights, self.fields_map(slots)
