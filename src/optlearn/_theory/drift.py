@@ -118,9 +118,7 @@ def _moments(
             "spread": sampler.spread(slots, weights, D2, D2, np.ones(model.slots)),
             "Q": jnp.tensordot(weights, gradients.Q, axes=1),
             "v": jnp.tensordot(weights, gradients.v, axes=1),
-            "trained": {
-                name: jnp.tensordot(weights, by, axes=1) for name, by in gradients.trained.items()
-            },
+            "trained": {name: jnp.tensordot(weights, by, axes=1) for name, by in gradients.trained.items()},
         }
         if model.running:
             statistics = jax.vmap(lambda xi: summed.statistics(build(xi), whole, latent, u))(points)
