@@ -96,8 +96,8 @@ class Auto(Method):
         direct = Direct(self.max_iterations or FIRST_ITERATIONS, self.tolerance)
         runs = [direct.run(rollout, starts[0], tell)]
         if not runs[0].outcome.ok:
-            runs[0] = replace(runs[0], counts=runs[0].interrupted)
             stop = runs[0].interrupted or runs[0].astray
+            runs[0] = replace(runs[0], counts=stop)
             return runs if stop else runs + passes.run_all(rollout, starts, tell)
         if len(starts) > 1:
             runs += passes.run_all(rollout, starts[1:2], tell)
