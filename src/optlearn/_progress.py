@@ -149,13 +149,13 @@ class _Bar:
         with ExitStack() as stack:
             screen = stack.enter_context(_in_notebook() if _notebook() is not None else _in_terminal())
             while True:
-                screen(str(self._news), time.monotonic() - self._began, self._expected)
+                screen(self._news, time.monotonic() - self._began, self._expected)
                 if self._over.wait(AGAIN):
                     return
 
 
-# Text, seconds so far, and seconds that are expected in all.
-Screen = Callable[[str, float, float | None], None]
+# News, seconds so far, and seconds that are expected in all.
+Screen = Callable[[Progress, float, float | None], None]
 
 
 @contextmanager
@@ -164,12 +164,25 @@ def _in_terminal() -> Iterator[Screen]:
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        told = [""]
+
+        def line(news: Progress, seconds: float, expected: float | None) -> None:
+            if news.text != told[0]:
+                told[0] = news.text
+                console.print(f"optlearn: {news.text} ({seconds:.0f} s)", markup=False)
+
+        yield line
+        return
     columns = BarColumn(20), TimeElapsedColumn(), TextColumn("{task.description}", markup=False)
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
 
-        def show(text: str, seconds: float, expected: float | None) -> None:
-            bar.update(task, description=text, total=expected, completed=min(seconds, expected or seconds))
+        def show(news: Progress, seconds: float, expected: float | None) -> None:
+            bar.update(
+                task, description=str(news), total=expected, completed=min(seconds, expected or seconds)
+            )
 
         yield show
 
@@ -180,10 +193,10 @@ def _in_notebook() -> Iterator[Screen]:
 
     shown = display(HTML(""), display_id=True)
 
-    def show(text: str, seconds: float, expected: float | None) -> None:
+    def show(news: Progress, seconds: float, expected: float | None) -> None:
         # Without an estimate the browser lets the bar move to and fro.
         share = "" if expected is None else f" value={min(seconds / expected, 1):.3f}"
-        shown.update(HTML(f"<progress{share}></progress> {html.escape(text)} ({seconds:.0f} s)"))
+        shown.update(HTML(f"<progress{share}></progress> {html.escape(str(news))} ({seconds:.0f} s)"))
 
     try:
         yield show

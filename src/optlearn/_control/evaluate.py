@@ -75,7 +75,8 @@ def _not_finite(problem: Problem, objective: float, trajectory: Trajectory) -> s
     model, aim, errors = problem.model, problem.objective, trajectory["error"]
     where, value = -1, objective
     blamed = "the error" if aim.tests else f"Objective.{'cost' if aim.has_running else 'terminal'}"
-    if not np.all(np.isfinite(errors)):
+    counted = errors if aim.average else errors[-1:] if aim.final else errors[:0]
+    if not np.all(np.isfinite(counted)):
         where = int(np.flatnonzero(~np.isfinite(errors))[0])
         blamed, value = f"{type(model).__name__}.error", errors[where]
     pairs = zip(model.layout.names, trajectory.states[where], strict=True)

@@ -7,6 +7,7 @@ milliseconds, and a digest of what they compute becomes part of the structure.
 """
 
 import hashlib
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,10 +46,11 @@ def is_own(cls: type) -> bool:
 
 
 def declares_all(cls: type) -> bool:
-    """Whether all parameters of a system are the user's: its class extends no ready model."""
+    """Whether a class gives all parameters of a system: it extends no other that does."""
     ready = {base.__module__ for base in cls.__mro__ if base.__module__.startswith("optlearn.")}
     general = {"optlearn._pytrees", "optlearn._dynamics.system", "optlearn._theory.model"}
-    return is_own(cls) and ready <= general
+    gives = "parameters" in vars(cls) or "parameters" in getattr(cls, "__dataclass_fields__", ())
+    return is_own(cls) and gives and ready <= general
 
 
 def digest(owner: str, parts: Iterable[Part]) -> str:
@@ -120,6 +122,7 @@ def _arguments_of(function: Any) -> tuple[str, ...]:
 
 def _code(value: Any) -> CodeType | None:
     value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+    value = inspect.unwrap(value) if callable(value) else value
     return value.__code__ if isinstance(value, FunctionType) else None
 
 
