@@ -43,6 +43,7 @@ profile = Path(tempfile.mkdtemp(prefix="optlearn_docs_"), "profile_default")
 profile.mkdir()
 (profile / "ipython_kernel_config.py").write_text('get_config().IPKernelApp.log_level = "ERROR"\n')
 os.environ["IPYTHONDIR"] = str(profile.parent)
+os.environ["OPTLEARN_PROGRESS"] = "0"  # bars come and go with the machine's speed
 logging.getLogger("traitlets").setLevel(logging.WARNING)
 
 # DOCS_EXECUTION=cache runs only notebooks whose code has changed: for writing, not for publishing.

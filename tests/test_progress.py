@@ -1,6 +1,15 @@
-"""What long computations tell."""
+"""What long computations tell, and whom."""
 
-from optlearn._progress import Progress
+import time
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import optlearn as ol
+from optlearn import _progress
+from optlearn._progress import Progress, in_words, shown, silent, the_only_display
 
 
 def test_in_words() -> None:
@@ -8,3 +17,61 @@ def test_in_words() -> None:
     assert str(Progress("trained", done=2, total=5)) == "trained (2/5)"
     told = Progress("indirect, from neutral", iteration=3, objective=0.25, gap=1e-3)
     assert str(told) == "indirect, from neutral, iteration 3, objective 0.25, gap 1.0e-03"
+
+
+def test_durations_in_words() -> None:
+    assert [in_words(s) for s in (0.2, 59, 150, 8000)] == ["1 s", "59 s", "2 min", "2 h"]
+    assert str(Progress("compiled", expected=200.0)) == "compiled, about 3 min left"
+
+
+def test_nobody_is_told_in_a_pipe_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown(None) as tell:
+        assert tell is silent
+    with shown(False) as tell:
+        assert tell is silent
+    with shown(True) as tell:
+        tell(Progress("at work"))
+        time.sleep(0.1)
+    assert "optlearn: at work (0 s)" in capsys.readouterr().err
+    told: list[Progress] = []
+    with shown(told.append) as tell:
+        tell(Progress("here"))
+    assert told == [Progress("here")]
+
+
+def test_somebody_watches_a_terminal_where_nothing_is_shown_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(_progress.VARIABLE, raising=False)
+    monkeypatch.setattr(_progress.sys, "stderr", types.SimpleNamespace(isatty=lambda: True))
+    assert _progress._somebody_watches()
+    with the_only_display():
+        assert not _progress._somebody_watches()
+    monkeypatch.setenv(_progress.VARIABLE, "0")
+    assert not _progress._somebody_watches()
+
+
+def test_a_bar_comes_after_some_seconds_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown_at: list[str] = []
+
+    @contextmanager
+    def screen() -> Iterator[_progress.Screen]:
+        yield lambda news, seconds, expected: shown_at.append(f"{news.text} {expected is not None}")
+        shown_at.append("gone")
+
+    monkeypatch.setattr(_progress, "_in_terminal", screen)
+    monkeypatch.setattr(_progress, "_somebody_watches", lambda: True)
+    with shown(None) as tell:  # it takes no time: nothing is shown
+        tell(Progress("quick"))
+    assert shown_at == []
+    monkeypatch.setattr(_progress, "PATIENCE", 0.02)
+    with shown(None) as tell:
+        tell(Progress("slow", expected=5.0))
+        time.sleep(0.1)
+    assert shown_at == ["slow True", "gone"]
+
+
+def test_a_solve_takes_words_for_its_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = ol.scenarios.denoising_batch()
+    ol.solve(problem, intervals=6, starts=1, progress=False)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(ValueError, match="progress must be"):
+        ol.solve(problem, progress="yes")

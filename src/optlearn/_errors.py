@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 _PACKAGE = Path(__file__).parent
-# Frames of the package, and of the decorators around its functions, are nobody's line.
-_PASSED_OVER = ("contextlib.py", "functools.py", "_ufunc_config.py")
+# Frames of the package, of decorators around its functions, and of what makes classes and dataclasses are
+# nobody's line.
+_PASSED_OVER = ("contextlib.py", "functools.py", "_ufunc_config.py", "<frozen abc>", "<string>")
 
 
 def explained(topic: str) -> str:

@@ -1,7 +1,20 @@
-"""What long computations tell of themselves. Loads nothing heavy."""
+"""What long computations tell of themselves, and who is shown it. Loads nothing heavy."""
 
-from collections.abc import Callable
+import html
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
+
+# Seconds after which a computation that nobody asked tells of itself, and after which it does so again.
+PATIENCE, AGAIN = 3.0, 0.5
+# Set to 0, it never does.
+VARIABLE = "OPTLEARN_PROGRESS"
 
 
 @dataclass(frozen=True)
@@ -15,6 +28,7 @@ class Progress:
         iteration: of a solver.
         objective: reached by it.
         gap: possible improvement by the minimum principle, in units of the objective.
+        expected: seconds that the rest will take, as far as that can be known.
     """
 
     text: str
@@ -23,6 +37,7 @@ class Progress:
     iteration: int | None = None
     objective: float | None = None
     gap: float | None = None
+    expected: float | None = None
 
     def __str__(self) -> str:
         parts = [self.text]
@@ -34,7 +49,17 @@ class Progress:
             parts.append(f"objective {self.objective:.8g}")
         if self.gap is not None:
             parts.append(f"gap {self.gap:.1e}")
+        if self.expected is not None:
+            parts.append(f"about {in_words(self.expected)} left")
         return ", ".join(parts)
+
+
+def in_words(seconds: float) -> str:
+    """A duration of which one digit matters."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 1):.0f} s"
 
 
 Report = Callable[[Progress], None]
@@ -42,3 +67,138 @@ Report = Callable[[Progress], None]
 
 def silent(progress: Progress) -> None:
     """Tell nobody."""
+
+
+@contextmanager
+def shown(progress: bool | Report | None) -> Iterator[Report]:
+    """Whom a computation tells.
+
+    Args:
+        progress: a function; True for a bar on stderr or in a notebook; None for one after a few seconds, if
+            somebody watches; False for nobody.
+    """
+    if callable(progress):
+        yield progress
+    elif progress or (progress is None and _somebody_watches()):
+        with _Bar(0.0 if progress else PATIENCE) as bar, the_only_display():
+            yield bar.tell
+    else:
+        yield silent
+
+
+_displayed = False
+
+
+@contextmanager
+def the_only_display() -> Iterator[None]:
+    """What is computed here shows no progress by itself: it is shown already, or not wanted."""
+    global _displayed
+    before, _displayed = _displayed, True
+    try:
+        yield
+    finally:
+        _displayed = before
+
+
+def _somebody_watches() -> bool:
+    """Is this the first process and thread of a program in a terminal or notebook, with nothing shown yet?"""
+    if _displayed or os.environ.get(VARIABLE) == "0" or multiprocessing.parent_process() is not None:
+        return False
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return _notebook() is not None or (sys.stderr is not None and sys.stderr.isatty())
+
+
+def _notebook() -> Any:
+    """The shell of a notebook, if this is one."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell if hasattr(shell, "kernel") else None
+
+
+class _Bar:
+    """The latest news with a bar and the time, from some seconds on; gone at the end.
+
+    A thread of its own keeps it moving: compiling may take a minute, in which nothing is told.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._began, self._patience = time.monotonic(), patience
+        self._news = Progress("starting")
+        self._expected: float | None = None  # seconds, from the beginning to the end
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+
+    def __enter__(self) -> "_Bar":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def tell(self, news: Progress) -> None:
+        """Take note of news."""
+        self._news = news
+        if news.expected is not None:
+            self._expected = time.monotonic() - self._began + news.expected
+
+    def _show(self) -> None:
+        if self._over.wait(self._patience):
+            return
+        with ExitStack() as stack:
+            screen = stack.enter_context(_in_notebook() if _notebook() is not None else _in_terminal())
+            while True:
+                screen(self._news, time.monotonic() - self._began, self._expected)
+                if self._over.wait(AGAIN):
+                    return
+
+
+# News, seconds so far, and seconds that are expected in all.
+Screen = Callable[[Progress, float, float | None], None]
+
+
+@contextmanager
+def _in_terminal() -> Iterator[Screen]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        told = [""]
+
+        def line(news: Progress, seconds: float, expected: float | None) -> None:
+            if news.text != told[0]:
+                told[0] = news.text
+                console.print(f"optlearn: {news.text} ({seconds:.0f} s)", markup=False)
+
+        yield line
+        return
+    columns = BarColumn(20), TimeElapsedColumn(), TextColumn("{task.description}", markup=False)
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(news: Progress, seconds: float, expected: float | None) -> None:
+            bar.update(
+                task, description=str(news), total=expected, completed=min(seconds, expected or seconds)
+            )
+
+        yield show
+
+
+@contextmanager
+def _in_notebook() -> Iterator[Screen]:
+    from IPython.display import HTML, display
+
+    shown = display(HTML(""), display_id=True)
+
+    def show(news: Progress, seconds: float, expected: float | None) -> None:
+        # Without an estimate the browser lets the bar move to and fro.
+        share = "" if expected is None else f" value={min(seconds / expected, 1):.3f}"
+        shown.update(HTML(f"<progress{share}></progress> {html.escape(str(news))} ({seconds:.0f} s)"))
+
+    try:
+        yield show
+    finally:
+        shown.update(HTML(""))

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -229,3 +230,26 @@ def test_equal_students_stay_equal_however_long() -> None:
     found = ol.evaluate(problem, schedule, {"rescaling": 1.0})
     assert found.objective == pytest.approx(0.0614473, abs=1e-7)
     assert found["Q11"][-1] == pytest.approx(found["Q12"][-1], abs=1e-12)
+
+
+def test_what_is_not_finite_is_blamed_on_the_function_that_gives_it():
+    class Logarithm(ol.System):
+        names = ("e",)
+        parameters = {"rate": 0.5}  # noqa: RUF012
+
+        def drift(self, x, u):
+            return {"e": -u["rate"] * x["e"]}
+
+        def error(self, x, u):
+            return jnp.log(x["e"] - 0.5)
+
+    rate = {"rate": ol.Continuous(0.4, 1)}
+    problem = ol.Problem(model=Logarithm(), start={"e": 1.0}, horizon=5, controls=rate, intervals=4)
+    schedule = ol.Schedule.constant(5, {"rate": 0.5})
+    with pytest.raises(ol.UnphysicalStateError, match=r"Logarithm\.error is nan .*e = 0\.49\d+ at α = 1\.4"):
+        ol.evaluate(problem, schedule)
+    with pytest.raises(ValueError, match=r"not finite for any start .*: Logarithm\.error is nan"):
+        ol.solve(problem)
+    cost = ol.Objective(final=0.0, cost=lambda x, u: jnp.sqrt(x["e"] - 0.5))
+    with pytest.raises(ol.UnphysicalStateError, match=r"Objective\.cost is nan"):
+        ol.evaluate(replace(problem, objective=cost), schedule)

@@ -122,3 +122,90 @@ def test_slips_in_a_cost_are_named():
     )
     with pytest.raises(SpecificationError, match=r"Objective.cost: u\['rate'\] does not exist; there is"):
         ol.solve(problem, intervals=4)
+
+
+def test_a_misspelt_method_is_named():
+    def misspelt():
+        class Misspelt(ol.LearningModel):
+            def loss(self, fields, x, latent, u):
+                return (fields.teacher[0, 0] - fields.student[0, 0]) ** 2 / 2
+
+            def latent(self, u):
+                return None
+
+        return Misspelt
+
+    with pytest.warns(UserWarning, match=r"nothing uses Misspelt\.latent; did you mean latents\?") as told:
+        misspelt()
+    assert told[0].filename == __file__
+    with pytest.warns(UserWarning, match=r"Other\.errror; did you mean error\?"):
+
+        class Other(ol.System):
+            names = ("e",)
+
+            def drift(self, x, u):
+                return x
+
+            def errror(self, x, u):
+                return x["e"]
+
+
+def test_helpers_and_data_of_other_names_are_no_slips():
+    class Fine(ol.System):
+        metrics: float
+        names = ("e",)
+        parameters = {"rate": 0.5}  # noqa: RUF012
+
+        def drift(self, x, u):
+            return {"e": -self.drifts(x, u)}
+
+        def drifts(self, x, u):
+            return u["rate"] * x["e"]
+
+        def error(self, x, u):
+            return x["e"]
+
+        def rates(self):
+            return 1.0
+
+    assert Fine(metrics=1.0).rates() == 1.0
+
+
+def test_a_parameter_that_nothing_reads_is_named_once():
+    class Noisy(ol.System):
+        names = ("e",)
+        parameters = {"rate": 0.5, "noise": 0.1, "price": 1.0}  # noqa: RUF012
+
+        def drift(self, x, u):
+            return {"e": -u["rate"] * x["e"]}
+
+        def error(self, x, u):
+            return x["e"]
+
+    rate = {"rate": ol.Continuous(0, 1)}
+    with pytest.warns(
+        UserWarning, match="nothing reads the parameter 'noise' of Noisy; .* is price, rate"
+    ) as told:
+        problem = ol.Problem(
+            model=Noisy(), start={"e": 1.0}, horizon=1, controls=rate,
+            objective=ol.Objective(cost=lambda x, u: u["price"] * u["rate"]),
+        )  # fmt: skip
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    problem.with_parameters(noise=0.2)
+
+
+def test_test_settings_read_what_they_use_and_not_what_they_hand_on():
+    class Tested(ol.LearningModel):
+        def loss(self, fields, x, latent, u):
+            return (fields.teacher[0, 0] - fields.student[0, 0] + u["noise"] * fields.noise) ** 2 / 2
+
+        def test_settings(self, u):
+            return {**u, "noise": u["test_noise"]}
+
+    numbers = {"learning_rate": 0.1, "noise": 0.3, "test_noise": 0.0, "lost": 1.0}
+    model = Tested(students=1, overlaps=ol.Overlaps(T=1.0), parameters=numbers)
+    rate = {"learning_rate": ol.Continuous(0, 1)}
+    with pytest.warns(UserWarning, match="nothing reads the parameter 'lost'") as told:
+        ol.Problem(model=model, start=model.state(Q11=0.5), horizon=1, controls=rate)
+    assert len(told) == 1

@@ -21,14 +21,14 @@ from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
 from optlearn.practice.script import Framework, training_script
 from optlearn.scenarios._arguments import Argument, CodeOnly, Value
-from optlearn.scenarios._catalogue import catalogue
+from optlearn.scenarios._files import known
 
 # --- parameters ------------------------------------------------------------------------------------
 
 
 def parameters(scenario: str) -> tuple[Argument, ...]:
     """What can be moved in a scenario, the main ones first."""
-    return tuple(a for a in catalogue()[scenario].arguments if not isinstance(a, CodeOnly))
+    return tuple(a for a in known()[scenario].arguments if not isinstance(a, CodeOnly))
 
 
 def defaults(scenario: str) -> dict[str, Value]:
@@ -54,7 +54,7 @@ def typed(scenario: str, values: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         SpecificationError: an argument has no control, or its control does not take the value.
     """
-    controls = {argument.name: argument for argument in catalogue()[scenario].arguments}
+    controls = {argument.name: argument for argument in known()[scenario].arguments}
     texts = {}
     for name, value in values.items():
         several = isinstance(value, Sequence) and not isinstance(value, str) and name not in controls

@@ -11,8 +11,8 @@ from optlearn._app.worker import Worker
 from optlearn._control.compare import OPTIMUM
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress
-from optlearn.scenarios import list_scenarios
 from optlearn.scenarios._arguments import Value
+from optlearn.scenarios._files import known
 
 OPTIMAL, MIXED = "optimal", "mixed, sample by sample"
 WIDE, TALL = 1.25, 320
@@ -43,7 +43,7 @@ class Page:
         self._request: messages.Solve | None = None  # that is being worked on
         self.changed: Callable[[str, dict[str, Value]], None] = lambda scenario, values: None
         self._build()
-        if scenario in list_scenarios():
+        if scenario in known():
             self._enter(scenario, texts or {})
         else:
             self._idle(f"There is no scenario {scenario!r}: choose one from the list.", "bad")
@@ -51,7 +51,7 @@ class Page:
     # --- parts ---------------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        names = {name: name.replace("_", " ") for name in list_scenarios()}
+        names = {name: name.replace("_", " ") for name in known()}
         self.scenario_form = parts.one_list(self._choose, "scenario", "Scenario", names, "", in_address=True)
         self.about = parts.html("")
         self.parameter_form = parts.Form(self._move, in_address=True)

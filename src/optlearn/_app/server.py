@@ -37,9 +37,8 @@ from optlearn._app.messages import as_text, defaults, typed
 from optlearn._app.page import Page
 from optlearn._app.parts import Address
 from optlearn._app.worker import Worker
-from optlearn._errors import SpecificationError
-from optlearn.scenarios import list_scenarios
 from optlearn.scenarios._arguments import Value
+from optlearn.scenarios._files import find
 
 ADDRESS = "127.0.0.1"
 TITLE = "optlearn explorer"
@@ -59,8 +58,7 @@ def run(
     started: Callable[[str], None],
 ) -> None:
     """Serve until Ctrl-C; see ``optlearn._app.serve``."""
-    if scenario not in list_scenarios():
-        raise SpecificationError(f"no scenario {scenario!r}; there are {', '.join(list_scenarios())}")
+    find(scenario)  # a page shows no file but one that is named here
     query = urlencode({"scenario": scenario, **typed(scenario, values)})
     port = _free_port(port)
     logging.getLogger("bokeh.server").setLevel(logging.ERROR)  # otherwise every closed page is logged

@@ -17,8 +17,8 @@ import scipy.integrate
 import scipy.optimize
 import scipy.stats
 
-from optlearn import scenarios
 from optlearn._app.messages import Compared, Optimum, Simulate, Simulated, Solve, Usual
+from optlearn._control.baselines import baselines_of
 from optlearn._control.compare import broken_limits
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
@@ -33,6 +33,7 @@ from optlearn._progress import Progress
 from optlearn._schedule import Schedule
 from optlearn._simulate.run import simulate, theory_beside
 from optlearn._trajectory import Trajectory
+from optlearn.scenarios._files import find
 
 del scipy, casadi, xla
 
@@ -98,11 +99,11 @@ def _solve(request: Solve, send: Send) -> None:
 
 def _usual(problem: Problem, intervals: int, tell: Callable[[str], None]) -> tuple[Usual, ...]:
     usual = []
-    for name, make in problem.baselines.items():
+    for name, make in baselines_of(problem).items():
         tell(f"comparing with {name!r}")
-        schedule = make(problem, intervals)
-        note = "; ".join(broken_limits(problem, schedule))
         try:
+            schedule = make(problem, intervals)
+            note = "; ".join(broken_limits(problem, schedule))
             trajectory = evaluate(problem, schedule, record=RECORD)
         except UnphysicalStateError as error:
             usual.append(Usual(name, None, None, str(error)))
@@ -113,7 +114,7 @@ def _usual(problem: Problem, intervals: int, tell: Callable[[str], None]) -> tup
 
 def _problem(scenario: str, arguments: Mapping[str, Any]) -> Problem:
     try:
-        problem: Problem = getattr(scenarios, scenario)(**arguments)
+        problem = find(scenario).function(**arguments)
     except TypeError as error:  # a value that no check foresaw is still bad input
         raise SpecificationError(str(error)) from error
     return problem

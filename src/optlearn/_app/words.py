@@ -10,14 +10,14 @@ from optlearn._app.parts import COLOURS, DARK_COLOURS, Line
 from optlearn._control.compare import OPTIMUM
 from optlearn._schedule import Schedule
 from optlearn._trajectory import reduction
-from optlearn.scenarios import list_scenarios
+from optlearn.scenarios._files import known
 
 FEW = 6  # phases at most that are listed one by one
 
 
 def about(scenario: str, strangers: Sequence[str]) -> str:
     """What a scenario optimises, and what the address says that it does not have."""
-    text = list_scenarios()[scenario]
+    text = known()[scenario].description
     purpose = f'<p class="words">{escape(text[:1].upper() + text[1:])}.</p>'
     if not strangers:
         return purpose

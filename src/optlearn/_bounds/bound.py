@@ -169,16 +169,28 @@ def bound(
         raise SpecificationError(
             f"bound: {problem.name!r} is not linear in the state apart from the controls; use 'sos' or 'hjb'"
         )
-    moves = 0 if kind == "sos" else dimensions_of(problem)
-    if kind == "sos" or (kind == "auto" and moves > dimensions):
-        value, assumes = _proof(problem, degree, pieces, moves, dimensions)
-        return _compared(Bound(value, 0.0, "sos", assumes), solution)
+    why_no_grid = ""
+    if kind != "sos":
+        try:
+            return _estimate(problem, solution, times, nodes, dimensions)
+        except SpecificationError as error:
+            if kind == "hjb":
+                raise
+            why_no_grid = _without_owner(error)
+    value, assumes = _proof(problem, degree, pieces, why_no_grid)
+    return _compared(Bound(value, 0.0, "sos", assumes), solution)
+
+
+def _estimate(
+    problem: Problem, solution: Solution | None, times: int, nodes: int | None, dimensions: int
+) -> Bound:
+    """By the Hamilton-Jacobi-Bellman equation on grids."""
+    moves = dimensions_of(problem, dimensions)  # refused before a problem with budgets is solved for it
     coarse = nodes or NODES[min(moves, len(NODES)) - 1]
     resolutions = [Resolution(round(times * FINER**i), round(coarse * FINER**i)) for i in range(3)]
     near = _near(problem, solution)
     value, error, values, policy = solve_hjb(problem, resolutions, dimensions, near)
-    estimate = Bound(value, error, "hjb", _OF_GRIDS, values=values, policy=policy)
-    return estimate.beside(near.objective)
+    return Bound(value, error, "hjb", _OF_GRIDS, values=values, policy=policy).beside(near.objective)
 
 
 def _compared(proof: Bound, solution: Solution | None) -> Bound:
@@ -188,18 +200,21 @@ def _compared(proof: Bound, solution: Solution | None) -> Bound:
     return proof.beside(solution.objective)
 
 
-def _proof(problem: Problem, degree: int, pieces: int, moves: int, dimensions: int) -> tuple[float, str]:
+def _proof(problem: Problem, degree: int, pieces: int, why_no_grid: str) -> tuple[float, str]:
     """By sums of squares; if they do not fit either, it is said why a grid does not."""
     try:
         return lower_bound(problem, degree, pieces)
     except (SpecificationError, ModuleNotFoundError) as error:
-        if not moves:
+        if not why_no_grid:
             raise
         raise SpecificationError(
             f"bound: no kind fits {problem.name!r}. 'convex': it must be linear in the state apart from the "
-            f"controls. 'hjb': it must move in at most {dimensions} dimensions, and moves in {moves} (raise "
-            f"dimensions=). 'sos': {str(error).removeprefix('bound: ')}"
+            f"controls. 'hjb': {why_no_grid}. 'sos': {_without_owner(error)}"
         ) from error
+
+
+def _without_owner(error: Exception) -> str:
+    return str(error).removeprefix("bound: ")
 
 
 def _near(problem: Problem, solution: Solution | None) -> Near:

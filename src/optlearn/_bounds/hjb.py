@@ -166,7 +166,7 @@ class Sweep:
             if not bool(jnp.all(jax.lax.map(is_defined, states, batch_size=BLOCK))):
                 raise SpecificationError(
                     f"bound: kind='hjb' must know the drift all over boxes around what training reaches, and "
-                    f"{self.problem.name!r} does not: their corners are no possible overlaps"
+                    f"{self.problem.name!r} does not: it is not finite in some of their corners"
                 )
 
     @cached_property
@@ -311,10 +311,10 @@ class Policy:
         return self.sweep.compiled.relaxation.schedule(w, free)
 
 
-def dimensions_of(problem: Problem) -> int:
-    """In how many dimensions states move, budgets included."""
+def dimensions_of(problem: Problem, most: int) -> int:
+    """In how many dimensions states move, budgets included; more than ``most`` are refused."""
     nothing = Near(np.zeros(len(compile_problem(problem).relaxation.budget_rows.targets)), np.zeros(0), 0.0)
-    return Sweep(problem, Resolution(8, 4), 1_000, nothing).charts.dimension
+    return Sweep(problem, Resolution(8, 4), most, nothing).charts.dimension
 
 
 def solve_hjb(

@@ -14,6 +14,7 @@ from optlearn._cli.output import bad_input
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report
 from optlearn.scenarios import list_scenarios
+from optlearn.scenarios._files import check_file, find, is_file
 
 if TYPE_CHECKING:
     from optlearn._control.problem import Problem
@@ -37,7 +38,9 @@ def option(metavar: str, text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, metavar=metavar, help=text, **more)
 
 
-def scenario_argument(text: str = "Name of a scenario; `optlearn list` shows them.") -> Any:
+def scenario_argument(
+    text: str = "A scenario (`optlearn list` shows them), or a file that defines `problem`.",
+) -> Any:
     """The name of a scenario, completed by the shell."""
     return argument("SCENARIO", text, autocompletion=lambda: list(list_scenarios()))
 
@@ -75,8 +78,14 @@ Quiet = Annotated[bool, flag("No progress on stderr.", "--quiet", "-q")]
 
 def scenario_arguments(scenario: str, settings: list[str] | None, out: Path | None) -> dict[str, Any]:
     """Arguments of the scenario, after the checks that need no import."""
-    if scenario not in list_scenarios():
-        bad_input(f"no scenario {scenario!r}; there are {', '.join(list_scenarios())}")
+    if is_file(scenario):
+        try:
+            check_file(scenario)
+        except SpecificationError as error:
+            bad_input(str(error))
+    elif scenario not in list_scenarios():
+        hint = f" (for a file: {scenario}.py)" if Path(f"{scenario}.py").is_file() else ""
+        bad_input(f"no scenario {scenario!r}; there are {', '.join(list_scenarios())}{hint}")
     if out is not None:
         if out.is_dir():
             bad_input(f"--out {out}: this is a directory")
@@ -112,9 +121,7 @@ def literal(text: str) -> Any:
 
 def allowed_arguments(scenario: str) -> dict[str, inspect.Parameter]:
     """Parameters of a scenario's function."""
-    from optlearn import scenarios
-
-    return dict(inspect.signature(getattr(scenarios, scenario)).parameters)
+    return dict(inspect.signature(find(scenario).function).parameters)
 
 
 def make_problem(scenario: str, arguments: Mapping[str, Any], tell: Report) -> "Problem":
@@ -122,15 +129,15 @@ def make_problem(scenario: str, arguments: Mapping[str, Any], tell: Report) -> "
     allowed = allowed_arguments(scenario)
     for name in arguments:
         if name not in allowed:
-            shown = ", ".join(f"{p.name}={p.default!r}" for p in allowed.values())
+            has = [n if p.default is p.empty else f"{n}={p.default!r}" for n, p in allowed.items()]
+            shown = ", ".join(has) or "none, since its problem is no function"
             raise SpecificationError(f"--set {name}: {scenario} has no such argument; it has {shown}")
-    from optlearn import scenarios
     from optlearn._control import solve
 
     del solve  # imported with all that it needs while an interruption waits
     tell(Progress("setting up the problem"))
     try:
-        problem: Problem = getattr(scenarios, scenario)(**arguments)
+        problem = find(scenario).function(**arguments)
     except (TypeError, ValueError) as error:  # a value that no check foresaw is still bad input
         raise SpecificationError(str(error)) from error
     return problem
@@ -164,12 +171,14 @@ def chosen(**options: Any) -> dict[str, Any]:
 
 def baseline_or_file(problem: "Problem", name: str, intervals: int | None) -> "Schedule":
     """The baseline of that name, or the schedule in the file of that name."""
-    if name in problem.baselines:
-        count = problem.intervals if intervals is None else intervals
-        return problem.baselines[name](problem, count)
+    from optlearn._control.baselines import baselines_of
+
+    usual = baselines_of(problem)
+    if name in usual:
+        return usual[name](problem, problem.intervals if intervals is None else intervals)
     path = Path(name)
     if not path.is_file():
-        names = ", ".join(repr(n) for n in (OPTIMAL, *problem.baselines))
+        names = ", ".join(repr(n) for n in (OPTIMAL, *usual))
         raise SpecificationError(f"--schedule {name!r}: {names}, or a file; there is no such file")
     return read_schedule(path)
 

@@ -18,7 +18,7 @@ import typer
 from optlearn._errors import DataFileError, SpecificationError, UnphysicalStateError
 from optlearn._io.files import write_file
 from optlearn._json import finite, plain
-from optlearn._progress import Progress, Report, silent
+from optlearn._progress import Progress, Report, silent, the_only_display
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,7 +150,12 @@ def reporting(quiet: bool) -> Iterator[Report]:
         screen().print(f"Warning: {message}", style="yellow", markup=False)
 
     try:
-        with interrupt.installed(), warnings.catch_warnings(), _progress(screen, quiet) as show:
+        with (
+            interrupt.installed(),
+            warnings.catch_warnings(),
+            the_only_display(),
+            _progress(screen, quiet) as show,
+        ):
             warnings.simplefilter("default")
             warnings.showwarning = show_warning
 

@@ -15,7 +15,8 @@ from optlearn._errors import SpecificationError, how_to_install, page, topics
 from optlearn._progress import Progress
 from optlearn.scenarios import list_scenarios
 from optlearn.scenarios._arguments import Argument, Choice, CodeOnly, Flag, Number
-from optlearn.scenarios._catalogue import Entry, catalogue
+from optlearn.scenarios._catalogue import Entry
+from optlearn.scenarios._files import find, is_file
 
 if TYPE_CHECKING:
     from optlearn._control.problem import Problem
@@ -45,16 +46,18 @@ def run_list(
         deliver({"scenarios": lines}, None, as_json, lambda: _show_all(lines))
         return
     chosen = inputs.scenario_arguments(scenario, settings, None)
-    entry = catalogue()[scenario]
     with reporting(quiet) as tell:
+        entry = find(scenario)
         problem = inputs.make_problem(scenario, chosen, tell)
+        from optlearn._control.baselines import baselines_of
+
         others = [(arguments, entry.function(**{**chosen, **arguments})) for arguments in entry.variants]
     result = {
         "scenario": scenario,
         "description": entry.description,
         "arguments": [_described(each) for each in entry.arguments],
         **_chosen(problem),
-        "baselines": list(problem.baselines),
+        "baselines": list(baselines_of(problem)),
         "variants": [{"arguments": arguments, **_chosen(other)} for arguments, other in others],
         "citations": entry.citations,
     }
@@ -99,14 +102,15 @@ def _show_one(entry: Entry, result: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     screen = console()
-    screen.print(f"[bold]{entry.name}[/bold]: {entry.description}.\n")
+    screen.print(f"[bold]{result['scenario']}[/bold]: {entry.description}.\n")
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("argument", "default", "range", "meaning"):
         table.add_column(heading, no_wrap=heading == "argument")
     for each in entry.arguments:
         table.add_row(each.name, str(each.default), each.allowed, each.help)
-    for name, (_, meaning) in COMMON.items():
-        table.add_row(name, "None", "", meaning)
+    if not is_file(result["scenario"]):
+        for name, (_, meaning) in COMMON.items():
+            table.add_row(name, "None", "", meaning)
     screen.print(table)
     for chosen in (result, *result["variants"]):
         settings = chosen["arguments"] if chosen is not result else {}
@@ -216,7 +220,7 @@ def run_cite(
 
 def run_explore(
     scenario: Annotated[
-        str, scenario_argument("Name of the scenario to begin with; `optlearn list` shows them.")
+        str, scenario_argument("What to begin with: a scenario, or a file that defines `problem`.")
     ] = "curriculum",
     settings: Annotated[list[str] | None, settings_option("A parameter to begin with.")] = None,
     port: Annotated[int, option("PORT", "Port on 127.0.0.1; 0: any free one.", min=0, max=65535)] = 0,

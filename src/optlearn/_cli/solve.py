@@ -93,9 +93,10 @@ def run_compare(
     limits = inputs.chosen(starts=starts, max_iterations=max_iterations)
     with reporting(quiet) as tell:
         problem = inputs.make_problem(scenario, arguments, tell)
-        from optlearn._control.compare import OPTIMUM, compare
+        from optlearn._control.baselines import baselines_of
+        from optlearn._control.compare import OPTIMUM, SOLUTION, compare
 
-        mine = inputs.read_schedules(schedule or [], {OPTIMUM, *problem.baselines})
+        mine = inputs.read_schedules(schedule or [], {OPTIMUM, SOLUTION, *baselines_of(problem)})
         limits |= {"intervals": intervals, "method": method.value, "seed": seed}
         comparison = compare(problem, mine, progress=tell, **limits)
     solution = comparison.solution

@@ -78,7 +78,7 @@ def run_sweep(
     over = _grid(grid)
     if (jobs is not None) + (cluster is not None) + batched > 1:
         bad_input("--jobs, --cluster and --batched: choose one of them")
-    folder = Path("out") / f"sweep_{scenario}" if out is None else out
+    folder = Path("out") / f"sweep_{Path(scenario).stem}" if out is None else out
     limits = inputs.chosen(intervals=intervals, starts=starts, chain=chain)
     began = time.perf_counter()
     with reporting(True) as tell:

@@ -1,19 +1,23 @@
-"""Schedules side by side: the optimum, the problem's baselines, and the user's own."""
+"""Schedules side by side: what was solved for, the usual ones, and the user's own."""
 
 import html
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optlearn._arguments import Arguments
+from optlearn._control.baselines import baselines_of
+from optlearn._control.certificate import limits
+from optlearn._control.controls import TOLERANCE, Control
 from optlearn._control.evaluate import check_schedule, evaluate_anyway
 from optlearn._control.identity import check_same, description
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
 from optlearn._errors import SpecificationError, UnphysicalStateError, warn
+from optlearn._progress import Progress, Report, shown, silent
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._trajectory import improvement, reduction
@@ -21,22 +25,31 @@ from optlearn._trajectory import improvement, reduction
 if TYPE_CHECKING:
     from rich.table import Table
 
-OPTIMUM = "optimum"
+# What a solution is called: only one that is converged, and that nothing here beats, is an optimum.
+OPTIMUM, SOLUTION = "optimum", "solution"
 
 
 @checked
 def baselines(problem: Problem, intervals: int | None = None) -> dict[str, Schedule]:
     """The schedules that people would try: name → schedule.
 
-    One that cannot be made is left out, with a warning.
+    A problem without baselines of its own is compared with the best constant, the best straight line, the
+    best cosine and the best single switch, as far as its controls and budgets allow them. One that cannot be
+    made is left out, with a warning.
 
     Args:
         problem: the problem.
         intervals: control intervals for those that need a grid (default: the problem's).
     """
     count = Arguments("baselines").count("intervals", problem.intervals if intervals is None else intervals)
+    return _made(problem, count, silent)
+
+
+def _made(problem: Problem, count: int, tell: Report) -> dict[str, Schedule]:
+    """All baselines on ``count`` intervals."""
     schedules = {}
-    for name, make in problem.baselines.items():
+    for name, make in baselines_of(problem).items():
+        tell(Progress(f"comparing with {name!r}"))
         try:
             schedules[name] = make(problem, count)
         except (SpecificationError, UnphysicalStateError) as error:
@@ -51,8 +64,8 @@ class Row:
     Attributes:
         name: of the schedule.
         objective: re-integrated; None if the schedule leaves the physical region.
-        excess: objective minus that of the optimum.
-        reduction: by how many percent the optimum's objective is lower.
+        excess: objective minus that of the solution.
+        reduction: by how many percent the solution's objective is lower.
         improvement: the same as a percentage of what this schedule itself has learned,
             100 (J − J*)/(error at the start − error at the end), the paper's measure; None if the
             objective is not the final error, or nothing was learned.
@@ -68,10 +81,15 @@ class Row:
     budgets_met: bool
     note: str = ""
 
+    @property
+    def solved(self) -> bool:
+        """Is it the schedule that was solved for?"""
+        return self.name in (OPTIMUM, SOLUTION)
+
     def _cells(self) -> list[str]:
         """Its numbers and note, as a table shows them."""
         reduction, improvement, excess = self.reduction, self.improvement, self.excess
-        if self.name == OPTIMUM:
+        if self.solved:
             reduction = improvement = excess = None
         objective = _shown(self.objective, ".8g")
         percent = [_shown(value, ".2f", " %") for value in (reduction, improvement)]
@@ -93,13 +111,15 @@ class Comparison:
         problem: name of the problem.
         rows: one for each schedule.
         schedules: name → schedule.
-        solution: the optimum with its certificate.
+        solution: what was solved for, with its certificate.
+        doubts: why its row is "solution" and not "optimum", in words; none if it is.
     """
 
     problem: str
     rows: tuple[Row, ...]
     schedules: Mapping[str, Schedule]
     solution: Solution
+    doubts: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Row:
         """The row of a schedule."""
@@ -112,15 +132,19 @@ class Comparison:
         """A table for rich consoles."""
         from rich.table import Table
 
-        table = Table(title=self.problem)
+        table = Table(title=self.problem, caption=self._caption or None, caption_justify="left")
         headings, lines = self._cells
         # Words may wrap where the screen is narrow; numbers must not.
         for heading in headings:
             number = heading in _NUMBERS
             table.add_column(heading, justify="right" if number else "left", no_wrap=number)
         for row, cells in zip(self.rows, lines, strict=True):
-            table.add_row(*cells, style="bold" if row.name == OPTIMUM else None)
+            table.add_row(*cells, style="bold" if row.solved else None)
         return table
+
+    @property
+    def _caption(self) -> str:
+        return f"The solution may not be the optimum: {'; '.join(self.doubts)}." if self.doubts else ""
 
     @property
     def _cells(self) -> tuple[list[str], list[list[str]]]:
@@ -134,6 +158,7 @@ class Comparison:
             "problem": self.problem,
             "rows": [asdict(row) for row in self.rows],
             "converged": self.solution.certificate.converged,
+            "doubts": list(self.doubts),
         }
 
     def __str__(self) -> str:
@@ -155,7 +180,8 @@ class Comparison:
         headings, lines = self._cells
         caption, body = html.escape(self.problem), "".join(line("td", cells) for cells in lines)
         head = f"<caption>{caption}</caption><thead>{line('th', headings)}</thead>"
-        return f"<table>{head}<tbody>{body}</tbody></table>"
+        doubts = f"<p>{html.escape(self._caption)}</p>" if self.doubts else ""
+        return f"<table>{head}<tbody>{body}</tbody></table>{doubts}"
 
 
 @checked
@@ -164,40 +190,89 @@ def compare(
     schedules: Mapping[str, Schedule] | None = None,
     solution: Solution | None = None,
     intervals: int | None = None,
+    progress: bool | Report | None = None,
     **solve_options: Any,
 ) -> Comparison:
     """The optimum, every baseline and the given schedules, all re-integrated to the same accuracy.
 
-    A schedule that breaks a budget or a bound is shown with a note.
+    A schedule that breaks a budget or a bound is shown with a note. What was solved for is called "optimum"
+    only if it is converged and no schedule here that keeps all limits is better; else "solution".
 
     Args:
-        problem: the problem.
+        problem: the problem; with ``reach``, schedules are compared over the training time that was found.
         schedules: name → further schedule.
         solution: the optimum, if it is known already; else it is solved for.
         intervals: control intervals of the optimum and of the baselines (default: the problem's, or
             those of ``solution``).
+        progress: as for ``solve``.
         solve_options: for ``solve``.
     """
-    schedules = schedules or {}
+    with shown(progress) as tell:
+        return _compared(problem, schedules or {}, solution, intervals, tell, solve_options)
+
+
+def _compared(
+    problem: Problem,
+    schedules: Mapping[str, Schedule],
+    solution: Solution | None,
+    intervals: int | None,
+    tell: Report,
+    solve_options: Mapping[str, Any],
+) -> Comparison:
+    """The same; ``tell`` is told of every stage."""
+    usual = baselines_of(problem)
     for name, schedule in schedules.items():
-        if name == OPTIMUM or name in problem.baselines:
+        if name in (OPTIMUM, SOLUTION) or name in usual:
             raise SpecificationError(f"the name {name!r} is taken; call your schedule something else")
-        check_schedule(problem, schedule)
+        if problem.reach is None:  # else the training time is not known yet
+            check_schedule(problem, schedule)
+    given = solution is not None
     if solution is None:
-        solution = solve(problem, intervals=intervals, **solve_options)
-    elif solution.problem is not problem:
+        solution = solve(problem, intervals=intervals, progress=tell, **solve_options)
+    if problem.reach is not None:
+        problem = replace(problem, horizon=solution.problem.horizon, reach=None)
+        for schedule in schedules.values():
+            check_schedule(problem, schedule)
+    if given and solution.problem is not problem:
         check_same(problem, description(solution.problem), "solution")
     count = solution.schedule.intervals if intervals is None else intervals
-    everything = {OPTIMUM: solution.schedule, **baselines(problem, count), **schedules}
-    rows = [_row(problem, name, schedule, solution) for name, schedule in everything.items()]
+    others = {**_made(problem, count, tell), **schedules}
+    rows = [_row(problem, name, schedule, solution) for name, schedule in others.items()]
+    doubts = _doubts(solution, [row for row in rows if _beats(row, others[row.name], solution)])
+    name = SOLUTION if doubts else OPTIMUM
+    rows = [_row(problem, name, solution.schedule, solution), *rows]
     rows.sort(key=lambda row: np.inf if row.objective is None else row.objective)
-    return Comparison(problem.name, tuple(rows), everything, solution)
+    return Comparison(problem.name, tuple(rows), {name: solution.schedule, **others}, solution, doubts)
+
+
+def _doubts(solution: Solution, better: list[Row]) -> tuple[str, ...]:
+    """Why a solution may not be the optimum, in words."""
+    certificate = solution.certificate
+    doubts = [] if certificate.converged else [f"it is not converged ({'; '.join(certificate.reasons)})"]
+    if better:
+        best = min(better, key=lambda row: row.excess or 0.0)
+        doubts.append(f"{best.name!r} is better by {-(best.excess or 0.0):.2g}")
+    return tuple(doubts)
+
+
+def _beats(row: Row, schedule: Schedule, solution: Solution) -> bool:
+    """Is a schedule better by more than what counts as small?
+
+    More is allowed to one that is mixed, or that changes between the edges of the solution's grid, where no
+    optimum on that grid can follow it.
+    """
+    if row.objective is None or not row.budgets_met:
+        return False
+    small = limits(solution.objective, solution.certificate.negligible)
+    edges = schedule.grid / schedule.horizon * solution.schedule.intervals
+    on_grid = np.all(np.abs(edges - np.round(edges)) < 1e-6) and not schedule.mixtures
+    return solution.objective - row.objective > small["hamiltonian_gap" if on_grid else "relaxation_gap"]
 
 
 def _row(problem: Problem, name: str, schedule: Schedule, solution: Solution) -> Row:
     notes, trajectory = broken_limits(problem, schedule), solution.trajectory
     try:
-        if name != OPTIMUM:
+        if schedule is not solution.schedule:
             trajectory = evaluate_anyway(problem, schedule, record=2)
     except (UnphysicalStateError, SpecificationError) as error:
         return Row(name, None, None, None, None, not notes, "; ".join([*notes, str(error)]))
@@ -210,6 +285,23 @@ def _row(problem: Problem, name: str, schedule: Schedule, solution: Solution) ->
 
 
 def broken_limits(problem: Problem, schedule: Schedule) -> list[str]:
-    """What a schedule breaks of bounds, admissible values and budgets, in words."""
-    bounds = (control.broken_bounds(name, schedule) for name, control in problem.controls.items())
-    return [note for notes in (*bounds, *(b.broken(schedule) for b in problem.budgets)) for note in notes]
+    """What a schedule breaks of bounds, admissible values, limits on switches and budgets, in words."""
+    controls = problem.controls.items()
+    notes = [note for name, control in controls for note in control.broken_bounds(name, schedule)]
+    notes += [note for name, control in controls for note in _broken_switches(name, control, schedule)]
+    return [*notes, *(note for budget in problem.budgets for note in budget.broken(schedule))]
+
+
+def _broken_switches(name: str, control: Control, schedule: Schedule) -> list[str]:
+    """What a schedule breaks of the limits on how often, and how soon, a control may change."""
+    if not control.limited:
+        return []
+    if name in schedule.mixtures:
+        return [f"{name} is mixed, which limits on switches do not allow"]
+    own = Schedule(schedule.grid, {name: schedule[name]}).merged()
+    notes, switches, dwell = [], own.intervals - 1, float(np.diff(own.grid).min())
+    if control.max_switches is not None and switches > control.max_switches:
+        notes.append(f"{name} changes {switches} times, at most {control.max_switches} are allowed")
+    if dwell < control.min_dwell * (1 - TOLERANCE):
+        notes.append(f"{name} keeps a value for {dwell:.4g}, at least {control.min_dwell:g} are asked for")
+    return notes

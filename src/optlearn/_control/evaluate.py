@@ -11,13 +11,14 @@ from optlearn._arrays import float64
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.problem import Problem
 from optlearn._engine.integrate import integrate
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
 
 _RUNNING_ACCURACY = 1e-12  # of a piece of a running cost, relative to the whole
 _HALVINGS = 12
+STATE_SHOWN = 6  # numbers of a state in a message
 
 
 @checked
@@ -63,8 +64,27 @@ def evaluate_anyway(
         **_integrator(compiled),
     )
     objective = _objective(compiled, schedule, np.array(list(free.values())), trajectory)
+    if not np.isfinite(objective):
+        raise UnphysicalStateError(_not_finite(problem, objective, trajectory))
     info = {**trajectory.info, "objective": objective, "parameters": free}
     return replace(trajectory, info=info)
+
+
+def _not_finite(problem: Problem, objective: float, trajectory: Trajectory) -> str:
+    """What to say of an objective that is not finite along states that are."""
+    model, aim, errors = problem.model, problem.objective, trajectory["error"]
+    where, value = -1, objective
+    blamed = "the error" if aim.tests else f"Objective.{'cost' if aim.has_running else 'terminal'}"
+    counted = errors if aim.average else errors[-1:] if aim.final else errors[:0]
+    if not np.all(np.isfinite(counted)):
+        where = int(np.flatnonzero(~np.isfinite(errors))[0])
+        blamed, value = f"{type(model).__name__}.error", errors[where]
+    pairs = zip(model.layout.names, trajectory.states[where], strict=True)
+    state = ", ".join(f"{name} = {number:.4g}" for name, number in list(pairs)[:STATE_SHOWN])
+    return (
+        f"{blamed} is {value:g} and must be finite; the state is, all along ({state} at "
+        f"α = {trajectory.alpha[where]:.4g})."
+    )
 
 
 def _integrator(compiled: CompiledProblem) -> dict[str, Any]:

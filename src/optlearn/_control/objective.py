@@ -10,7 +10,7 @@ import numpy as np
 from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Settings
 from optlearn._dynamics.checks import check_settings
-from optlearn._dynamics.own_code import Known, digest, is_own, slips_explained
+from optlearn._dynamics.own_code import Known, Part, digest, is_own, slips_explained
 from optlearn._dynamics.system import System
 from optlearn._engine.tracing.trace import dependencies
 from optlearn._errors import SpecificationError
@@ -130,13 +130,16 @@ class Objective:
 
     def key(self, model: System, u: Settings) -> Hashable:
         """What is minimised, with what own functions compute now: programs are kept by this."""
-        parts = [
+        return self, digest("Objective", self.parts(model, u))
+
+    def parts(self, model: System, u: Settings) -> list[Part]:
+        """The functions that a user may have written, with arguments to trace them."""
+        return [
             (name, lambda x, u, f=f: f(x, Known("u", u)), (state, dict(settings)))
             for _, state, settings in model.each(model.state(), u)
             for name in ("terminal", "cost")
             if (f := getattr(self, name)) is not None
         ]
-        return self, digest("Objective", parts)
 
     def terminal_value(self, model: System, x: Any, u: Settings) -> Array:
         """The part that reads the final state."""

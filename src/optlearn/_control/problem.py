@@ -1,6 +1,6 @@
 """An optimal-control problem on the order parameters."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,21 +9,25 @@ import jax
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Settings
+from optlearn._arrays import Array, Settings, float64
 from optlearn._control.budgets import Budget, check_together
 from optlearn._control.controls import Control, Free
 from optlearn._control.objective import Limit, Objective
 from optlearn._control.scenario_call import ScenarioCall
 from optlearn._control.weighing import CVaR, Weighing
 from optlearn._dynamics.checks import check_states
+from optlearn._dynamics.own_code import declares_all, names_read
 from optlearn._dynamics.system import System
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
 
 # More would fill the memory before anything is computed.
 MOST_INTERVALS = 100_000
+
+# Own models, the names of their parameters and objectives: whether all are read has been looked at.
+_LOOKED_AT: set[Hashable] = set()
 
 Baseline = Callable[["Problem", int], Schedule]
 
@@ -139,6 +143,7 @@ class Problem:
             )
         for name, control in self.controls.items():
             check_together(name, control, [b for b in self.budgets if b.control == name])
+        self._warn_of_unread()
 
     def _check_reach(self) -> None:
         if self.shortest < 0:
@@ -152,6 +157,24 @@ class Problem:
                 f"shortest must be above 0 and below the longest horizon, {self.horizon:g}, got {shortest:g}"
             )
         object.__setattr__(self, "shortest", float(shortest))
+
+    @float64
+    def _warn_of_unread(self) -> None:
+        """Warn of parameters of a user's model that nothing reads: mostly a slip in a name."""
+        model, settings = self.model, self.settings
+        case = type(model), frozenset(settings), self.objectives
+        if case in _LOOKED_AT or not declares_all(type(model)):
+            return
+        _LOOKED_AT.add(case)  # said once, and not of every copy
+        parts = [*model.parts(), *(part for o in self.objectives for part in o.parts(model, settings))]
+        traced = names_read(parts, settings)
+        read = sorted(name for name in settings if name in traced or model.reads(name))
+        for name in sorted(settings.keys() - set(read)):
+            kind = "control" if name in self.controls else "parameter"
+            warn(
+                f"Problem: nothing reads the {kind} {name!r} of {type(model).__name__}; what it reads is "
+                f"{', '.join(read) or 'nothing'}"
+            )
 
     @property
     def continuous(self) -> dict[str, Control]:

@@ -39,7 +39,8 @@ from optlearn._control.solvers.starts import (
     too_coarse,
     warm_schedule,
 )
-from optlearn._progress import Progress, Report, silent
+from optlearn._errors import warn
+from optlearn._progress import Progress, Report, shown
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 
@@ -47,6 +48,8 @@ __all__ = ["METHODS", "continuation", "solve"]
 
 # How many times more steps follow, where they have led astray.
 FAR_FINER = 4
+# Passes through training that a start takes where expectations are quadratures (measured: 60 to 125).
+PASSES = 100
 
 
 # Trials with too large a rate or too long a step overflow; what is not finite is looked for and left.
@@ -65,7 +68,7 @@ def solve(
     max_iterations: int | None = None,
     tolerance: float | None = None,
     negligible: float | None = None,
-    progress: Report | None = None,
+    progress: bool | Report | None = None,
 ) -> Solution:
     """The optimal schedule of ``problem``, with a certificate.
 
@@ -86,42 +89,51 @@ def solve(
         tolerance: of the solver (default: 1e-10 for direct, 1e-7 for indirect).
         negligible: gain that does not matter, in units of the objective: gaps up to it count as small
             (default: 1e-7 of the best first guess), beside those that are small shares of the objective.
-        progress: called with a ``Progress`` at every stage, and as the gap falls.
+        progress: True for a bar, on stderr or in a notebook; False for none; None for one in terminals and
+            notebooks once it takes more than a few seconds; or a function that is called with a ``Progress``
+            at every stage, and as the gap falls. Quadratures also tell how long it may take.
 
     Returns:
         A solution, converged or not; if not, a ``NotConvergedWarning`` says why.
     """
-    began = time.perf_counter()
-    tell = progress or silent
     options: dict[str, Any] = {
         "intervals": intervals, "method": method, "starts": starts, "seed": seed, "steps": steps,
         "max_iterations": max_iterations, "tolerance": tolerance, "negligible": negligible,
     }  # fmt: skip
     check_options(Arguments("solve"), **options)
-    if problem.reach is not None:
+    began = time.perf_counter()
+    with shown(progress) as tell:
+        if problem.reach is None:
+            solution = _solve(problem, warm_start, options, tell)
+        else:
 
-        def plain(fixed: Problem, before: Solution | None) -> Solution:
-            warm = warm_start if before is None else before
-            return solve(fixed, warm_start=warm, progress=progress, **options)
+            def plain(fixed: Problem, before: Solution | None) -> Solution:
+                return _solve(fixed, warm_start if before is None else before, options, tell)
 
-        return replace(shortest(problem, plain), seconds=time.perf_counter() - began)
-    count = int(problem.intervals if intervals is None else intervals)
-    chosen = make_method(method, max_iterations, tolerance)
+            solution = shortest(problem, plain)
+    return replace(solution, seconds=time.perf_counter() - began)
+
+
+def _solve(
+    problem: Problem, warm_start: Solution | Schedule | None, options: dict[str, Any], tell: Report
+) -> Solution:
+    """The same over a given horizon."""
+    count = int(problem.intervals if options["intervals"] is None else options["intervals"])
+    chosen = make_method(options["method"], options["max_iterations"], options["tolerance"])
     tell(Progress("tracing the dynamics"))
     compiled = compile_problem(problem)
     if chosen.optimises:
         compiled.engine.prepare()
     check_grid(compiled, count)
     search = _Search(
-        compiled, chosen, count,
-        starts=starts, seed=seed, steps=steps, negligible=negligible, source=warm_start, tell=tell,
+        compiled, chosen, count, source=warm_start, tell=tell,
+        **{name: options[name] for name in ("starts", "seed", "steps", "negligible")},
     )  # fmt: skip
     search.run_first_starts()
     search.run_more_starts()
     search.refine_steps()
     search.keep_a_better_start()
-    solution = finish(search.result(options), tell)
-    return replace(solution, seconds=time.perf_counter() - began)
+    return finish(search.result(options), tell)
 
 
 @checked
@@ -191,11 +203,28 @@ class _Search:
     def run_first_starts(self) -> None:
         """From the first guesses; if the one from nearby leads nowhere, from the usual ones too."""
         guesses = self._chosen(self.wanted) if self.method.optimises else self.candidates.every[-1:]
+        if self.compiled.engine.costly and self.method.optimises:
+            self._look_ahead(guesses)
         self._run([replace(guess, near=self.near, curvature=self.curvature) for guess in guesses])
         lost = not any(run.outcome.ok or run.interrupted for run in self.runs)
         if self.near and self.method.optimises and not self.single and lost:
             self.candidates = Candidates.of(self.compiled, self.intervals, self.starts, None, self.notes)
             self._run(self._chosen(self.starts))
+
+    def _look_ahead(self, guesses: list[Start]) -> None:
+        """Tell how long it may take, and warn if there is nothing to follow; a pass is little beside that."""
+        w, theta = guesses[0].w, guesses[0].theta
+        self.rollout.run(w, theta)  # compiles
+        began = time.perf_counter()
+        rolled = self.rollout.run(w, theta)
+        seconds = time.perf_counter() - began
+        self.tell(Progress("compiled", expected=PASSES * len(guesses) * seconds))
+        if not np.any(rolled.costates):
+            warn(
+                "solve: at the first guess the derivative of the objective is 0 in all directions. If the "
+                "error jumps, as a sign or a comparison does, say where (breaks=…): else a quadrature does "
+                "not see the jump move"
+            )
 
     def run_more_starts(self) -> None:
         """From further random guesses, while one start alone has reached the best: another may reach more."""

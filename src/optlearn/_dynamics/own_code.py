@@ -7,15 +7,18 @@ milliseconds, and a digest of what they compute becomes part of the structure.
 """
 
 import hashlib
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
+from types import CodeType, FunctionType
 from typing import Any
 
 import jax
 import numpy as np
 
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
 
 # Packages of classes and functions that do not change while a program runs.
 _FIXED = {"optlearn", "builtins", "collections", "abc", "typing"}
@@ -42,6 +45,14 @@ def is_own(cls: type) -> bool:
     return any(base.__module__.partition(".")[0] not in _FIXED for base in cls.__mro__)
 
 
+def declares_all(cls: type) -> bool:
+    """Whether a class gives all parameters of a system: it extends no other that does."""
+    ready = {base.__module__ for base in cls.__mro__ if base.__module__.startswith("optlearn.")}
+    general = {"optlearn._pytrees", "optlearn._dynamics.system", "optlearn._theory.model"}
+    gives = "parameters" in vars(cls) or "parameters" in getattr(cls, "__dataclass_fields__", ())
+    return is_own(cls) and gives and ready <= general
+
+
 def digest(owner: str, parts: Iterable[Part]) -> str:
     """What functions compute for arguments of these shapes, as a short text that changes when they do.
 
@@ -60,6 +71,66 @@ def digest(owner: str, parts: Iterable[Part]) -> str:
         for constant in traced.consts:
             content.update(np.asarray(constant).tobytes())
     return content.hexdigest()
+
+
+def names_read(parts: Iterable[Part], names: Iterable[str]) -> set[str]:
+    """Those of the settings ``names`` that functions compute with, as far as these can be traced.
+
+    What cannot be traced counts as reading all of them: it is told of where it is used.
+    """
+    wanted, read = set(names), set[str]()
+    for _, function, arguments in parts:
+        try:
+            shapes = jax.tree.map(_shape, arguments)
+            traced, result = jax.make_jaxpr(function, return_shape=True)(*shapes)
+        except Exception:
+            return wanted
+        jaxpr = traced.jaxpr
+        given = [name for argument in arguments for name in _leaf_names(argument, wanted)]
+        name_of = {id(v): name for name, v in zip(given, jaxpr.invars, strict=True) if name}
+        used = [v for equation in jaxpr.eqns for v in equation.invars]
+        # Settings that are handed on as they are have not been read.
+        handed_on = zip(_leaf_names(result, wanted), jaxpr.outvars, strict=True)
+        used += [v for name, v in handed_on if name != name_of.get(id(v))]
+        read |= {name_of[id(v)] for v in used if id(v) in name_of}
+    return read
+
+
+def _leaf_names(argument: Any, wanted: set[str]) -> list[str]:
+    """The name of each leaf of an argument, if it is the settings; "" for each of others."""
+    if isinstance(argument, dict) and set(argument) == wanted:
+        return [name for name in sorted(argument) for _ in jax.tree.leaves(argument[name])]
+    return [""] * len(jax.tree.leaves(argument))
+
+
+def warn_of_misspelt(cls: type) -> None:
+    """Warn of what a class defines and does not use, if it is called nearly like what it could define."""
+    ready = next(base for base in cls.__mro__ if base.__module__.partition(".")[0] == "optlearn")
+    # Methods that a user writes are functions of settings.
+    methods = [name for name in dir(ready) if "u" in _arguments_of(getattr(ready, name, None))]
+    own = {name: value for name, value in vars(cls).items() if not name.startswith("_")}
+    mentioned = {name for value in vars(cls).values() for name in _mentioned(_code(value))}
+    for name in own.keys() - set(dir(ready)) - mentioned - set(vars(cls).get("__annotations__", ())):
+        for near in get_close_matches(name, [*methods, "names", "parameters", "check"], 1, cutoff=0.8):
+            warn(f"nothing uses {cls.__name__}.{name}; did you mean {near}?")
+
+
+def _arguments_of(function: Any) -> tuple[str, ...]:
+    code = _code(function)
+    return () if code is None else code.co_varnames[: code.co_argcount]
+
+
+def _code(value: Any) -> CodeType | None:
+    value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+    value = inspect.unwrap(value) if callable(value) else value
+    return value.__code__ if isinstance(value, FunctionType) else None
+
+
+def _mentioned(code: CodeType | None) -> set[str]:
+    """Names that a function reads, and functions in it."""
+    if code is None:
+        return set()
+    return set(code.co_names).union(*(_mentioned(c) for c in code.co_consts if isinstance(c, CodeType)))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array, Settings, float64
 from optlearn._dynamics.layout import Layout, NamedLayout
-from optlearn._dynamics.own_code import Known, Part, digest, is_own
+from optlearn._dynamics.own_code import Known, Part, digest, is_own, warn_of_misspelt
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree
 from optlearn._pytrees import field as pytree_field
@@ -106,6 +106,11 @@ class System(Pytree):
     # What a user's methods computed when they were last asked; part of the structure of programs.
     own_code: str = pytree_field(static=True, kw_only=True, default="", repr=False)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if is_own(cls):
+            warn_of_misspelt(cls)
+
     def __check_init__(self) -> None:
         if not (self.has_drift or self.advances):
             raise SpecificationError(
@@ -137,6 +142,11 @@ class System(Pytree):
         yield moving, explained(moving), (x, u, *length)
         for name in ("error", "observables"):
             yield name, explained(name), (x, u)
+
+    def reads(self, name: str) -> bool:
+        """Whether a parameter is read by what no user writes."""
+        del name
+        return False
 
     @property
     def advances(self) -> bool:

@@ -491,6 +491,10 @@ class LearningModel(System):
         for name in ("loss", "metric", *of_rules):
             yield name, with_known_settings(name), (fields, whole, latent, u)
 
+    def reads(self, name: str) -> bool:
+        """Whether the theory itself reads a parameter: rates of weights, the batch, the input dimension."""
+        return name in ("batch", "N") or name.endswith("_rate")
+
     def check(self, x: OrderParameters) -> str | None:
         """Why no weight vectors have these overlaps; None: some have."""
         impossible = self.first_impossible(np.asarray(self.layout.flatten(x))[None])

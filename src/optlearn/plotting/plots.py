@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from optlearn._control.certificate import limits
-from optlearn._control.compare import OPTIMUM, Comparison
+from optlearn._control.compare import Comparison
 from optlearn._control.solution import Solution
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Mixture, Schedule
@@ -229,10 +229,10 @@ def plot_compare(comparison: Comparison, axes: Axes | None = None) -> Axes:
     best = min(row.objective for row in rows if row.objective is not None)
     for i, row in enumerate(rows):
         value = float(row.objective or 0.0)
-        colour = BLUE if row.name == OPTIMUM else GREY if row.budgets_met else VERMILION
+        colour = BLUE if row.solved else GREY if row.budgets_met else VERMILION
         axes.plot([best, value], [i, i], color=colour, linewidth=1.5)
         axes.plot(value, i, "o", color=colour)
-        more = "" if row.excess is None or row.name == OPTIMUM else f"  +{row.excess:.1e}"
+        more = "" if row.excess is None or row.solved else f"  {row.excess:+.1e}"
         text = f"{value:.5g}{more}"
         axes.annotate(text, (value, i), (7, 0), textcoords="offset points", va="center", fontsize=7.5)
     left_out = [row.name for row in comparison.rows if row.objective is None]

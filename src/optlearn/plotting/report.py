@@ -139,7 +139,7 @@ def _courses(solution: Solution, comparison: Comparison | None) -> Mapping[str, 
     """The optimum's trajectory, and those of the schedules that it is compared with."""
     if comparison is None:
         return solution.trajectory
-    courses = {"optimum": solution.trajectory}
+    courses = {row.name: solution.trajectory for row in comparison.rows if row.solved}
     for row in comparison.rows:
         if row.name not in courses and row.objective is not None:
             try:

@@ -241,19 +241,19 @@ def _control(
         return Number(*common, *(limits or around(default, whole)), whole, optional)
     if default is None and limits is not None:
         return Number(*common, *limits, float not in kinds, optional)
-    words = tuple(_words(annotation))
-    if isinstance(default, str) and default in words:
-        return Choice(*common, words)
+    known = tuple(words(annotation))
+    if isinstance(default, str) and default in known:
+        return Choice(*common, known)
     raise SpecificationError(f"{owner}({name}={default!r}): has no control; say why in code_only")
 
 
-def _words(annotation: Any) -> Iterator[str]:
+def words(annotation: Any) -> Iterator[str]:
     """The words that a ``Literal``, also as a part of a union, allows."""
     for part in typing.get_args(annotation):
         if isinstance(part, str):
             yield part
         else:
-            yield from _words(part)
+            yield from words(part)
 
 
 def take_ranges(function: Callable[..., Any]) -> dict[str, Range]:

@@ -7,8 +7,8 @@ import numpy as np
 
 import optlearn as ol
 from optlearn._arguments import Arguments
+from optlearn._control.families import BestOfLinear
 from optlearn.scenarios._baselines import Baselines, at, mean_of, phases
-from optlearn.scenarios._best_of_family import BestOfLinear
 from optlearn.scenarios._catalogue import Example, scenario
 
 if TYPE_CHECKING:

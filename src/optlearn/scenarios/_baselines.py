@@ -7,8 +7,8 @@ import numpy as np
 import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
+from optlearn._control.families import BestOf, Bounds, Family
 from optlearn._schedule import Schedule, uniform_grid
-from optlearn.scenarios._best_of_family import BestOf, Bounds, Family
 
 # Share of training in which a warm-up-stable-decay baseline rises to its plateau.
 WARM_UP = 0.05

@@ -9,6 +9,7 @@ import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
+from optlearn._control.families import BestOf
 from optlearn.scenarios._baselines import (
     Baselines,
     along,
@@ -18,7 +19,6 @@ from optlearn.scenarios._baselines import (
     mean_of,
     rate_baselines,
 )
-from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
 Activation = Literal["erf", "linear"]

@@ -9,8 +9,8 @@ import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
+from optlearn._control.families import BestOf
 from optlearn.scenarios._baselines import along, at, batch_control, constant, linear_growth, mean_of
-from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
 # The drift has infinite derivatives at Δ = 0 and at Δ = 1.

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
+from optlearn._control.families import BestOf
 from optlearn.scenarios._baselines import Baseline, Baselines, phases
-from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
 RATE, DECAY = (0.0, 1.0), (0.0, 2.0)

@@ -8,8 +8,8 @@ import numpy as np
 import optlearn as ol
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array
+from optlearn._control.families import BestOf
 from optlearn.scenarios._baselines import Baseline, Baselines, at, bounds_of, constant, line, phases
-from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 from optlearn.scenarios._committee import random_overlaps
 

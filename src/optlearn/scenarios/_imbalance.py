@@ -7,10 +7,10 @@ import numpy as np
 
 import optlearn as ol
 from optlearn._arguments import Arguments
+from optlearn._control.families import BestOf
 from optlearn._schedule import uniform_grid
 from optlearn._time_courses import Shape
 from optlearn.scenarios._baselines import Baselines, at, constant, rate_baselines
-from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
 Criterion = Literal["mean", "balanced", "worst"]

@@ -8,6 +8,7 @@ import numpy as np
 import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
+from optlearn._control.families import BestOf
 from optlearn.scenarios._baselines import (
     Baselines,
     batch_control,
@@ -16,7 +17,6 @@ from optlearn.scenarios._baselines import (
     mean_of,
     plateau_kinks,
 )
-from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
 Scheduled = Literal["learning_rate", "batch", "both"]

@@ -4,8 +4,8 @@ from typing import Annotated, Literal, get_args
 
 import optlearn as ol
 from optlearn._arguments import Arguments
+from optlearn._control.families import BestOf
 from optlearn.scenarios._baselines import at, bounds_of, constant, line, rate_baselines
-from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 
 Rule = Literal["hebb", "perceptron", "margin", "clipped"]

@@ -7,9 +7,9 @@ import numpy as np
 import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
+from optlearn._control.families import BestOf
 from optlearn._schedule import uniform_grid
 from optlearn.scenarios._baselines import Baseline, Baselines, rate_baselines, rate_control
-from optlearn.scenarios._best_of_family import BestOf
 from optlearn.scenarios._catalogue import Example, scenario
 from optlearn.scenarios._committee import random_overlaps
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from optlearn._arguments import Arguments
+from optlearn._control.baselines import baselines_of
 from optlearn._control.compare import baselines as all_baselines
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
@@ -55,7 +56,8 @@ def simulate(
     random numbers.
 
     Args:
-        scenario: name of a scenario, or a function that returns a ``Problem``.
+        scenario: name of a scenario, a file that defines ``problem``, or a function that returns a
+            ``Problem``.
         over: argument of the scenario → its values.
         N: input dimension, or several.
         schedule: name of a baseline, a function of the problem, or the result of ``sweep`` over the same
@@ -156,9 +158,10 @@ def _schedule(
 
 
 def _baseline(problem: Problem, name: str, allowed: str) -> Schedule:
-    if name not in problem.baselines:
-        raise SpecificationError(f"{allowed} {', '.join(problem.baselines)}, got {name!r}")
-    return problem.baselines[name](problem, problem.intervals)
+    usual = baselines_of(problem)
+    if name not in usual:
+        raise SpecificationError(f"{allowed} {', '.join(usual)}, got {name!r}")
+    return usual[name](problem, problem.intervals)
 
 
 def _with_free_parameters(problem: Problem, schedule: Schedule) -> Schedule:
@@ -213,7 +216,8 @@ def measure(
     Where the scenario itself has an argument N, it is set: its theory and its optimum depend on it.
 
     Args:
-        scenario: name of a scenario, or a function that returns a ``Problem``.
+        scenario: name of a scenario, a file that defines ``problem``, or a function that returns a
+            ``Problem``.
         N: input dimensions.
         seeds: runs, by N or for all.
         baselines: names (default: all of the scenario's).

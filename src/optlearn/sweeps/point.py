@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from optlearn._control.baselines import baselines_of
 from optlearn._control.certificate import Certificate
 from optlearn._control.evaluate import evaluate
 from optlearn._control.problem import Problem
@@ -191,10 +192,11 @@ def _solved(spec: Spec, index: Index, neighbour: Record | None, near: Schedule |
 
 
 def _baselines(problem: Problem, names: Sequence[str], intervals: int) -> dict[str, float]:
-    unknown = [name for name in names if name not in problem.baselines]
+    usual = baselines_of(problem)
+    unknown = [name for name in names if name not in usual]
     if unknown:
-        raise SpecificationError(f"no baseline {unknown[0]!r}; there are {', '.join(problem.baselines)}")
-    schedules = {name: problem.baselines[name](problem, intervals) for name in names}
+        raise SpecificationError(f"no baseline {unknown[0]!r}; there are {', '.join(usual)}")
+    schedules = {name: usual[name](problem, intervals) for name in names}
     return {name: evaluate(problem, s, record=2).objective for name, s in schedules.items()}
 
 

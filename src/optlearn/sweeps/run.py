@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optlearn._arguments import Arguments
+from optlearn._control.baselines import baselines_of
 from optlearn._control.solution import NotConvergedWarning
 from optlearn._control.solve import solve
 from optlearn._control.solvers.methods import check_options
 from optlearn._errors import SpecificationError, warn
 from optlearn._io.files import save_dataset
-from optlearn._progress import Report
+from optlearn._progress import Report, the_only_display
 from optlearn._signatures import checked
 from optlearn.sweeps.executors import make_executor
 from optlearn.sweeps.point import Chain, PointDone, done
@@ -57,7 +58,8 @@ def sweep(
     fails is recorded with its error, and the others go on.
 
     Args:
-        scenario: name of a scenario, or a function that returns a ``Problem``.
+        scenario: name of a scenario, a file that defines ``problem``, or a function that returns a
+            ``Problem``.
         over: argument of the scenario → its values: the grid, the last argument varying fastest.
         out: folder for the results; None to keep nothing on disk.
         fixed: further arguments of the scenario.
@@ -105,6 +107,7 @@ def sweep(
             raise SweepFolderError(f"cannot write {folder}: {error.strerror or error}") from error
         store = open_store(folder, spec, resume=resume, force=force, executor=where.name)
         show = stack.enter_context(bar(spec.size)) if progress is True else progress or None
+        stack.enter_context(the_only_display())  # of a point on its own there is nothing to be shown
         tell = _once(show, spec.size)
         where.run(_unfinished(spec, store, retry_failed, tell), tell)
         dataset = load(folder)
@@ -166,7 +169,7 @@ def _check_baselines(spec: Spec) -> None:
     if not spec.baselines:
         return
     try:
-        available = spec.problem(spec.indices()[0]).baselines
+        available = baselines_of(spec.problem(spec.indices()[0]))
     except Exception:  # a matter of this one point, whose record will say it
         return
     for name in spec.baselines:

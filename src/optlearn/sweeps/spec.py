@@ -8,7 +8,8 @@ import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._errors import SpecificationError
 from optlearn._json import plain
+from optlearn.scenarios._files import find, is_file
 
 Scenario = str | Callable[..., Problem]
 Reduce = Callable[[Solution], Mapping[str, Any]]
@@ -33,7 +35,8 @@ class Spec:
     """A sweep, whole and checked: equal specifications give equal results.
 
     Attributes:
-        scenario: name of a scenario, or a function of its arguments that returns a ``Problem``.
+        scenario: name of a scenario; a file that defines ``problem``, such as "my_problem.py"; or a function
+            of its arguments that returns a ``Problem``.
         over: argument → the values it takes, kept as numbers, words and flags; the first varies slowest.
         fixed: arguments that stay the same.
         options: of ``solve``.
@@ -55,6 +58,8 @@ class Spec:
     def __post_init__(self) -> None:
         if callable(self.scenario) and _is_ready(self.scenario):
             object.__setattr__(self, "scenario", getattr(self.scenario, "__name__", ""))
+        if isinstance(self.scenario, str) and is_file(self.scenario):  # for processes in other folders
+            object.__setattr__(self, "scenario", str(Path(self.scenario).resolve()))
         function, over = scenario_function(self.scenario), self.over
         if not over or not hasattr(over, "items"):
             raise SpecificationError(
@@ -124,21 +129,19 @@ class Spec:
         return digest(self.to_json())[:16]
 
     def own_code(self) -> str:
-        """Digest of the source of the caller's own functions; empty if there are none."""
+        """Digest of the source of the caller's own file and functions; empty if there are none."""
         functions = [f for f in (self.scenario, self.reduce) if callable(f) and not _is_ready(f)]
-        return digest([_source(function) for function in functions]) if functions else ""
+        sources = [_source(function) for function in functions]
+        if isinstance(self.scenario, str) and is_file(self.scenario):
+            sources.append(Path(self.scenario).read_text(encoding="utf-8"))
+        return digest(sources) if sources else ""
 
 
 def scenario_function(scenario: Scenario) -> Callable[..., Problem]:
-    """The function of a scenario."""
-    from optlearn import scenarios
-
+    """The function of a scenario, or of a file that defines ``problem``."""
     if callable(scenario):
         return scenario
-    names = scenarios.list_scenarios()
-    if scenario not in names:
-        raise SpecificationError(f"no scenario {scenario!r}; there are {', '.join(names)}")
-    return cast(Callable[..., Problem], getattr(scenarios, scenario))
+    return find(scenario).function
 
 
 def check_picklable(spec: Spec) -> None:

@@ -1,4 +1,4 @@
-"""The best schedule of a family with one or two parameters: what baselines are made of.
+"""The best schedule of a family with a few parameters: what baselines are made of.
 
 Trial schedules are integrated with fixed Runge-Kutta steps, which costs about a millisecond and is
 smooth in the parameters; values that are reported come from ``evaluate``. Importing this loads nothing heavy.
@@ -34,6 +34,8 @@ COARSE, REFINEMENTS = 120, 3
 FINER = 4
 # Points of the first look in each direction; the search then refines the best one.
 SCAN = {1: 17, 2: 6}
+# With more parameters: points in all, spread evenly, and how many of the best are refined.
+SPREAD, REFINED = 48, 3
 # Accuracy of the first number at a kink of the second, in units of that spacing: enough to compare kinks.
 ROUGH = 2e-3
 # Accuracy of a first guess: of parameters, in units of that spacing, and of the objective.
@@ -143,24 +145,66 @@ def best_of(
     from optlearn._control.compiled import compile_problem
 
     compiled = compile_problem(problem)
+    return family(*map(float, best_parameters(compiled, family, bounds, kinks=kinks, rough=rough)))
+
+
+def best_parameters(
+    compiled: "CompiledProblem",
+    family: Family,
+    bounds: Sequence[Bounds],
+    *,
+    first: np.ndarray | None = None,
+    kinks: Sequence[float] = (),
+    rough: bool = False,
+    steps: int = COARSE,
+) -> np.ndarray:
+    """(p,) parameters of the best schedule of a family.
+
+    Args:
+        compiled: the problem.
+        family: p numbers → schedule; edges that move with the numbers are for one number only.
+        bounds: of each number.
+        first: (P, p) numbers of a first look (default: spread over all of their range).
+        kinks: see ``BestOf``.
+        rough: may it be a first guess only?
+        steps: over the whole of training, in the first look.
+    """
     lower, upper = (np.array(side, dtype=float) for side in zip(*bounds, strict=True))
-    axes = [np.linspace(low, high, SCAN[len(bounds)]) for low, high in bounds]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(bounds))
-    first, steps = _scan(_Trial(compiled, family, lower, upper, COARSE), points)
-    cost = _Trial(compiled, family, lower, upper, steps if rough else FINER * steps)
-    spacing = (upper - lower) / (SCAN[len(bounds)] - 1)
+    points, spacing = spread(lower, upper)
+    ranked, steps = _scan(Trial(compiled, family, lower, upper, steps), points if first is None else first)
+    cost = Trial(compiled, family, lower, upper, steps if rough else FINER * steps)
+    best = ranked[0]
     if len(bounds) == 1:
-        refined = _best_first(cost, first, spacing, GUESSED * spacing[0] if rough else 1e-8)
+        refined = _best_first(cost, best, spacing, GUESSED * spacing[0] if rough else 1e-8)
+    elif len(bounds) == 2:
+        refined = _downhill(cost, best, spacing, lower, upper, rough)
+        if not rough:
+            refined = _beyond_kinks(cost, refined, spacing, np.asarray(kinks, dtype=float))
     else:
-        refined = _refine_plane(cost, first, spacing, lower, upper, rough)
-    if len(bounds) == 2 and not rough:
-        refined = _beyond_kinks(cost, refined, spacing, np.asarray(kinks, dtype=float))
+        ends = [_downhill(cost, point, spacing, lower, upper, rough) for point in ranked[:REFINED]]
+        refined = min(ends, key=cost)
     # A bound itself is among the points of the scan but is not always reached by a refinement.
-    return family(*map(float, refined if cost(refined) < cost(first) else first))
+    return refined if cost(refined) < cost(best) else best
 
 
-def _scan(trial: "_Trial", points: np.ndarray) -> tuple[np.ndarray, int]:
-    """The best of points (P, p), and steps with which its objective is finite."""
+def spread(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points (P, p) between bounds (p,), and how far apart they are in each direction (p,)."""
+    p = len(lower)
+    if p in SCAN:
+        axes = [np.linspace(low, high, SCAN[p]) for low, high in zip(lower, upper, strict=True)]
+        points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, p)
+        return points, (upper - lower) / (SCAN[p] - 1)
+    # Multiples of a vector that is as irrational as can be, modulo 1: its entries are powers of the root of
+    # g^(p + 1) = g + 1.
+    root = 2.0
+    for _ in range(30):
+        root = (1 + root) ** (1 / (p + 1))
+    units = np.outer(np.arange(1, SPREAD + 1), root ** -np.arange(1.0, p + 1)) % 1
+    return lower + units * (upper - lower), (upper - lower) / SPREAD ** (1 / p)
+
+
+def _scan(trial: "Trial", points: np.ndarray) -> tuple[np.ndarray, int]:
+    """Those of points (P, p) whose objective is finite, best first; and steps with which the best's is."""
     values = np.array([trial(point) for point in points])
     steps = np.full(len(points), trial.total_steps)
     for _ in range(REFINEMENTS):
@@ -170,16 +214,16 @@ def _scan(trial: "_Trial", points: np.ndarray) -> tuple[np.ndarray, int]:
         trial = replace(trial, total_steps=4 * trial.total_steps)
         for i in np.flatnonzero(~np.isfinite(values)):
             values[i], steps[i] = trial(points[i]), trial.total_steps
-    best = int(np.argmin(values))
-    if not np.isfinite(values[best]):
+    order = np.argsort(values, kind="stable")
+    if not np.isfinite(values[order[0]]):
         raise UnphysicalStateError(
             f"the dynamics run away under all {len(points)} schedules of the family that were tried"
         )
-    return points[best], int(steps[best])
+    return points[order[np.isfinite(values[order])]], int(steps[order[0]])
 
 
 @dataclass(frozen=True)
-class _Trial:
+class Trial:
     """Objective as a function of a family's parameters (p,)."""
 
     compiled: "CompiledProblem"
@@ -227,15 +271,15 @@ class _Trial:
         return Rollout(self.compiled, schedule.grid, steps)
 
 
-def _best_first(cost: _Trial, point: np.ndarray, spacing: np.ndarray, accuracy: float) -> np.ndarray:
+def _best_first(cost: Trial, point: np.ndarray, spacing: np.ndarray, accuracy: float) -> np.ndarray:
     """The point with the best first number within one spacing; a second one stays as it is."""
     low, high = (np.clip(point[0] + side * spacing[0], cost.lower[0], cost.upper[0]) for side in (-1, 1))
     first = least_between(lambda x: cost(np.append(x, point[1:])), low, high, accuracy)
     return np.append(first, point[1:])
 
 
-def _refine_plane(
-    cost: _Trial,
+def _downhill(
+    cost: Trial,
     first: np.ndarray,
     spacing: np.ndarray,
     lower: np.ndarray,
@@ -264,7 +308,7 @@ def _refine_plane(
     return np.asarray(np.clip(optimum.x * spacing, lower, upper))
 
 
-def _beyond_kinks(cost: _Trial, refined: np.ndarray, spacing: np.ndarray, kinks: np.ndarray) -> np.ndarray:
+def _beyond_kinks(cost: Trial, refined: np.ndarray, spacing: np.ndarray, kinks: np.ndarray) -> np.ndarray:
     """The best minimum near the one that was refined: each kink may hide another behind it."""
     close = np.abs(kinks - refined[1]) <= spacing[1]
     near = kinks[close & (kinks > cost.lower[1]) & (kinks < cost.upper[1])]
@@ -279,7 +323,7 @@ def _beyond_kinks(cost: _Trial, refined: np.ndarray, spacing: np.ndarray, kinks:
     candidates = [best]
     for low, high in pairwise(pieces):
         lower, upper = np.array([cost.lower[0], low]), np.array([cost.upper[0], high])
-        candidates.append(_refine_plane(cost, np.clip(best, lower, upper), spacing, lower, upper))
+        candidates.append(_downhill(cost, np.clip(best, lower, upper), spacing, lower, upper))
     return min(candidates, key=cost)
 
 

@@ -3,8 +3,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import optlearn as ol
+from optlearn._control.families import BestOf, least_between
 from optlearn._control.problem import first_guess
-from optlearn.scenarios._best_of_family import BestOf, least_between
 
 FUNCTIONS = {
     "parabola": (lambda x: (x - 0.3) ** 2, 0.0, 1.0),
