@@ -4,8 +4,8 @@ from typing import Annotated
 
 import optlearn as ol
 from optlearn._arguments import Arguments
+from optlearn._control.families import BestOf, Bounds
 from optlearn.scenarios._baselines import Baselines, phases, rate_control
-from optlearn.scenarios._best_of_family import BestOf, Bounds
 from optlearn.scenarios._catalogue import Example, scenario
 from optlearn.scenarios._layers import random_layers, rates_of, with_others
 

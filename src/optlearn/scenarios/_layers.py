@@ -7,8 +7,8 @@ import numpy as np
 import optlearn as ol
 from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
+from optlearn._control.families import BestOf, Bounds
 from optlearn.scenarios._baselines import Baseline, Baselines, rate_baselines, rate_control
-from optlearn.scenarios._best_of_family import BestOf, Bounds
 from optlearn.scenarios._catalogue import Example, scenario
 
 
