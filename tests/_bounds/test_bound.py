@@ -235,6 +235,20 @@ def test_a_closer_look_finds_wells_between_controls_that_are_tried():
     assert usual.value(np.zeros(0)) > 0.9 > best + 0.01 > close.value(np.zeros(0))
 
 
+def test_boxes_hold_the_best_schedule_that_chance_does_not_find():
+    """Of wells that random controls miss, e is least under the best constant control, at all times."""
+    sweep = Sweep(wells(c=0.7), Resolution(9, 18), 4, Near(np.zeros(0), np.zeros(0), np.inf))
+    z = sweep.charts.inverse[-1] @ (np.array([least_constant(wells(c=0.7))]) - sweep.charts.centres[-1])
+    assert np.all(np.abs(z) < 1)
+
+
+@pytest.mark.slow
+def test_an_estimate_of_wells_holds_what_is_achieved():
+    best, found = least_constant(wells(c=0.7)), ol.bound(wells(c=0.7), "hjb", times=4, nodes=8)
+    assert found.lower <= best
+    assert abs(found.value - best) <= found.error < 1e-3 * best
+
+
 @pytest.mark.parametrize(
     ("text", "low", "high"),
     [
