@@ -137,7 +137,8 @@ class Sweep:
             final = self.functions.final(constants, end[:n], theta)
             return states, final + costs.sum() + jnp.dot(end[n:], self.nu)
 
-        follow, born = jax.jit(jax.vmap(course)), []
+        follow = jax.jit(jax.vmap(course))
+        born: list[tuple[np.ndarray, ...]] = []
         for generation in range(GENERATIONS):
             w = random_controls(self.compiled.relaxation, len(times), seed=generation)
             theta = generator.uniform([f.lower for f in free], [f.upper for f in free], (len(w), len(free)))
@@ -321,8 +322,10 @@ class Policy:
     @cached_property
     @float64
     def _schedule(self) -> Schedule:
+        best = self._best  # made here, and not while it is traced, which would leave its tables there
+
         def follow(x: Array, i: Array) -> tuple[Array, Array]:
-            w = self._best(x, i)
+            w = best(x, i)
             return self.sweep.step(x, w, jnp.asarray(self.theta))[0], w
 
         times = jnp.arange(self.sweep.resolution.times)
