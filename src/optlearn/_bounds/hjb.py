@@ -22,7 +22,7 @@ from scipy.optimize import minimize_scalar
 
 from optlearn._arrays import Array, Float, float64
 from optlearn._bounds.grids import charts, interpolate, kept, nodes, random_controls
-from optlearn._control.compiled import compile_problem
+from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.problem import Problem
 from optlearn._control.solvers.starts import enough_steps, neutral
 from optlearn._errors import SpecificationError, warn
@@ -36,6 +36,7 @@ FIRST_CHECK = {1: 65, 2: 17}
 FIRST_CHECK_MANY = 7
 CLOSER = 0.3  # reach of a round, of the one before; of the first, in units of its spacing: 4 times as much
 ROUNDS = 3
+GENERATIONS, PARENTS = 4, 30  # of random schedules, whose states a box must hold
 BLOCK = 512  # nodes at a time, so that memory stays small
 
 # Each resolution is so many times the one before.
@@ -118,20 +119,37 @@ class Sweep:
         return cost + jnp.sum(pull**2 - self.nu**2) / (2 * self.curvature)
 
     def _reached(self) -> tuple[np.ndarray, np.ndarray]:
-        """(N + 1, S, n + b) states under random controls, and their random free parameters (S, k)."""
-        w = random_controls(self.compiled.relaxation, self.resolution.times)
-        free = list(self.problem.free.values())
-        generator = np.random.default_rng(1)
-        theta = generator.uniform([f.lower for f in free], [f.upper for f in free], (len(w), len(free)))
+        """(N + 1, S, n + b) states under random controls, and their random free parameters (S, k).
 
-        def course(w: Array, theta: Array) -> Array:
-            def next_state(x: Array, control: Array) -> tuple[Array, Array]:
-                end, _ = self.step(x, control, theta)
-                return end, end
+        Chance alone seldom comes near an optimum, which a box must hold. So good schedules are bred: a few
+        times over, some time of one of the best is replaced at random.
+        """
+        free, generator = list(self.problem.free.values()), np.random.default_rng(1)
+        constants, n = jnp.asarray(self.compiled.constants), len(self.compiled.start)
+        times = np.arange(self.resolution.times)
 
-            return jax.lax.scan(next_state, jnp.asarray(self.start), w)[1]
+        def course(w: Array, theta: Array) -> tuple[Array, Array]:
+            def next_state(x: Array, control: Array) -> tuple[Array, tuple[Array, Array]]:
+                end, cost = self.step(x, control, theta)
+                return end, (end, cost)
 
-        courses = np.asarray(jax.jit(jax.vmap(course))(w, theta))
+            end, (states, costs) = jax.lax.scan(next_state, jnp.asarray(self.start), w)
+            final = self.functions.final(constants, end[:n], theta)
+            return states, final + costs.sum() + jnp.dot(end[n:], self.nu)
+
+        follow = jax.jit(jax.vmap(course))
+        born: list[tuple[np.ndarray, ...]] = []
+        for generation in range(GENERATIONS):
+            w = random_controls(self.compiled.relaxation, len(times), seed=generation)
+            theta = generator.uniform([f.lower for f in free], [f.upper for f in free], (len(w), len(free)))
+            if born:
+                elders, settings, _, objectives = map(np.concatenate, zip(*born, strict=True))
+                parents = np.resize(np.argsort(np.nan_to_num(objectives, nan=np.inf))[:PARENTS], len(w))
+                first, last = np.sort(generator.integers(0, len(times) + 1, (2, len(w), 1)), axis=0)
+                replaced = (first <= times) & (times < last)
+                w, theta = np.where(replaced[:, :, None], w, elders[parents]), settings[parents]
+            born.append((w, theta, *map(np.asarray, follow(w, theta))))
+        _, theta, courses, _ = map(np.concatenate, zip(*born, strict=True))
         finite = kept(courses.transpose(1, 2, 0))
         start = np.broadcast_to(self.start, (1, int(finite.sum()), len(self.start)))
         return np.concatenate([start, courses[finite].transpose(1, 0, 2)]), theta[finite]
@@ -297,18 +315,30 @@ class Policy:
         schedule = self.sweep.compiled.relaxation.schedule(w[None], {})
         return {name: float(schedule[name][0]) for name in self.sweep.problem.controls}
 
-    @float64
     def schedule(self) -> Schedule:
         """What it does from the problem's start, as a schedule; budgets are met as far as the grid goes."""
+        return self._schedule
+
+    @cached_property
+    @float64
+    def _schedule(self) -> Schedule:
+        best = self._best  # made here, and not while it is traced, which would leave its tables there
 
         def follow(x: Array, i: Array) -> tuple[Array, Array]:
-            w = self._best(x, i)
+            w = best(x, i)
             return self.sweep.step(x, w, jnp.asarray(self.theta))[0], w
 
         times = jnp.arange(self.sweep.resolution.times)
         w = np.asarray(jax.lax.scan(follow, jnp.asarray(self.sweep.start), times)[1])
         free = dict(zip(self.sweep.problem.free, map(float, self.theta), strict=True))
         return self.sweep.compiled.relaxation.schedule(w, free)
+
+    def objective(self, finer: int = 1) -> float:
+        """Of its schedule, by the Runge-Kutta steps of its grid, or by so many times as many."""
+        compiled, exact = self.sweep.compiled, self.sweep.compiled.engine.exact
+        w = compiled.relaxation.own_vectors(self._schedule)
+        steps = compiled.exact_steps(self.sweep.length) if exact else finer * self.sweep.substeps
+        return float(Rollout(compiled, len(w), steps).objective(w, self.theta))
 
 
 def dimensions_of(problem: Problem, most: int) -> int:
@@ -329,6 +359,7 @@ def solve_hjb(
     if they are better on the next. Errors of three kinds may cancel, and are told apart for the bar: steps in
     time, nodes, and what the choice of controls overlooks, which is the same on all grids, so that no
     extrapolation sees it. A closer look at controls, on the coarsest grid, tells it; it is taken off, too.
+    Runge-Kutta steps, which do not become shorter from grid to grid, have a part of the bar of their own.
     """
 
     def sweep(resolution: Resolution, thorough: bool = False) -> Sweep:
@@ -351,8 +382,9 @@ def solve_hjb(
     of_controls = sweep(resolutions[0], thorough=True).value(theta)
     apart = abs(of_nodes - coarse) + abs(middle - of_nodes)
     estimate, error = extrapolate(values, apart)
-    overlooked = coarse - of_controls
-    return estimate - overlooked, error + abs(overlooked), tuple(values), sweeps[2].policy(theta)
+    overlooked, policy = max(coarse - of_controls, 0.0), sweeps[2].policy(theta)
+    error += overlooked + abs(policy.objective() - policy.objective(finer=4))
+    return estimate - overlooked, error, tuple(values), policy
 
 
 def _announce(problem: Problem, seconds: float, sweeps: Sequence[Sweep]) -> None:

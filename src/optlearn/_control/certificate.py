@@ -51,6 +51,11 @@ class Starts:
         """Has one start alone reached the best, of several?"""
         return self.tried > 1 and self.agreeing == 1
 
+    @property
+    def scattered(self) -> bool:
+        """Do at most half of several starts agree? Others may then reach a lower optimum."""
+        return 1 < self.tried >= 2 * self.agreeing
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -161,7 +166,12 @@ def judged(
     # What limits on switches and dwell cost is a price that was asked for, and no gap.
     limited = any(control.limited for control in problem.discrete.values())
     # Written so that a NaN is wrong too.
-    if not solver_gap <= small["hamiltonian_gap"]:
+    if np.isposinf(solver_gap):
+        reasons.append(
+            "hamiltonian_gap is not known: the Hamiltonian has finer structure than any grid of controls on "
+            "which its minimum is looked for; tighten the bounds of the controls"
+        )
+    elif not solver_gap <= small["hamiltonian_gap"]:
         reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small['hamiltonian_gap']:.1e}")
     if relaxation is not None and relaxation > small["relaxation_gap"] and not limited:
         reasons.append(

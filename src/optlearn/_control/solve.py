@@ -227,10 +227,11 @@ class _Search:
             )
 
     def run_more_starts(self) -> None:
-        """From further random guesses, while one start alone has reached the best: another may reach more."""
+        """From further random guesses, while at most half have reached the best: another may reach more."""
         for again in range(1, MORE_STARTS + 1):
             ends = [run.objective for run in self.runs if run.counts]
-            if self._interrupted or self._astray or not Starts.of(ends, negligible=self.negligible).lone:
+            starts = Starts.of(ends, negligible=self.negligible)
+            if self._interrupted or self._astray or not starts.scattered:
                 break
             others = random_starts(self.rollout, self.starts, (self.seed, again))
             if others:

@@ -104,7 +104,8 @@ class Ends(NamedTuple):
 def test_an_extra_start_that_beats_a_lone_best_one_is_taken(monkeypatch):
     """And all starts count in how many agree, as one by one."""
     structure, lanes = stack([relaxation(0.1), relaxation(0.3)])
-    rounds = iter([([0.5, 0.6, 0.7], 2.0), ([0.3, 0.3, 0.4], 1.0)])
+    # Two of six agree, which is no majority, then five of nine.
+    rounds = iter([([0.5, 0.6, 0.7], 2.0), ([0.3, 0.3, 0.4], 1.0), ([0.3, 0.3, 0.3], 3.0)])
 
     def descents(self, own, v, steps):
         values, level = next(rounds)
@@ -118,11 +119,11 @@ def test_an_extra_start_that_beats_a_lone_best_one_is_taken(monkeypatch):
         _Batch, "_randoms", lambda self, own, count, seed: [np.zeros((len(own), 20, 1))] * count
     )
     found = _Batch(structure, lanes, 3, 0, 10, 1e-7).descend(np.arange(2), 1, None)
-    assert found.ends == [[0.5, 0.6, 0.7, 0.3, 0.3, 0.4], [0.9, 0.9, 0.9]]
+    assert found.ends == [[0.5, 0.6, 0.7, 0.3, 0.3, 0.4, 0.3, 0.3, 0.3], [0.9, 0.9, 0.9]]
     assert found.v[0, 0, 0] == 1.0
     assert found.v[1, 0, 0] == 2.0
     assert found.solved.tolist() == [True, True]
-    assert Starts.of(found.ends[0]).agreeing == 2
+    assert Starts.of(found.ends[0]).agreeing == 5
 
 
 class Count(NamedTuple):

@@ -12,6 +12,8 @@ from optlearn._control.hamiltonian.interval import IntervalHamiltonian, share_ve
 from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import blend, bracket_multiplier
 from optlearn._control.problem import Problem
+from optlearn._control.solution import NotConvergedWarning
+from optlearn._control.solve import solve
 from optlearn._dynamics.system import System
 from optlearn._engine.steps import interval_weights
 
@@ -157,6 +159,16 @@ def test_the_lowest_of_several_wells_in_two_controls():
     minimiser = wells_minimiser(["a", "b"], waves=3.0)
     grid = np.meshgrid(*[np.linspace(0, 1, 101)] * 2)
     check_minimum(minimiser, np.column_stack([g.ravel() for g in grid]), np.array([0.1, -0.2]), 5e-3)
+
+
+def test_structure_finer_than_any_grid_is_no_certificate():
+    problem = Problem(
+        model=Wells(), start={"e": 1.0}, horizon=2.0, parameters={"waves": 300.0}, intervals=4,
+        controls={"a": Continuous(0, 1)},
+    )  # fmt: skip
+    with pytest.warns(NotConvergedWarning, match="hamiltonian_gap is not known: the Hamiltonian has finer"):
+        certificate = solve(problem, starts=1, max_iterations=3).certificate
+    assert certificate.may_still_be_won == np.inf
 
 
 def test_a_single_valley_needs_no_finer_grid(cases):

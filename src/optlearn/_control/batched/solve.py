@@ -24,7 +24,7 @@ from optlearn._control.relaxation import Relaxation
 from optlearn._control.rounding.counts import nearest_counts, value_counts
 from optlearn._control.runs import Outcome
 from optlearn._control.solvers.rules import TOLERANCE, gap_tolerance
-from optlearn._control.solvers.starts import MORE_STARTS, STARTS
+from optlearn._control.solvers.starts import MORE_STARTS, STARTS, STARTS_ALONE
 from optlearn._engine.lanes import Lanes, LaneStructure, blocks, drain, forward, run
 from optlearn._schedule import Schedule
 
@@ -87,7 +87,7 @@ def solve_many(
     Args:
         problems: with continuous controls or one discrete control, and at most one budget of each.
         intervals: of equal length (default: the problems').
-        starts: first guesses: a neutral one, then random ones.
+        starts: first guesses: a neutral one, then random ones (default: 3; 6 without baselines).
         seed: of these.
         steps: Runge-Kutta steps in an interval (default: as many as each problem needs).
         max_iterations: passes from one start.
@@ -104,7 +104,8 @@ def solve_many(
     # the Hamiltonian, many times as much may be left.
     tolerance = tolerance or (TOLERANCE if structure.curved < 2 else TOLERANCE / 10)
     count = len(problems)
-    batch = _Batch(structure, lanes, starts or STARTS, seed, most, tolerance, negligible)
+    starts = starts or (STARTS if all(problem.baselines for problem in problems) else STARTS_ALONE)
+    batch = _Batch(structure, lanes, starts, seed, most, tolerance, negligible)
     shape = (count, structure.intervals, structure.size)
     v, own_steps = np.zeros(shape), np.ones(count, dtype=int)
     ended, solved = [[np.inf]] * count, np.zeros(count, dtype=bool)
@@ -244,10 +245,10 @@ class _Batch:
         best = self._best(own, [self.neutral[own], *self._randoms(own, self.starts - 1, self.seed)], steps)
         for again in range(1, MORE_STARTS + 1):
             pairs = zip(best.ends, self.gains[own], strict=True)
-            places = np.flatnonzero([Starts.of(ends, negligible=gain).lone for ends, gain in pairs])
+            places = np.flatnonzero([Starts.of(ends, negligible=gain).scattered for ends, gain in pairs])
             if len(places) == 0:
                 break
-            # One start alone has reached the best so far: another may reach a better one.
+            # At most half have reached the best so far: another may reach a better one.
             more = self._best(own[places], self._randoms(own[places], self.starts, (self.seed, again)), steps)
             for j, place in enumerate(places):
                 if min(more.ends[j]) < min(best.ends[place]):

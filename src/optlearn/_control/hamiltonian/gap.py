@@ -52,8 +52,9 @@ def minimise_hamiltonian(
         search: look for multipliers at all, or take those to start from as they are.
 
     Returns:
-        gap: horizon · mean over intervals of what H̄ could fall by; under XLA infinite, which is to say not
-            known, where H̄ has finer structure than the grid on which its valleys are looked for.
+        gap: horizon · mean over intervals of what H̄ could fall by; infinite, which is to say not known, where
+            H̄ has finer structure than the grid on which its valleys are looked for. A quick look under NumPy,
+            after which another follows, takes it as it is.
         w_star: (I, m) minimisers that meet the budgets; intervals at which the multiplier makes
             several controls equally good may have a mixture. Without a search, budgets may be missed.
         nu: (b,) multipliers ν, in units of H.
@@ -73,7 +74,7 @@ def minimise_hamiltonian(
     won = minimiser.present(slope) - lowest
     slack = dot(nu, targets - dot(rows, w.mean(axis=0)))
     gap = hamiltonian.domain.horizon * (won.mean() + slack)
-    if xp is not np:
+    if xp is not np or not quick:
         gap = xp.where(minimiser.resolved, gap, np.inf)
     return gap, best if w_star is None else w_star, nu
 

@@ -22,7 +22,7 @@ STARTS_ALONE = 6
 # Random schedules, of which those that make the state go different ways become starts.
 POOL = 32
 POOL_OPERATIONS = 100_000_000  # of all their forward passes
-# Rounds of further starts, while one start alone has reached the best.
+# Rounds of further starts, while at most half of them have reached the best.
 MORE_STARTS = 3
 
 Seed = int | tuple[int, ...]
