@@ -103,13 +103,13 @@ def drawn(size, memory, seed, truth=TRUTH):
     return curves
 
 
-def hold_the_truth(size, memory, truths):
+def hold_the_truth(size, memory, truths, starts):
     """(sets, 10) whether 1.96 standard errors reach the truth."""
     held = []
     for seed, truth in enumerate(truths):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = fit(drawn(size, memory, seed, truth), starts=1)
+            found = fit(drawn(size, memory, seed, truth), starts=starts)
         held.append([abs(found.parameters[n] - truth[n]) <= 1.96 * found.standard_errors[n] for n in NAMES])
     return np.array(held)
 
@@ -129,7 +129,8 @@ def hold_the_truth(size, memory, truths):
 )
 def test_standard_errors_hold_the_truth(size, memory, truths):
     """In 40 sets each. At 95 % each, one of these 60 counts is below 32 by chance in 1.5 % of all runs."""
-    held = hold_the_truth(size, memory, truths)
+    starts = 1 if truths[0] is truths[1] else 3  # far off, a single one may end in another optimum
+    held = hold_the_truth(size, memory, truths, starts)
     assert np.all(held.sum(axis=0) >= 32), dict(zip(NAMES, held.sum(axis=0).tolist(), strict=True))
     assert 0.9 <= held.mean() <= 0.985
 

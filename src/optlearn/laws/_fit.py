@@ -239,16 +239,18 @@ class LawFit:
     def _draw(self, count: int, seed: int) -> np.ndarray:
         fitter, rng = self.fitter, np.random.default_rng(seed)
         best = fitter.encode(self.optimum.parameters)
-        noise, expected = self.effective_noise, np.diag(fitter.precision**2)
-        information = self._inside * self._jacobian.T @ self._jacobian / noise**2 + expected
+        noise = self.effective_noise
+        # Far from what is expected, the chain's density falls as exp(−rate |z|), of variance 2 / rate².
+        rate = fitter.pull / noise**2
+        information = self._inside * self._jacobian.T @ self._jacobian / noise**2 + np.diag(rate**2) / 2
         root = _root(np.linalg.pinv(information, hermitian=True))
         z = np.repeat(best[None], count - 1, axis=0)
-        cost, scale = np.repeat(fitter.surprise(best[None], noise), count - 1), 1.0 / np.sqrt(len(best))
+        cost, scale = np.full(count - 1, self.optimum.cost), 1.0 / np.sqrt(len(best))
         for _ in range(CHAIN if count > 1 else 0):
             moved = z + scale * rng.standard_normal(z.shape) @ root.T
             inside = np.all((moved >= fitter.lower) & (moved <= fitter.upper), axis=1)
-            new = np.where(inside, fitter.surprise(np.clip(moved, fitter.lower, fitter.upper), noise), np.inf)
-            taken = rng.random(len(z)) < np.exp(np.minimum(cost - new, 0.0))
+            new = np.where(inside, fitter.cost(np.clip(moved, fitter.lower, fitter.upper)), np.inf)
+            taken = rng.random(len(z)) < np.exp(np.minimum((cost - new) / noise**2, 0.0))
             z, cost = np.where(taken[:, None], moved, z), np.where(taken, new, cost)
             scale *= np.exp(0.3 * (taken.mean() - 0.3))  # a share of 0.3 taken explores fastest
         stretched = best + (z - best) @ np.linalg.pinv(root).T @ _root(self.covariance).T

@@ -200,13 +200,6 @@ class Fitter:
         """(K,) the robust cost of z (K, free)."""
         return self._huber(self.residuals(z) ** 2)[0].sum(axis=1) / 2
 
-    def surprise(self, z: np.ndarray, noise: float) -> np.ndarray:
-        """(K,) negative logarithm of the density of z (K, free), but for a constant, at a noise of points."""
-        squares = self.residuals(z) ** 2
-        points = squares.shape[1] - len(self.free)
-        costs = self._huber(squares)[0, :, :points] / noise**2
-        return (costs.sum(axis=1) + squares[:, points:].sum(axis=1)) / 2
-
     def _huber(self, squares: np.ndarray) -> np.ndarray:
         """(3, …, points + free) twice the cost of squared residuals, with its first two derivatives.
 
