@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 from optlearn._arguments import Arguments
@@ -14,7 +15,7 @@ from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, as_rates
 from optlearn.laws._law import NAMES, PARAMETERS, Course, fixed_parameters, loss_after
-from optlearn.laws._least_squares import PRIOR, Data, Fitter, Optimum, Run, Scale
+from optlearn.laws._least_squares import MEAN_SQUARE, PRIOR, STEP, Data, Fitter, Optimum, Run, Scale
 from optlearn.laws._noise import OUTLYING, Noise, robust_size
 from optlearn.laws._readers import read_curves
 
@@ -170,8 +171,7 @@ class LawFit:
     def noise(self) -> Noise:
         """Noise of points of which none is clipped that leaves parameters as uncertain as they are."""
         clipped = np.clip(np.concatenate(self._curve_residuals), -self.fitter.outlier, self.fitter.outlier)
-        expected = self.fitter.prior_information
-        return Noise.of(clipped / self._inside, self._jacobian, expected, self.data.steps)
+        return Noise.of(clipped / self._inside, self._jacobian, self.fitter.precision**2, self.data.steps)
 
     @cached_property
     def effective_noise(self) -> float:
@@ -184,37 +184,42 @@ class LawFit:
         return float(np.sqrt(self._inside * np.diag(self.noise.of_sums(directions)).mean()))
 
     @cached_property
-    def _curvature(self) -> np.ndarray:
-        """(free, free) of the cost, in the fitted numbers, on average over the noise."""
-        expected = self.fitter.prior_information
-        information = self._inside * self._jacobian.T @ self._jacobian
-        return information + self.fitter.prior**2 * np.diag(expected)
-
-    @cached_property
     def covariance(self) -> np.ndarray:
         """(free, free) covariance of the fitted numbers (logarithms where a parameter is above 0).
 
         By a sandwich: between twice the inverse curvature of the cost, how much its slope varies, with the
-        noise and with what the parameters are.
+        noise and with what the parameters are, which are drawn to what is expected. Neither the law nor that
+        is linear in the parameters: curvatures are means over what is plausible.
         """
-        expected = self.fitter.prior_information
-        varies = self.noise.of_sums(self._inside * self._jacobian) + self.fitter.prior**4 * np.diag(expected)
-        inverse = np.linalg.pinv(self._curvature, hermitian=True)
+        nearby = np.sqrt(np.diag(self._sandwich(self._jacobian)))
+        reach = np.clip(nearby, STEP, self._widths)
+        return self._sandwich(self.fitter.secants(self.fitter.encode(self.optimum.parameters), reach))
+
+    def _sandwich(self, jacobian: np.ndarray) -> np.ndarray:
+        """The same with given slopes (points, free) of the residuals."""
+        fitter, slopes = self.fitter, self._inside * jacobian
+        hold = fitter.hold(fitter.encode(self.optimum.parameters))
+        inverse = np.linalg.pinv(slopes.T @ jacobian + np.diag(hold), hermitian=True)
+        varies = self.noise.of_sums(slopes) + MEAN_SQUARE * np.diag(fitter.pull**2)
         return inverse @ varies @ inverse
+
+    @property
+    def _widths(self) -> np.ndarray:
+        """(free,) widths of the ranges of the fitted numbers."""
+        return self.fitter.upper - self.fitter.lower
 
     @cached_property
     def standard_errors(self) -> dict[str, float]:
         """Of the parameters, by name; 0 for those that were fixed.
 
-        1.96 of them reach as far as 95 % of what is plausible does above the parameter. Where a parameter is
-        fitted as its logarithm that is farther than below, and more than 1.96 relative errors.
+        A parameter give or take 1.96 of them is an interval of 95 %. Where a parameter is fitted as its
+        logarithm, that reaches farther above than a normal one of the same relative error, and to 0 below.
         """
-        errors = dict(zip(self.fitter.free, np.sqrt(np.diag(self.covariance)), strict=True))
-        return {
-            name: float(value * np.expm1(REACH * error) / REACH if PARAMETERS[name].log else error)
-            for name, value in self.parameters.items()
-            for error in (errors.get(name, 0.0),)
-        }
+        errors = np.minimum(np.sqrt(np.diag(self.covariance)), self._widths)
+        found = dict.fromkeys(self.fitter.fixed, 0.0)
+        for name, error in zip(self.fitter.free, errors.tolist(), strict=True):
+            found[name] = self.parameters[name] * _relative(error) if PARAMETERS[name].log else error
+        return {name: found[name] for name in NAMES}
 
     @checked
     def draws(self, count: int = DRAWS, seed: int = 0) -> np.ndarray:
@@ -234,14 +239,18 @@ class LawFit:
     def _draw(self, count: int, seed: int) -> np.ndarray:
         fitter, rng = self.fitter, np.random.default_rng(seed)
         best = fitter.encode(self.optimum.parameters)
-        root = _root(np.linalg.pinv(self._curvature, hermitian=True) * self.effective_noise**2)
+        noise = self.effective_noise
+        # Far from what is expected, the chain's density falls as exp(−rate |z|), of variance 2 / rate².
+        rate = fitter.pull / noise**2
+        information = self._inside * self._jacobian.T @ self._jacobian / noise**2 + np.diag(rate**2) / 2
+        root = _root(np.linalg.pinv(information, hermitian=True))
         z = np.repeat(best[None], count - 1, axis=0)
         cost, scale = np.full(count - 1, self.optimum.cost), 1.0 / np.sqrt(len(best))
         for _ in range(CHAIN if count > 1 else 0):
             moved = z + scale * rng.standard_normal(z.shape) @ root.T
             inside = np.all((moved >= fitter.lower) & (moved <= fitter.upper), axis=1)
             new = np.where(inside, fitter.cost(np.clip(moved, fitter.lower, fitter.upper)), np.inf)
-            taken = rng.random(len(z)) < np.exp(np.minimum((cost - new) / self.effective_noise**2, 0.0))
+            taken = rng.random(len(z)) < np.exp(np.minimum((cost - new) / noise**2, 0.0))
             z, cost = np.where(taken[:, None], moved, z), np.where(taken, new, cost)
             scale *= np.exp(0.3 * (taken.mean() - 0.3))  # a share of 0.3 taken explores fastest
         stretched = best + (z - best) @ np.linalg.pinv(root).T @ _root(self.covariance).T
@@ -473,6 +482,22 @@ def _metrics(loss: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
         np.abs(off / loss).max(),
     )
     return dict(zip(METRICS, map(float, values), strict=True))
+
+
+def _relative(error: float) -> float:
+    """Half width, over REACH, of the symmetric interval around 1 that holds 95 % of a log-normal number.
+
+    Args:
+        error: standard deviation of its logarithm, of mean 0.
+    """
+    if error < STEP:
+        return error
+
+    def missed(reach: float) -> float:
+        below = norm.cdf(np.log1p(-reach) / error) if reach < 1 else 0.0
+        return below + norm.sf(np.log1p(reach) / error) - 2 * norm.sf(REACH)
+
+    return brentq(missed, 0.0, np.expm1(REACH * error)) / REACH
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:

@@ -6,6 +6,8 @@ from functools import cached_property
 
 import numpy as np
 from scipy.optimize import least_squares, nnls
+from scipy.special import erf
+from scipy.stats import norm
 
 from optlearn._schedule import Schedule
 from optlearn.laws._curves import Curve
@@ -15,12 +17,17 @@ from optlearn.laws._law import NAMES, PARAMETERS, Course, loss_after
 Run = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 # Until the noise of the curves is known: logarithms of losses that differ by more than this count linearly,
-# not squared (spikes are no evidence); and to be off by a `spread` costs as much as a difference of PRIOR.
+# not squared (spikes are no evidence).
 OUTLIER = 1e-3
-PRIOR = 3e-3
-# Share of parameters less than a `spread` off, if being k off costs k²/2 up to 1 and k − 1/2 beyond: the mean
-# curvature of that cost, and the mean square of its slope.
-AS_EXPECTED = 0.585
+# Being a `spread` off what is expected costs PULL times as much as a point that is off by PRIOR, at first and
+# at most: a law that misses the curves looks like noise, and must not be held where it misses them.
+PRIOR = 4.5e-3
+# Being k spreads off costs in proportion to k, but for k below CORNER: curves that insist are believed.
+PULL = 0.5
+CORNER = 0.1
+# Mean square of the slope of that cost, in units of PULL, over parameters that are off by a normal k.
+_WITHIN = float(erf(CORNER / np.sqrt(2)))
+MEAN_SQUARE = (_WITHIN - 2 * CORNER * float(norm.pdf(CORNER))) / CORNER**2 + 1 - _WITHIN
 STEP = 1e-6  # of finite differences
 EVALUATIONS = 150
 
@@ -161,21 +168,33 @@ class Fitter:
         expected = (z - self._middle) * self.precision
         return np.concatenate([self.data.residuals(self.decode(z)), expected], axis=1)
 
-    @property
-    def prior_information(self) -> np.ndarray:
-        """(free,) inverse variances by what is known beforehand."""
-        return AS_EXPECTED * self.precision**2
-
     def uninformed(self, z: np.ndarray, covariance: np.ndarray) -> np.ndarray:
         """(free,) whether a parameter is where it was expected, and hardly better known than before."""
         moved = np.abs(z - self._middle) * self.precision
-        return (moved < 1) & (np.sqrt(np.diag(covariance) * self.prior_information) > 0.8)
+        return (moved < 1) & (np.sqrt(np.diag(covariance)) * self.precision > 0.8)
 
     def jacobian(self, z: np.ndarray) -> np.ndarray:
         """(points + free, free) by differences, all in one pass through the runs."""
         inward = np.where(z + STEP <= self.upper, STEP, -STEP)
         moved = self.residuals(np.concatenate([z[None], z + np.diag(inward)]))
         return ((moved[1:] - moved[0]) / inward[:, None]).T
+
+    def secants(self, z: np.ndarray, reach: np.ndarray) -> np.ndarray:
+        """(points, free) mean slopes of the curves' residuals within ``reach`` (free,) around z."""
+        above, below = (np.clip(z + np.diag(way), self.lower, self.upper) for way in (reach, -reach))
+        moved = self.data.residuals(self.decode(np.concatenate([above, below])))
+        return ((moved[: len(z)] - moved[len(z) :]) / np.diag(above - below)[:, None]).T
+
+    @property
+    def pull(self) -> np.ndarray:
+        """(free,) the steepest slope of the cost of what is expected."""
+        return PULL * self.prior**2 * self.precision
+
+    def hold(self, z: np.ndarray) -> np.ndarray:
+        """(free,) mean curvature of the cost of what is expected within a spread of z."""
+        off = (z - self._middle) * self.precision
+        above, below = (np.clip((off + way) / CORNER, -1, 1) for way in (1, -1))
+        return self.pull * self.precision * (above - below) / 2
 
     def cost(self, z: np.ndarray) -> np.ndarray:
         """(K,) the robust cost of z (K, free)."""
@@ -184,11 +203,11 @@ class Fitter:
     def _huber(self, squares: np.ndarray) -> np.ndarray:
         """(3, …, points + free) twice the cost of squared residuals, with its first two derivatives.
 
-        Large ones count linearly; so exponents stay where they usually are, unless the curves insist.
+        Large ones count linearly: spikes, and exponents that are not what they usually are.
         """
         points = squares.shape[-1] - len(self.free)
-        limit = np.repeat([self.outlier, 1.0], [points, len(self.free)])
-        weight = np.repeat([1.0, self.prior**2], [points, len(self.free)])
+        limit = np.repeat([self.outlier, CORNER], [points, len(self.free)])
+        weight = np.repeat([1.0, PULL / CORNER * self.prior**2], [points, len(self.free)])
         size = np.sqrt(np.maximum(squares, limit**2))
         inside = squares <= limit**2
         cost = np.where(inside, squares, limit * (2 * size - limit))

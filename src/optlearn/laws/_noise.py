@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from optlearn._arrays import Float
 
 # Residuals beyond so many standard deviations count linearly (Huber): spikes are no evidence.
-OUTLYING = 3.0
+OUTLYING = 2.5
 # Losses that are known better than this share are exact as far as a law can tell.
 EXACT = 1e-6
 # A memory, two more numbers, must gain so much in twice the logarithm of the likelihood (Akaike's criterion).
