@@ -61,17 +61,22 @@ class Usual:
     def __call__(self, problem: Problem, intervals: int) -> Schedule:
         compiled = compile_problem(problem)
         steps = intervals if compiled.engine.costly else COARSE
+        search = self._search(compiled, intervals, steps)
         for _ in range(REFINEMENTS):
-            search = _Search(compiled, intervals, steps)
-            search.constants()
-            if self.weight is None:
-                search.switches()
-            else:
-                search.courses(self.weight)
             if search.is_accurate:
                 break
             steps *= FINER
+            search = self._search(compiled, intervals, steps)
         return search.schedule
+
+    def _search(self, compiled: CompiledProblem, intervals: int, steps: int) -> "_Search":
+        search = _Search(compiled, intervals, steps)
+        search.constants()
+        if self.weight is None:
+            search.switches()
+        else:
+            search.courses(self.weight)
+        return search
 
 
 class _Search:
@@ -86,7 +91,8 @@ class _Search:
     def __init__(self, compiled: CompiledProblem, intervals: int, steps: int) -> None:
         self.compiled, self.problem = compiled, compiled.problem
         self.intervals, self.steps = intervals, steps
-        self.costly, self.weight = compiled.engine.costly, None
+        self.costly = compiled.engine.costly
+        self.weight: Weight | None = None
         self.theta = np.array([free.start for free in self.problem.free.values()])
         self.blocks = compiled.relaxation.blocks
         neutral, _ = FeasibleSet(compiled, 1).nearest(compiled.relaxation.neutral[None], self.theta)
