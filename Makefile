@@ -14,8 +14,9 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 .DEFAULT_GOAL := help
 # One thread of linear algebra for each worker: two would wait for each other's cores.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --durations=10 -n $(WORKERS) --dist worksteal
-# Programs of tests that are not slow run for milliseconds: without these emitters XLA compiles them in two thirds
-# of the time. A flag of the pinned JAX; XLA refuses flags that it does not know.
+# Most programs of tests run for less time than they take to compile: without these emitters XLA compiles them in
+# two thirds to three quarters of the time, and they run as fast. A flag of the pinned JAX; XLA refuses flags that
+# it does not know. Examples run without it, as for a user.
 COMPILED_QUICKLY = XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
 
 .PHONY: help demo test test-slow test-browser test-oldest coverage bench docs lint wheel newcomer screenshots clean
@@ -29,8 +30,9 @@ demo: .venv/.base  ## compute and draw Figures 1 to 3 of the paper into out/, ch
 test: lint  ## lint, type check and run the tests
 	$(COMPILED_QUICKLY) $(PYTEST)
 
+# Several pages, examples and tests compile the same large programs: whoever is first keeps them for the others.
 test-slow: .venv/.test  ## the tests marked slow
-	$(PYTEST) -m slow
+	$(COMPILED_QUICKLY) JAX_COMPILATION_CACHE_DIR=$(CURDIR)/.jax_cache $(PYTEST) -m slow
 
 coverage: .venv/.test  ## branch coverage of src/ by the tests that are not slow
 	$(COMPILED_QUICKLY) $(PYTEST) --cov --cov-report=term

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import batched, blocks, drifts, growth, integration, simulators, solvers, sweeps
+from benchmarks import batched, blocks, drifts, growth, integration, own_models, simulators, solvers, sweeps
 
 ALL: dict[str, Callable[[], None]] = {
     "batched": batched.main,
@@ -12,6 +12,7 @@ ALL: dict[str, Callable[[], None]] = {
     "drifts": drifts.main,
     "growth": growth.main,
     "integration": integration.main,
+    "own_models": own_models.main,
     "simulators": simulators.main,
     "solvers": solvers.main,
     "sweeps": sweeps.main,

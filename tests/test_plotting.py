@@ -75,6 +75,8 @@ class TestCourses:
         assert set(drawn) == set(solution.trajectory.order_parameters)
         np.testing.assert_array_equal(drawn["Q11"][1], solution.trajectory["Q11"])
         assert set(lines(ol.plot_order_parameters(solution.trajectory, ["M11"]))) == {"M11"}
+        matrix = [name for name in solution.trajectory.order_parameters if name.startswith("M")]
+        assert set(lines(ol.plot_order_parameters(solution.trajectory, ["M"]))) == set(matrix)
         with pytest.raises(SpecificationError, match="at least one of"):
             ol.plot_order_parameters(solution.trajectory, [])
 

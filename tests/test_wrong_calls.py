@@ -51,7 +51,8 @@ WORK = (
     "sweeps.results.read_description",
 )
 FACTORIES = (
-    "attention autoencoder committee continual curriculum gating imbalance node_perturbation clipped sign_sgd"
+    "attention autoencoder committee continual curriculum deep gating imbalance node_perturbation clipped "
+    "sign_sgd"
 )
 
 

@@ -86,11 +86,15 @@ def test_unstable_steps_do_not_count() -> None:
 
 
 def test_the_result_is_never_above_a_start() -> None:
-    with pytest.warns(ol.NotConvergedWarning, match="no further progress"):
-        found = ol.solve(stiff(), steps=1)
+    """Steps that the user insists on lead solvers where they please."""
     guess = ol.evaluate(stiff(), ol.Schedule.constant(4.0, {"rate": 1.0})).objective
-    assert found.objective == pytest.approx(guess, rel=1e-9)
-    assert any("neutral" in note for note in found.notes)
+    with pytest.warns(ol.NotConvergedWarning, match="steps are too long for where it led"):
+        found = ol.solve(stiff(), steps=1)
+    assert found.objective <= guess
+    with pytest.warns(ol.NotConvergedWarning, match="no further progress"):
+        kept = ol.solve(stiff(), 8, "indirect", steps=1)
+    assert kept.objective == pytest.approx(guess, rel=1e-9)
+    assert any("neutral" in note for note in kept.notes)
 
 
 def test_an_objective_that_is_zero_is_certified() -> None:
@@ -104,6 +108,53 @@ def test_an_objective_that_is_zero_is_certified() -> None:
     assert strict.certificate.negligible == 1e-3
     with pytest.raises(ol.SpecificationError, match="negligible must be"):
         ol.solve(problem, negligible=-1.0)
+
+
+class Cart(ol.System):
+    """A push changes the speed."""
+
+    names = ("place", "speed")
+    parameters = {"push": 0.0}  # noqa: RUF012
+
+    def drift(self, x, u):
+        return {"place": x["speed"], "speed": u["push"]}
+
+    def error(self, x, u):
+        return u["push"] ** 2
+
+
+def final(factors: tuple[float, float]) -> ol.Objective:
+    return ol.Objective(final=0.0, terminal=lambda x, u: factors[0] * x["place"] + factors[1] * x["speed"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "optimum"),
+    [
+        ([{"equals": 0.0, "of": (1.0, 0.0)}, {"equals": 0.0, "of": (0.0, 1.0)}], 12 / (1 - 1 / 20**2)),
+        # With ten times the unit, at a place that is not 0, from one side.
+        ([{"at_most": 0.0, "of": (10.0, 0.0)}], 3 / (1 - 1 / (4 * 20**2))),
+    ],
+)
+def test_limits_at_the_end_may_be_zero_or_equalities(limits, optimum) -> None:
+    problem = ol.Problem(
+        model=Cart(),
+        start={"place": 1.0, "speed": 0.0},
+        horizon=1.0,
+        controls={"push": ol.Continuous(-10.0, 10.0)},
+        objective=ol.Objective.average_error(),
+        limits=tuple(ol.Limit(final(limit.pop("of")), **limit) for limit in limits),
+        intervals=20,
+    )
+    found = ol.solve(problem)
+    assert found.certificate.converged
+    assert found.objective == pytest.approx(optimum, rel=1e-6)
+    assert ol.solve(problem, method="indirect", starts=1).objective == pytest.approx(optimum, rel=1e-4)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"at_most": 1.0, "equals": 1.0}])
+def test_a_limit_has_one_finite_value(wrong) -> None:
+    with pytest.raises(ol.SpecificationError, match="at_most or equals"):
+        ol.Limit(ol.Objective(), **wrong)
 
 
 def test_a_lone_start_is_no_evidence() -> None:

@@ -335,7 +335,7 @@ def test_any_arguments_give_an_honest_answer(call):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(calls())
 def test_many_arguments_give_an_honest_answer(call):
     check_honest(*call)

@@ -103,7 +103,7 @@ def test_what_is_no_front(reaching):
     for tests in (3, [{"target": 1.0}], {"target": "far"}):
         with pytest.raises(SpecificationError, match="tests must be a mapping of settings, or pairs"):
             ol.Objective(tests=tests)
-    with pytest.raises(SpecificationError, match="has no worst case or limit of its own"):
+    with pytest.raises(SpecificationError, match="has no limit of its own"):
         replace(reaching, limits=(ol.Limit(samples, 1.0),))
 
 

@@ -136,7 +136,7 @@ def test_what_is_no_ensemble(pull):
 
 
 def test_weights_are_projected_and_worst():
-    weighing = Weighing((0.6, 0.6, 1.0), (2.0,))
+    weighing = Weighing((0.6, 0.6, 1.0), (2.0,), (False,), (2.0,))
     costs = np.array([3.0, 1.0, 2.0, 2.5])
     np.testing.assert_allclose(weighing.weights(costs), [0.6, 0.0, 0.4, 0.0])
     assert weighing.value(costs) == pytest.approx(2.6)

@@ -39,12 +39,14 @@ def test_both_simulators_follow_the_theory():
 def test_theory_against_sgd_at_size(mode, settings, rate, horizon):
     model, start = committee(**settings)
     schedule = ol.Schedule.constant(horizon, {"learning_rate": rate})
-    z = scores(model, start, schedule, N=3000, seeds=16, mode=mode, record=np.linspace(0, horizon, 13))
+    # Biases fall like 1/N, standard errors like its root: as many seeds in a thousand of N keep their ratio.
+    N, seeds = (3000, 16) if mode == "overlaps" else (1500, 8)
+    z = scores(model, start, schedule, N=N, seeds=seeds, mode=mode, record=np.linspace(0, horizon, 13))
     assert np.sqrt(np.mean(z**2)) < 1.4
     assert np.abs(z).max() < 4.8
 
 
-@pytest.mark.parametrize("seeds", [200, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [200, pytest.param(5000, marks=pytest.mark.slow)])
 def test_the_chain_is_sgd_on_weights_at_any_size(seeds):
     """Blocks of 2, 6, 17 and 25 directions for 4 vectors: one has fewer than vectors, one hardly more."""
     share = np.array([2, 6, 17, 25]) / 50

@@ -82,6 +82,7 @@ EVERY = {
     "gating": ol.models.gating(),
     "attention": ol.models.attention(),
     "sign SGD": ol.models.sign_sgd(),
+    "deep": ol.models.deep(depth=3, K=2, sigma_n=0.1),
     "memory": ol.models.with_memory(ol.models.committee(2, 2, sigma_n=0.3), 1.0, 2.0, averaging=1.0),
     "AdaGrad": ol.models.adagrad_norm(ol.models.committee(2, 2, sigma_n=0.3)),
 }
@@ -102,6 +103,7 @@ def test_one_block_is_no_spectrum(name):
     sizes = {"M": 0 if model.untracked else model.teachers, "R": model.centroids, "v": model.heads}
     start = {"Q": 0.3 * np.eye(model.students), **dict.fromkeys(model.extras, 0.2)}
     start |= {name: 0.05 for name, size in sizes.items() if size}
+    start |= {name: np.full(shape, 0.3) for name, shape in (model.trained or {}).items()}
     inner = {"base": replace(model.base, spectrum=ONE)} if hasattr(model, "base") else {}
     block = replace(model, spectrum=ONE, **inner)
     u = model.settings()

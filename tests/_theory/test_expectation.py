@@ -13,10 +13,17 @@ from tests.marks import slow_but
 from optlearn._engine.integrate import integrate
 from optlearn._errors import AccuracyWarning, SpecificationError
 from optlearn._schedule import Schedule
-from optlearn._theory.expectation import AutoQuadrature, GaussHermite, QuasiMonteCarlo
+from optlearn._theory.expectation import (
+    AutoQuadrature,
+    GaussHermite,
+    Grid,
+    QuasiMonteCarlo,
+    Table,
+    summed_over,
+)
 from optlearn._theory.model import Break, LearningModel
 from optlearn._theory.order import Overlaps
-from optlearn._theory.quadrature import choose_quadrature, finer, probe_states, quadrature_error
+from optlearn._theory.quadrature import choose_quadrature, coarser, finer, probe_states, quadrature_error
 from optlearn._theory.sampler import partial_cholesky
 from optlearn.models._committee import committee
 from optlearn.models._curriculum import curriculum
@@ -353,3 +360,53 @@ def test_a_finer_quadrature_has_other_points():
         assert len(fine) >= 2 * len(coarse)
         assert np.abs(coarse[:, None, :] - fine[None, :, :]).max(axis=2).min() > 1e-6
     assert finer(QuasiMonteCarlo(24)) == QuasiMonteCarlo(24, 1)
+
+
+def test_equal_steps_need_fewer_nodes_where_an_integrand_is_narrow():
+    """E[exp(−3 ξ²)] = 1/√7: so narrow are squared slopes of steep units, and Gauss-Hermite is far off."""
+    errors = []
+    for rule in (Grid((24,)), GaussHermite(24)):
+        points, weights = laid(rule, (False,))
+        errors.append(abs(weights @ np.exp(-3 * points[:, 0] ** 2) * np.sqrt(7) - 1))
+    assert errors[0] < 1e-6
+    assert errors[0] < errors[1] / 100
+
+
+@pytest.mark.parametrize("rule", [GaussHermite(6, 3), Grid((7, 5, 2)), QuasiMonteCarlo(8, 3)], ids=str)
+def test_a_table_is_its_rule(rule):
+    """Blocks, cuts that depend on the coordinate before, and blocks that are not used."""
+    smooth, cut = (False, False, True), cut_at(0.3, (-0.4, 1.0), None)
+    table = Table.of(rule, (2, 3, 0), block=50)
+    larger = table.holding(finer(rule)).holding(rule)
+    assert table.rule == larger.rule == rule
+    assert len(larger.used) > len(table.used)
+
+    def moments(quadrature):
+        points, weights = quadrature.points(smooth, cut)
+        return jnp.stack([weights.sum(), weights @ points[:, 0], weights @ jnp.exp(points[:, 1])])
+
+    expected = np.asarray(moments(rule))
+    for each in (table, larger):
+        np.testing.assert_allclose(np.asarray(summed_over(each, moments)), expected, atol=1e-14)
+
+
+def test_half_of_a_table_is_enough_for_even_integrands():
+    for rule in (GaussHermite(5), Grid((5, 4)), QuasiMonteCarlo(6)):
+        half, whole = (Table.of(rule, (1, 1), mirrored=mirrored) for mirrored in (True, False))
+        assert half.weights.size <= whole.weights.size / 2 + 1
+        even = [np.sum(t.weights * np.cos(t.positions @ np.array([1.0, 2.0]))) for t in (half, whole)]
+        assert abs(even[0] - even[1]) < 1e-14
+
+
+def test_a_coarser_table_has_the_same_shape():
+    for rule in (GaussHermite(12), Grid((16, 12)), QuasiMonteCarlo(14)):
+        table = Table.of(rule, (1, 1), block=64)
+        coarse = coarser(table)
+        assert coarse.positions.shape == table.positions.shape
+        assert coarse.used.sum() <= table.used.sum() / 2
+    assert coarser(Table.of(GaussHermite(12), (1, 1))) is None
+
+
+def test_a_grid_says_how_many_dimensions_it_lacks():
+    with pytest.raises(SpecificationError, match="has 3 dimensions"):
+        Grid((4, 4)).points((False,) * 3)

@@ -46,7 +46,7 @@ def description(problem: Problem) -> dict[str, Any]:
     if problem.rivals:
         described["rivals"] = [rival.tests for rival in problem.rivals]
     if problem.limits:
-        described["limits"] = [limit.at_most for limit in problem.limits]
+        described["limits"] = [limit.value for limit in problem.limits]
     return plain(described)
 
 

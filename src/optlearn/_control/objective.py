@@ -200,12 +200,30 @@ class Price:
 @checked
 @dataclass(frozen=True)
 class Limit:
-    """Something that must not exceed a value at the end of training.
+    """Something that must not exceed a value at the end of training, or must have that value.
 
     Args:
         objective: what is limited; of an ensemble, its mean over the members.
-        at_most: the value.
+        at_most: the most that it may be.
+        equals: what it must be, instead.
     """
 
     objective: Objective
-    at_most: float
+    at_most: float | None = None
+    equals: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.at_most is None) == (self.equals is None):
+            raise SpecificationError(
+                f"Limit: give at_most or equals, one of them, got {self.at_most!r} and {self.equals!r}"
+            )
+        if self.objective.has_running:
+            raise SpecificationError(
+                "Limit: what is averaged over training has no limit of its own: give it to ol.pareto, which "
+                "counts it in the state"
+            )
+
+    @property
+    def value(self) -> float:
+        """The most that it may be, or what it must be."""
+        return float(self.at_most if self.equals is None else self.equals)  # type: ignore[arg-type]

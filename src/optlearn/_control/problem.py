@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -134,10 +135,11 @@ class Problem:
             objective.check_tests(self.model, self.start, settings)
         if self.rivals and self.risk is not None and self.risk.level < 1:
             raise SpecificationError("several objectives of an ensemble have a worst case, but no CVaR")
-        if self.weighing is not None and any(o.has_running for o in self.objectives):
+        several = self.risk is not None or self.rivals
+        if several and any(o.has_running for o in self.objectives):
             raise SpecificationError(
-                "a cost averaged over training has no worst case or limit of its own: give it to ol.robust "
-                "or ol.pareto, which count it in the state"
+                "a cost averaged over training has no worst case of its own: give it to ol.robust or "
+                "ol.pareto, which count it in the state"
             )
         for name, control in self.controls.items():
             check_together(name, control, [b for b in self.budgets if b.control == name])
@@ -206,14 +208,28 @@ class Problem:
         """The objective, its rivals, and those that are limited."""
         return (self.objective, *self.rivals, *(limit.objective for limit in self.limits))
 
-    @property
+    @cached_property
     def weighing(self) -> Weighing | None:
         """How members, rivals and limits count together; None: there is one mean to be minimised."""
         if self.risk is None and not self.rivals and not self.limits:
             return None
         caps = np.ones(1) if self.risk is None else self.risk.caps(np.asarray(self.model.mean_weights))
         every = tuple(map(float, caps)) * (1 + len(self.rivals))
-        return Weighing(every, tuple(limit.at_most for limit in self.limits))
+        values = np.array([limit.value for limit in self.limits])
+        sizes = np.abs(values)
+        if np.any(sizes == 0):
+            # Beside a limit of 0 everything is large: what training starts with is the measure there.
+            settings = self.settings
+            first = [
+                self._mean(o.objective.terminal_value, self.model, self.start, settings) for o in self.limits
+            ]
+            sizes = np.where(sizes > 0, sizes, np.abs(np.asarray(first, dtype=float)))
+        return Weighing(
+            every,
+            tuple(values.tolist()),
+            tuple(limit.equals is not None for limit in self.limits),
+            tuple(np.where(sizes > 0, sizes, 1.0).tolist()),
+        )
 
     def costs(self, model: System, x: Any, u: Settings) -> list[Array]:
         """Costs at the final state, in the order of ``weighing``; one, if there is none."""

@@ -51,6 +51,10 @@ class Outcome(Enum):
         "the dynamics gave a number that is not finite: start from a schedule that stays physical, "
         "or tighten the bounds"
     )
+    COARSE = (
+        "the Runge-Kutta steps are too long for where it led: twice as many of them change the objective by "
+        "more than a hundredth; take more steps or intervals"
+    )
     INTERRUPTED = "stopped by the user; the best schedule so far is returned"
     FAILED = "the solver failed; the best schedule so far is returned; try another method or start"
 
@@ -193,6 +197,11 @@ class Run:
         return self.outcome is Outcome.INTERRUPTED
 
     @property
+    def astray(self) -> bool:
+        """Were the steps too long for where it led?"""
+        return self.outcome is Outcome.COARSE
+
+    @property
     def sharp(self) -> bool:
         """Has it converged to all digits? Passes leave ragged what the objective hardly depends on."""
         return self.outcome.ok and self.record.solver == "direct"
@@ -201,6 +210,35 @@ class Run:
         """(b,) multipliers of the budgets in units of the Hamiltonian, if the solver has them."""
         multipliers = self.budget_multipliers
         return None if multipliers is None or not np.all(np.isfinite(multipliers)) else multipliers / horizon
+
+
+MOST_STEPS = 512  # in an interval: stiff dynamics on long intervals are stable with so many
+MOST_COSTLY_STEPS = 16  # where one rate takes a millisecond
+MOST_OPERATIONS = 50_000_000  # of a forward pass, which then takes a third of a second
+# Share of the objective by which twice as many steps may change it, and these have led to the right place.
+ASTRAY = 1e-2
+
+
+def finer(rollout: "Rollout") -> "Rollout | None":
+    """Twice as many steps; None: they are so many that nothing finer is tried."""
+    engine = rollout.compiled.engine
+    if engine.costly:
+        most = rollout.steps >= MOST_COSTLY_STEPS
+    else:
+        most = rollout.steps >= MOST_STEPS or rollout.operations > MOST_OPERATIONS / 2
+    return None if engine.exact or most else rollout.with_steps(2 * rollout.steps)
+
+
+def led_astray(rollout: "Rollout", run: Run) -> bool:
+    """Has a run ended where its steps cannot be trusted: in impossible states, or at another objective?"""
+    objective, states = rollout.forward(run.w, run.theta)
+    if not rollout.compiled.is_possible(states[:: rollout.steps]):
+        return True
+    twice = finer(rollout)
+    # Written so that a NaN is astray too.
+    return twice is not None and not (
+        abs(twice.objective(run.w, run.theta) - objective) <= ASTRAY * abs(objective) + 1e-9
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,13 +272,14 @@ class Solver(Method):
     def run_all(self, rollout: "Rollout", starts: Sequence[Start], tell: Report = silent) -> list[Run]:
         """One run from each start, which begins with the curvature that the one before has learned.
 
-        Local descents do not: their ways are to be independent.
+        Local descents do not: their ways are to be independent. Nothing follows where steps were too coarse:
+        they are so for the others too.
         """
         runs: list[Run] = []
         for start in starts:
             known = runs[-1].curvature if runs and not start.local else start.curvature
             runs.append(self.run(rollout, replace(start, curvature=known), tell))
-            if runs[-1].interrupted:
+            if runs[-1].interrupted or runs[-1].astray:
                 break
         return runs
 
@@ -250,9 +289,8 @@ class Solver(Method):
         tell(Progress(f"{self.name}, from {start.name}"))
         run = self.solve(rollout, start, tell)
         record = replace(run.record, seconds=perf_counter() - began)
-        if not rollout.compiled.is_possible(rollout.forward(run.w, run.theta)[1][:: rollout.steps]):
-            # Unstable steps ended where nothing can be, and the objective there is none.
-            record = replace(record, outcome=Outcome.DIVERGED, objective=np.inf)
+        if not run.interrupted and led_astray(rollout, run):
+            record = replace(record, outcome=Outcome.COARSE)
         return replace(run, record=record)
 
     @abstractmethod

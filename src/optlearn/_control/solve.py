@@ -14,20 +14,27 @@ from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
 from optlearn._control.finish import SearchResult, finish
 from optlearn._control.problem import Problem
 from optlearn._control.rounding.rounded import check_grid
-from optlearn._control.runs import Method, Outcome, Run, Start, is_as_low
+from optlearn._control.runs import (
+    MOST_COSTLY_STEPS,
+    MOST_STEPS,
+    Method,
+    Outcome,
+    Run,
+    Start,
+    finer,
+    is_as_low,
+)
 from optlearn._control.shortest import shortest
 from optlearn._control.solution import Solution
 from optlearn._control.solvers.methods import METHODS, check_options, make_method
 from optlearn._control.solvers.starts import (
     MORE_STARTS,
-    MOST_STEPS,
     STARTS,
     STARTS_ALONE,
     Candidates,
     accurate,
     choose_starts,
     enough_steps,
-    finer,
     random_starts,
     too_coarse,
     warm_schedule,
@@ -39,10 +46,8 @@ from optlearn._signatures import checked
 
 __all__ = ["METHODS", "continuation", "solve"]
 
-# Share of the objective by which finer steps may change it, and coarser ones have led to the right place.
-ASTRAY = 1e-2
-# How many times more steps follow, where they have not.
-FAR_FINER = 8
+# How many times more steps follow, where they have led astray.
+FAR_FINER = 4
 # Passes through training that a start takes where expectations are quadratures (measured: 60 to 125).
 PASSES = 100
 
@@ -225,7 +230,7 @@ class _Search:
         """From further random guesses, while one start alone has reached the best: another may reach more."""
         for again in range(1, MORE_STARTS + 1):
             ends = [run.objective for run in self.runs if run.counts]
-            if self._interrupted or not Starts.of(ends, negligible=self.negligible).lone:
+            if self._interrupted or self._astray or not Starts.of(ends, negligible=self.negligible).lone:
                 break
             others = random_starts(self.rollout, self.starts, (self.seed, again))
             if others:
@@ -236,21 +241,19 @@ class _Search:
         """On from the best with twice as many steps, until they do not change its objective."""
         if self.fixed_steps or not self.method.optimises:
             return
-        while not self._interrupted and too_coarse(self.rollout, self.best, self.negligible):
+        while not self._interrupted and finer(self.rollout) is not None:
+            if not (self._astray or too_coarse(self.rollout, self.best, self.negligible)):
+                return
             coarse = self.rollout.steps
-            self.rollout = Rollout(self.compiled, self.intervals, 2 * coarse)
-            change = abs(self.rollout.objective(self.best.w, self.best.theta) - self.best.objective)
-            if change <= ASTRAY * abs(self.best.objective):
+            if not self._astray:
+                self.rollout = self.rollout.with_steps(2 * coarse)
                 there = Start("the optimum with coarser steps", self.best.w, self.best.theta)
                 again = self.method.run_all(self.rollout, [there], self.tell)
                 self.runs += [replace(run, counts=False) for run in again]
             else:
-                self.notes.append(
-                    f"{coarse} steps in an interval led astray: with more of them, the objective of what was "
-                    f"best changes by {change:.2g}; all starts ran again"
-                )
-                steps = min(FAR_FINER * coarse, MOST_STEPS)
-                self.rollout = Rollout(self.compiled, self.intervals, steps)
+                self.notes.append(f"{coarse} steps in an interval led astray: all starts ran again with more")
+                most = MOST_COSTLY_STEPS if self.compiled.engine.costly else MOST_STEPS
+                self.rollout = self.rollout.with_steps(min(FAR_FINER * coarse, most))
                 again = self.runs = self.method.run_all(self.rollout, self._chosen(self.starts), self.tell)
             self.best = _best(self.rollout, again)
 
@@ -295,6 +298,11 @@ class _Search:
         self.runs += self.method.run_all(self.rollout, starts, self.tell)
 
     @property
+    def _astray(self) -> bool:
+        """Have steps been too long for where some run led?"""
+        return any(run.astray for run in self.runs)
+
+    @property
     def _interrupted(self) -> bool:
         return self.runs[-1].interrupted
 
@@ -312,9 +320,9 @@ def _best(rollout: Rollout, runs: list[Run]) -> Run:
             return False, run.objective
         costs = rollout.costs(run.w, run.theta)
         # A limit that is broken a little must not make a run look better than one that keeps it.
-        over = np.maximum(costs[weighing.members :] - np.array(weighing.limits), 0.0)
-        prices = np.zeros(len(over)) if run.weights is None else run.weights[weighing.members :]
-        return weighing.excess(costs) > LIMITS_MET, run.objective + float(prices @ over)
+        broken = weighing.broken(costs)
+        prices = np.zeros(len(broken)) if run.weights is None else np.abs(run.weights[weighing.members :])
+        return weighing.excess(costs) > LIMITS_MET, run.objective + float(prices @ broken)
 
     lowest = min(runs, key=rank)
     breaks, value = rank(lowest)

@@ -2,7 +2,8 @@
 
 With costs J (K,), what is minimised is the largest p·J over a set of weights p. For the M members of an
 ensemble these add up to 1, each at most its cap: caps of 1 give the worst case, caps of weight/(1 − β) the
-mean of the worst share 1 − β. A limit J ≤ b has a weight of any size from 0 on, on J − b. So every solver
+mean of the worst share 1 − β. A limit J ≤ b has a weight of any size from 0 on, on J − b, and J = b one of
+either sign. So every solver
 needs weighted sums of costs only: the maximum is never smoothed. Direct methods minimise an epigraph
 variable, whose multipliers are the weights; indirect ones look for the weights themselves.
 """
@@ -59,6 +60,8 @@ class Weighing:
 
     caps: tuple[float, ...]  # (M,) the most that each member may weigh
     limits: tuple[float, ...] = ()  # (L,) of the costs after those of the members, at most
+    equal: tuple[bool, ...] = ()  # (L,) which of these are values that costs must have
+    sizes: tuple[float, ...] = ()  # (L,) beside which it is small or large by how much they are broken
 
     @property
     def members(self) -> int:
@@ -82,11 +85,14 @@ class Weighing:
             left -= p[i]
         return p
 
+    def broken(self, J: np.ndarray) -> np.ndarray:
+        """(L,) by how much limits are broken; 0 where they are not."""
+        over = J[self.members :] - np.array(self.limits)
+        return np.where(self.equal, np.abs(over), np.maximum(over, 0.0))
+
     def excess(self, J: np.ndarray) -> float:
-        """By how much the worst limit is broken, relative to the limit; 0 if none is."""
-        limits = np.array(self.limits)
-        over = (J[self.members :] - limits) / np.maximum(np.abs(limits), 1e-12)
-        return float(max(0.0, over.max(initial=0.0)))
+        """By how much the worst limit is broken, as a share of its size; 0 if none is."""
+        return float((self.broken(J) / np.array(self.sizes)).max(initial=0.0))
 
     def over(self, J: np.ndarray) -> np.ndarray:
         """(K,) the costs, less limits."""
@@ -103,7 +109,9 @@ class Weighing:
         bends = np.sort(np.concatenate([members, members - caps]))
         sums = np.clip(members[None] - bends[:, None], 0.0, caps[None]).sum(axis=1)
         tau = np.interp(-1.0, -sums, bends)
-        return np.concatenate([np.clip(members - tau, 0.0, caps), np.maximum(y[self.members :], 0.0)])
+        limits = y[self.members :]
+        limits = np.where(self.equal, limits, np.maximum(limits, 0.0))
+        return np.concatenate([np.clip(members - tau, 0.0, caps), limits])
 
 
 @dataclass(frozen=True)

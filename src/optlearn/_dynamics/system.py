@@ -278,6 +278,10 @@ class System(Pytree):
         """(S, n) flat states, the start ``x`` among them, where a quadrature is tried out."""
         return np.asarray(self.layout.flatten(x))[None]
 
+    def coarser(self) -> "System | None":
+        """A copy of the same structure that computes less accurately and far faster, if there is one."""
+        return None
+
     def refined(self) -> "System | None":
         """A copy with a finer, independent quadrature; None: nothing is approximated."""
         return None

@@ -4,8 +4,10 @@ An engine is made once for each structure. Small functions are traced into CasAD
 too large for that, as wide quadratures are, are compiled by XLA.
 """
 
+import gc
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 import jax
@@ -27,6 +29,10 @@ EXPRESSION_LIMIT = 150_000
 # are far larger than itself (10 modes, 20 squarings: not built after minutes; XLA compiles them in seconds).
 EXACT_LIMIT = 10_000
 
+# Part of the memory maps that Linux grants a process (65,530) beyond which programs are forgotten. What a
+# structure compiles to takes hundreds of them, and without any XLA dies of a segmentation fault.
+CROWDED = 0.75
+
 # By structure. What is derived from an engine is kept by the engine itself (``Engine.once``).
 _MADE: dict[Hashable, Any] = {}
 
@@ -34,8 +40,27 @@ _MADE: dict[Hashable, Any] = {}
 def once(key: Hashable, make: Callable[[], Any]) -> Any:
     """What ``make`` gives, made when it is first asked for under this key."""
     if key not in _MADE:
+        _make_room()
         _MADE[key] = make()
     return _MADE[key]
+
+
+def _make_room() -> None:
+    """Forget programs, JAX's own last, if this process can hardly map more; whoever runs one keeps it."""
+    for forget in (_MADE.clear, jax.clear_caches):
+        if not _crowded():
+            return
+        forget()
+        gc.collect()
+
+
+def _crowded() -> bool:
+    try:
+        granted = int(Path("/proc/sys/vm/max_map_count").read_text(encoding="ascii"))
+        with Path("/proc/self/maps").open("rb") as maps:
+            return sum(1 for _ in maps) > CROWDED * granted
+    except OSError:  # only Linux counts them
+        return False
 
 
 def engine_for(functions: Functions, backend: Backend = "auto") -> Engine:
@@ -50,7 +75,7 @@ def _make(functions: Functions, backend: Backend) -> Engine:
     rate = trace(functions.rate(unrolled=True), constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
     final = trace(functions.final, constants, np.zeros(n), theta)
     limit = EXACT_LIMIT if functions.stages is EXACT else EXPRESSION_LIMIT
-    small = max(rate.size, final.size) <= limit
+    small = max(rate.size, final.size) <= limit and not _wide(constants)
     if backend == "casadi" or (backend == "auto" and small):
         from optlearn._engine.casadi import CasadiEngine
 
@@ -68,6 +93,12 @@ def _make(functions: Functions, backend: Backend) -> Engine:
 def _check_backend(backend: Backend) -> None:
     if backend not in ("auto", "casadi", "xla"):
         raise SpecificationError(f"backend must be 'auto', 'casadi' or 'xla', got {backend!r}")
+
+
+def _wide(constants: Any) -> bool:
+    """Whether there is a part that says that it is too wide for expressions."""
+    parts = jax.tree.leaves(constants, is_leaf=lambda part: getattr(part, "wide", False))
+    return any(getattr(part, "wide", False) for part in parts)
 
 
 def outputs_along(
@@ -92,7 +123,9 @@ def outputs_along(
 
     def make() -> tuple[tuple[str, ...], Callable[..., Any]]:
         traced = trace(values, constants, states[0], u[0])
-        if backend == "casadi" or (backend == "auto" and traced.size <= EXPRESSION_LIMIT):
+        if backend == "casadi" or (
+            backend == "auto" and traced.size <= EXPRESSION_LIMIT and not _wide(constants)
+        ):
             function = traced.function("outputs")
 
             def columns(constants: Any, states: np.ndarray, u: np.ndarray) -> list[Any]:
@@ -145,6 +178,13 @@ class Compiled:
     def weighted(self, weigher: Weigher) -> Self:
         """The same with another cost of the costs."""
         return replace(self, weigher=weigher)
+
+    def coarser(self) -> Self | None:
+        """The same with a coarser drift, on the same engine; None: there is none."""
+        system = self.functions.system.system.coarser()
+        if system is None:
+            return None
+        return replace(self, constants=pack((system, *self.functions.constants[1:])))
 
     def costs(self, x: State, theta: FreeValues) -> Float[np.ndarray, " K"]:
         """The costs of which there are several, at the final state."""

@@ -45,7 +45,7 @@ def integrate(
         parameters: values that replace the model's defaults.
         record: training times to record, or how many equally spaced ones.
         quadrature: for expectations. Default: closed forms where the model has them, else a
-            one chosen for an accuracy of 1e-7 (``AutoQuadrature``). Any can be swapped for another.
+            one that is as accurate as ``AutoQuadrature()`` says. Any can be swapped for another.
         backend: "casadi" (compiles nothing), "xla" (for wide quadratures), "auto": by the size of the drift.
         rtol: relative local error tolerance of the integrator. Default: 1e-12 for closed forms, a
             tenth of the quadrature's accuracy where expectations are computed by quadrature.

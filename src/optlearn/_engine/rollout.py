@@ -48,7 +48,8 @@ class Rollout(Generic[C]):
 
     def __init__(self, compiled: C, grid: int | np.ndarray, steps: int = 1) -> None:
         edges = uniform_grid(compiled.horizon, grid) if isinstance(grid, int) else grid
-        self.compiled, self.intervals, self.steps = compiled, len(edges) - 1, steps
+        self.compiled, self.edges, self.steps = compiled, edges, steps
+        self.intervals = len(edges) - 1
         self._total = self.intervals * steps
         self._h = np.repeat(np.diff(edges) / steps, steps)
         self._forward, self._backward = compiled.engine.chains(self._total)
@@ -57,6 +58,19 @@ class Rollout(Generic[C]):
         """The same passes, with another cost of several costs."""
         other = copy(self)
         other.compiled = self.compiled.weighted(weigher)
+        return other
+
+    def with_steps(self, steps: int) -> "Rollout[C]":
+        """The same passes with so many steps in each interval."""
+        return type(self)(self.compiled, self.edges, steps)
+
+    def coarser(self) -> "Rollout[C] | None":
+        """The same passes with a coarser drift; None: there is none."""
+        compiled = self.compiled.coarser()
+        if compiled is None:
+            return None
+        other = copy(self)
+        other.compiled = compiled
         return other
 
     def costs(self, w: Controls, theta: FreeValues) -> np.ndarray:

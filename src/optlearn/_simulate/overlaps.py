@@ -9,6 +9,7 @@ Under a spectrum all this holds block by block, with the N_b directions of a blo
 directions than vectors is spanned by r = N_b eigenvectors of its Gram matrix.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -196,6 +197,6 @@ def chain_step(run: Prepared, N: Array, step: Array, x: OrderParameters, draws: 
         )
 
     blocks = moved if sample.block_sigma is None else jax.vmap(moved)
-    v, extras = train_heads(x, gradient, sample.u, N)
     Q, toward_teachers, toward_centroids = blocks(x.Q, x.M, x.R, span)
-    return OrderParameters(Q, toward_teachers, toward_centroids, v, extras)
+    trained = train_heads(model, x, gradient, sample.u, N)
+    return replace(trained, Q=Q, M=toward_teachers, R=toward_centroids)

@@ -1,6 +1,7 @@
 """One SGD step as both simulators see it: the sample's discrete part and the gradient."""
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 
 from optlearn._arrays import Array, Float, Settings
 from optlearn._simulate.plan import Prepared, view_weights
-from optlearn._theory.drift import loss_gradient
+from optlearn._theory.drift import SampleGradient, loss_gradient
 from optlearn._theory.model import Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters
 
@@ -25,12 +26,13 @@ class Sample(NamedTuple):
 
 
 class Gradient(NamedTuple):
-    """Gradient of the step's mean loss plus penalty, which is a part of P, v and extras."""
+    """Gradient of the step's mean loss plus penalty, which is a part of P, v, extras and trained."""
 
     D: Float[Array, "inputs K"]  # by the student fields of each input vector
     P: Float[Array, "K K"] | None  # by Q, symmetrised; None if structurally zero
     v: Float[Array, "K H"]  # by the readout
     extras: dict[str, Array]  # by the extras, bulk (and 1/N times the loss) included
+    trained: dict[str, Array]  # by the weights behind the first layer
     statistics: dict[str, Array]  # N times the change of the running scalars
 
 
@@ -83,41 +85,47 @@ def step_gradient(
     # Those that nothing reads are zero.
     drawn = jnp.pad(drawn, ((0, 0), (0, model.normals + 1 - drawn.shape[1])))
 
-    def of_view(rows: Array, latent: Latent, drawn: Array) -> tuple[Any, ...]:
+    def of_view(rows: Array, latent: Latent, drawn: Array) -> tuple[SampleGradient, dict[str, Array]]:
         normals, noise = drawn[: plan.normals], drawn[plan.normals]
         fields = Fields(
             student[rows], teacher[rows], noise, jnp.pad(normals, (0, model.normals - plan.normals))
         )
-        D2, D3, D4, extras = loss_gradient(model, fields, x, latent, u)
+        gradient = loss_gradient(model, fields, x, latent, u)
         if model.extras:
             assert gram is not None
             bulk = jax.grad(model.bulk, argnums=1)(gram[rows][:, rows], x, latent, u).extras
-            extras = {name: bulk[name] + extras[name] / N for name in model.extras}
-        return D2, D3, D4, extras, model.statistics(fields, x, latent, u)
+            extras = {name: bulk[name] + gradient.extras[name] / N for name in model.extras}
+            gradient = gradient._replace(extras=extras)
+        return gradient, model.statistics(fields, x, latent, u)
 
     per_sample = (0, None, None) if views.redrawn else (0, 0, 0)
     shared = (_of_sample(sample.latent, 0), drawn[0]) if views.redrawn else (sample.latent, drawn)
-    D2, *others = jax.vmap(of_view, per_sample)(jnp.asarray(views.slot_of), *shared)
-    D3, D4, by_extras, statistics = jax.tree.map(lambda g: jnp.tensordot(sample.weights, g, axes=1), others)
+    by_view, statistics = jax.vmap(of_view, per_sample)(jnp.asarray(views.slot_of), *shared)
+    mean, statistics = jax.tree.map(lambda g: jnp.tensordot(sample.weights, g, axes=1), (by_view, statistics))
     pull = jax.grad(model.penalty)(x, u)
-    P = D3 + pull.Q
+    P = mean.Q + pull.Q
     return Gradient(
-        D=views.gather(sample.weights[:, None, None] * D2),
+        D=views.gather(sample.weights[:, None, None] * by_view.student),
         P=(P + P.T) / 2 if plan.pulls_on_weights else None,
-        v=D4 + pull.v,
-        extras={name: by_extras[name] + pull.extras[name] for name in model.extras},
+        v=mean.v + pull.v,
+        extras={name: mean.extras[name] + pull.extras[name] for name in model.extras},
+        trained={name: mean.trained[name] + pull.trained[name] for name in model.trained},
         statistics=statistics,
     )
 
 
 def train_heads(
-    x: OrderParameters, gradient: Gradient, u: Settings, N: Array
-) -> tuple[Array, dict[str, Array]]:
-    """Readout and extras after the step."""
+    model: LearningModel, x: OrderParameters, gradient: Gradient, u: Settings, N: Array
+) -> OrderParameters:
+    """The same overlaps, with readout, weights behind the first layer and extras after the step."""
     rate = u.get("readout_rate", u["learning_rate"])
-    v = x.v - rate / N * gradient.v
     extras = {name: x.extras[name] - u[f"{name}_rate"] / N * by for name, by in gradient.extras.items()}
-    return v, extras | {name: x.extras[name] + by / N for name, by in gradient.statistics.items()}
+    return replace(
+        x,
+        v=x.v - rate / N * gradient.v,
+        extras=extras | {name: x.extras[name] + by / N for name, by in gradient.statistics.items()},
+        trained={n: x.trained[n] - model.trained_rate(n, u) / N * by for n, by in gradient.trained.items()},
+    )
 
 
 class RowSteps(NamedTuple):

@@ -36,6 +36,7 @@ class WeightState(Pytree):
     fixed: Vectors  # M + C, teachers and centroids
     v: Float[Array, "*S K H"]  # readout
     extras: dict[str, Array]  # name → (S,)
+    trained: dict[str, Array]  # name → (S, …), weights behind the first layer
 
 
 def initial_weights(
@@ -63,6 +64,7 @@ def initial_weights(
         fixed=tuple(jnp.asarray(vectors[:, i]) for i in range(K, n)),
         v=jnp.tile(jnp.asarray(start.v)[None], (seeds, 1, 1)),
         extras={name: jnp.full(seeds, start.extras[name]) for name in model.layout.extras},
+        trained={name: jnp.repeat(start.trained[name][None], seeds, axis=0) for name in model.trained},
     )
 
 
@@ -96,7 +98,7 @@ def weight_overlaps(state: WeightState, teachers: int, directions: tuple[int, ..
     rows = jax.lax.map(one_seed, (state.w, state.fixed))
     K = len(state.w)
     M, R = rows[..., K : K + teachers], rows[..., K + teachers :]
-    return OrderParameters(rows[..., :K], M, R, state.v, state.extras)
+    return OrderParameters(rows[..., :K], M, R, state.v, state.extras, state.trained)
 
 
 def block_factor(gram: Float[np.ndarray, "n n"], directions: int) -> Float[np.ndarray, "n r"]:
@@ -131,7 +133,7 @@ def _step(run: Prepared, key: Array, now: WeightState, step: Array) -> WeightSta
     inputs = _inputs(g, sample, centroids, plan.directions)
     # What the loss and the penalty do not read of x is not computed: the compiler removes it.
     Q, to_teachers, to_centroids = (_products(now.w, others) / N for others in (now.w, teachers, centroids))
-    x = OrderParameters(Q, to_teachers, to_centroids, now.v, now.extras)
+    x = OrderParameters(Q, to_teachers, to_centroids, now.v, now.extras, now.trained)
     gradient = step_gradient(
         run,
         sample,
@@ -146,8 +148,8 @@ def _step(run: Prepared, key: Array, now: WeightState, step: Array) -> WeightSta
     w = _minus(now.w, inputs, (np.sqrt(N) * amounts).astype(dtype), plan.student_moved)
     if A is not None:
         w = _minus(w, now.w, (np.eye(len(w)) - A).astype(dtype))
-    v, extras = train_heads(x, gradient, sample.u, jnp.asarray(float(N)))
-    return WeightState(w, now.fixed, v, extras)
+    x = train_heads(model, x, gradient, sample.u, jnp.asarray(float(N)))
+    return WeightState(w, now.fixed, x.v, x.extras, x.trained)
 
 
 def _inputs(noise: list[Array], sample: Sample, centroids: Vectors, directions: tuple[int, ...]) -> Vectors:

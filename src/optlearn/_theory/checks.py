@@ -35,8 +35,10 @@ def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters
             f"start must be OrderParameters (see model.state), got {type(start).__name__}"
         )
     wanted = model.state()
-    for name in ("Q", "M", "R", "v"):
-        have, need = np.shape(getattr(start, name)), np.shape(getattr(wanted, name))
+    parts = {name: (getattr(start, name), getattr(wanted, name)) for name in ("Q", "M", "R", "v")}
+    parts |= {name: (start.trained.get(name), wanted.trained[name]) for name in model.trained}
+    for name, arrays in parts.items():
+        have, need = map(np.shape, arrays)
         if have != need:
             raise SpecificationError(f"start: {name} has shape {have}; the model needs {need}")
     if set(start.extras) != set(model.layout.extras):

@@ -1,13 +1,13 @@
 """The drift of the order parameters for any loss, by quadrature over the local fields (``sampler``)."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Float, Settings
-from optlearn._theory.expectation import AbstractQuadrature, GaussHermite, QuasiMonteCarlo
+from optlearn._theory.expectation import GaussHermite, Quadrature, QuasiMonteCarlo, summed_over
 from optlearn._theory.model import Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.sampler import Sampler, coordinates, fields_read
@@ -16,14 +16,14 @@ from optlearn._theory.sampler import Sampler, coordinates, fields_read
 DEFAULT_NODES = {0: 1, 1: 64, 2: 40, 3: 28, 4: 16, 5: 10}
 
 
-def default_quadrature(model: LearningModel) -> AbstractQuadrature:
+def default_quadrature(model: LearningModel) -> Quadrature:
     """A quadrature for as many dimensions as the model's integrals have; ``AutoQuadrature`` is checked."""
     nodes = DEFAULT_NODES.get(len(coordinates(model, fields_read(model)).smooth))
     return QuasiMonteCarlo(16) if nodes is None else GaussHermite(nodes)
 
 
 def generic_drift(
-    model: LearningModel, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature
+    model: LearningModel, x: OrderParameters, u: Settings, quadrature: Quadrature
 ) -> OrderParameters:
     """dx/dα of THEORY: any loss, latents, clusters, readout, penalty, batches, augmentation."""
     latents = model.latents(u)
@@ -42,7 +42,9 @@ def generic_drift(
     dQ, dM, dR = rows_drift(model, x, u, mean["field_grad"], spread, P)
     extras = {name: -u[f"{name}_rate"] * (mean["bulk"][name] + pull.extras[name]) for name in model.extras}
     extras |= {name: mean["statistics"][name] for name in model.running}
-    return OrderParameters(dQ, dM, dR, -u.get("readout_rate", eta) * (mean["v"] + pull.v), extras)
+    heads = -u.get("readout_rate", eta) * (mean["v"] + pull.v)
+    trained = {n: -model.trained_rate(n, u) * (mean["trained"][n] + pull.trained[n]) for n in model.trained}
+    return OrderParameters(dQ, dM, dR, heads, extras, trained)
 
 
 def rows_drift(
@@ -78,7 +80,7 @@ def rows_drift(
 
 
 def generic_error(
-    model: LearningModel, x: OrderParameters, u: Settings, quadrature: AbstractQuadrature
+    model: LearningModel, x: OrderParameters, u: Settings, quadrature: Quadrature
 ) -> Float[Array, ""]:
     """Mean of the metric over test samples, the extensive part ``N · bulk`` not included."""
     settings = model.test_settings(u)
@@ -87,32 +89,45 @@ def generic_error(
     summed, whole = model.summed, model.total(x)
 
     def mean_given(latent: Latent) -> Array:
-        points, weights, build = sampler.quadrature_points(sampler.slots(latent), quadrature)
-        values = jax.vmap(lambda xi: summed.metric(build(xi), whole, latent, settings))(points)
-        return weights @ values
+        slots = sampler.slots(latent)
+
+        def over(quadrature: Quadrature) -> Array:
+            points, weights, build = sampler.quadrature_points(slots, quadrature)
+            values = jax.vmap(lambda xi: summed.metric(build(xi), whole, latent, settings))(points)
+            return weights @ values
+
+        return summed_over(quadrature, over)
 
     return latents.probabilities @ jax.vmap(mean_given)(latents.values)
 
 
 def _moments(
-    model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, quadrature: AbstractQuadrature
+    model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, quadrature: Quadrature
 ) -> dict[str, Any]:
     """Expectations given one latent that the drift is made of."""
     sampler = Sampler(model, x, u, fields_read(model))
     slots = sampler.slots(latent)
-    points, weights, build = sampler.quadrature_points(slots, quadrature)
     summed, whole = model.summed, model.total(x)
-    gradients = jax.vmap(lambda xi: loss_gradient(summed, build(xi), whole, latent, u))(points)
-    D2, D3, D4, D_extras = gradients
-    result: dict[str, Any] = {
-        "field_grad": sampler.field_gradient(slots, points, weights, D2),
-        "spread": sampler.spread(slots, weights, D2, D2, np.ones(model.slots)),
-        "Q": jnp.tensordot(weights, D3, axes=1),
-        "v": jnp.tensordot(weights, D4, axes=1),
-    }
-    if model.running:
-        statistics = jax.vmap(lambda xi: summed.statistics(build(xi), whole, latent, u))(points)
-        result["statistics"] = {name: weights @ values for name, values in statistics.items()}
+
+    def over(quadrature: Quadrature) -> dict[str, Any]:
+        points, weights, build = sampler.quadrature_points(slots, quadrature)
+        gradients = jax.vmap(lambda xi: loss_gradient(summed, build(xi), whole, latent, u))(points)
+        D2 = gradients.student
+        means: dict[str, Any] = {
+            "field_grad": sampler.field_gradient(slots, points, weights, D2),
+            "spread": sampler.spread(slots, weights, D2, D2, np.ones(model.slots)),
+            "Q": jnp.tensordot(weights, gradients.Q, axes=1),
+            "v": jnp.tensordot(weights, gradients.v, axes=1),
+            "trained": {name: jnp.tensordot(weights, by, axes=1) for name, by in gradients.trained.items()},
+        }
+        if model.running:
+            statistics = jax.vmap(lambda xi: summed.statistics(build(xi), whole, latent, u))(points)
+            means["statistics"] = {name: weights @ values for name, values in statistics.items()}
+        if model.finite_size:
+            means["extras"] = {name: weights @ gradients.extras[name] for name in model.extras}
+        return means
+
+    result = summed_over(quadrature, over)
     if model.extras:
         gram = jnp.diag(model.input_power(latent, u))
         if model.finite_size:
@@ -120,7 +135,7 @@ def _moments(
         result["bulk"] = jax.grad(summed.bulk, argnums=1)(gram, whole, latent, u).extras
         if model.finite_size:
             result["bulk"] = {
-                name: force + weights @ D_extras[name] / u["N"] for name, force in result["bulk"].items()
+                name: force + result["extras"][name] / u["N"] for name, force in result["bulk"].items()
             }
     if model.redrawn:
         result["cross"] = _cross_view(model, x, latent, u, quadrature)
@@ -128,7 +143,7 @@ def _moments(
 
 
 def _cross_view(
-    model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, quadrature: AbstractQuadrature
+    model: LearningModel, x: OrderParameters, latent: Latent, u: Settings, quadrature: Quadrature
 ) -> Array:
     """E[D₂ᵀ σ² D₂'] of two views of one sample that share all but the redrawn slots."""
     sampler = Sampler(model, x, u, fields_read(model))
@@ -150,7 +165,7 @@ def _cross_view(
     summed, whole = model.summed, model.total(x)
 
     def shared_gradient(xi: Array) -> Array:
-        return loss_gradient(summed, build(xi), whole, latent, u)[0]
+        return loss_gradient(summed, build(xi), whole, latent, u).student
 
     D_a = jax.vmap(shared_gradient)(points[:, first])
     D_b = jax.vmap(shared_gradient)(points[:, second])
@@ -158,18 +173,27 @@ def _cross_view(
     return _symmetric(sampler.spread(slots, weights, D_a, D_b, shared))
 
 
+class SampleGradient(NamedTuple):
+    """What one sample does: the gradient of its loss. Under a rule of the model's own that rule is D₂."""
+
+    student: Float[Array, "L K"]  # D₂
+    Q: Float[Array, "K K"]  # D₃; under a rule the loss does not act on Q
+    v: Float[Array, "K H"]  # D₄
+    extras: dict[str, Array]
+    trained: dict[str, Array]
+
+
 def loss_gradient(
     model: LearningModel, fields: Fields, x: OrderParameters, latent: Latent, u: Settings
-) -> tuple[Float[Array, "L K"], Float[Array, "K K"], Float[Array, "K H"], dict[str, Array]]:
-    """What one sample does: D₂ (L, K), D₃ (K, K), D₄ (K, H), and the extras'; gradients of its loss.
-
-    Under a rule of the model's own D₂ is that rule, and the loss does not act on Q.
-    """
+) -> SampleGradient:
+    """What one sample does."""
     if not model.has_rule:
         by_fields, by_state = jax.grad(model.loss, argnums=(0, 1))(fields, x, latent, u)
-        return by_fields.student, by_state.Q, by_state.v, by_state.extras
-    by_state = jax.grad(model.loss, argnums=1)(fields, x, latent, u)
-    return model.update(fields, x, latent, u), jnp.zeros_like(x.Q), by_state.v, by_state.extras
+        student, Q = by_fields.student, by_state.Q
+    else:
+        by_state = jax.grad(model.loss, argnums=1)(fields, x, latent, u)
+        student, Q = model.update(fields, x, latent, u), jnp.zeros_like(x.Q)
+    return SampleGradient(student, Q, by_state.v, by_state.extras, by_state.trained)
 
 
 def _symmetric(matrix: Array) -> Array:

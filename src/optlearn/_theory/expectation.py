@@ -6,10 +6,12 @@ Gauss-Legendre rule is laid on each side. The cut of one coordinate may depend o
 before it. ``wrong_rows`` shows whether the installed JAX computes such expectations wrongly.
 """
 
+import math
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +20,17 @@ from typing_extensions import override
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Float, float64
+from optlearn._errors import SpecificationError
+from optlearn._pytrees import Pytree, field
 from optlearn._signatures import checked
 
 # How far a cut line reaches, in standard deviations, for n nodes a side: 1.2 √n balances what lies
 # beyond against what the nodes resolve (measured); beyond 9 lies 2e-19 of the mass.
 REACH = 9.0
+
+# Up to so many points, this accuracy is asked for by default.
+FEW = 1_000
+ACCEPTED = ((FEW, 1e-7), (10_000, 2e-5), (np.inf, 2e-4))
 
 # 2**24 points of ten coordinates fill 1.3 GB.
 MOST_LOG2_POINTS = 24
@@ -53,9 +61,36 @@ class AbstractQuadrature:
         """
 
 
+@dataclass(frozen=True)
+class GridRule(AbstractQuadrature):
+    """A rule that can be written down before it is known where lines are cut."""
+
+    @abstractmethod
+    def grid(self, segments: tuple[int, ...]) -> tuple[Float[np.ndarray, "P d"], Float[np.ndarray, " P"]]:
+        """Positions and weights as a ``Table`` holds them, for coordinates of so many segments."""
+
+    @abstractmethod
+    def size(self, segments: tuple[int, ...]) -> int:
+        """P, of points in such coordinates."""
+
+    @abstractmethod
+    def reach(self, segments: tuple[int, ...]) -> Float[np.ndarray, " d"]:
+        """How far cut lines go in each coordinate."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> tuple[int, ...]:
+        """What the rule can be made from again, its kind first."""
+
+    @classmethod
+    @abstractmethod
+    def from_numbers(cls, numbers: Sequence[int]) -> "GridRule":
+        """From these, without the kind."""
+
+
 @checked
 @dataclass(frozen=True)
-class GaussHermite(AbstractQuadrature):
+class GaussHermite(GridRule):
     """Tensor product of one-dimensional rules: exponential accuracy for few dimensions.
 
     Args:
@@ -88,10 +123,93 @@ class GaussHermite(AbstractQuadrature):
             weights = (weights[:, None] * masses).reshape(-1)
         return points, weights
 
+    @override
+    def grid(self, segments: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        return _product([_line(count, self._nodes(count)) for count in segments])
+
+    @override
+    def size(self, segments: tuple[int, ...]) -> int:
+        return math.prod(max(count, 1) * self._nodes(count) for count in segments)
+
+    def _nodes(self, segments: int) -> int:
+        return (self.noise_nodes or self.nodes) if segments == 0 else self.nodes
+
+    @override
+    def reach(self, segments: tuple[int, ...]) -> np.ndarray:
+        return np.full(len(segments), _reach(self.nodes))
+
+    @property
+    @override
+    def numbers(self) -> tuple[int, ...]:
+        return 0, self.nodes, self.noise_nodes or 0
+
+    @classmethod
+    @override
+    def from_numbers(cls, numbers: Sequence[int]) -> "GaussHermite":
+        return cls(numbers[0], numbers[1] or None)
+
 
 @checked
 @dataclass(frozen=True)
-class QuasiMonteCarlo(AbstractQuadrature):
+class Grid(GridRule):
+    """Tensor product of lines of equal steps, with as many nodes in each dimension as that one needs.
+
+    The trapezoidal rule converges exponentially where an integrand is smooth and decays. Its nodes lie closer
+    than those of Gauss-Hermite, half of which are so far out that they hardly count: for integrands that are
+    narrow beside the normal density, as squared slopes of steep units are, it needs half as many.
+
+    Args:
+        nodes: in each dimension (on each side of a cut).
+    """
+
+    nodes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for count in self.nodes:
+            Arguments("Grid").count("nodes", count)
+
+    @override
+    def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> PointsAndWeights:
+        segments = []
+        for coordinate in range(len(smooth)):
+            where = cut(coordinate, jnp.zeros((1, coordinate)))
+            segments.append(1 if where is None else where.shape[1] + 1)
+        table = Table.of(self, tuple(segments))
+        return replace(table, positions=table.positions[0], weights=table.weights[0]).points(smooth, cut)
+
+    @override
+    def grid(self, segments: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        self._check(segments)
+        pairs = zip(segments, self.nodes, strict=True)
+        return _product([_line(s, n) if s != 1 else equal_steps(n) for s, n in pairs])
+
+    @override
+    def size(self, segments: tuple[int, ...]) -> int:
+        self._check(segments)
+        return math.prod(max(s, 1) * n for s, n in zip(segments, self.nodes, strict=True))
+
+    @override
+    def reach(self, segments: tuple[int, ...]) -> np.ndarray:
+        return np.array([_reach(count) for count in self.nodes])
+
+    @property
+    @override
+    def numbers(self) -> tuple[int, ...]:
+        return 1, *self.nodes
+
+    @classmethod
+    @override
+    def from_numbers(cls, numbers: Sequence[int]) -> "Grid":
+        return cls(tuple(numbers))
+
+    def _check(self, segments: tuple[int, ...]) -> None:
+        if len(self.nodes) != len(segments):
+            raise SpecificationError(f"{self}: the expectation has {len(segments)} dimensions")
+
+
+@checked
+@dataclass(frozen=True)
+class QuasiMonteCarlo(GridRule):
     """Scrambled Sobol points with their mirror images: for many dimensions, any loss.
 
     Args:
@@ -111,8 +229,36 @@ class QuasiMonteCarlo(AbstractQuadrature):
     @override
     def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> PointsAndWeights:
         # Equal weights everywhere, whatever is cut: a jump costs accuracy, not correctness.
-        points = jnp.asarray(sobol_normals(len(smooth), self.log2_points, self.seed))
-        return points, jnp.full(points.shape[0], 1 / points.shape[0])
+        points, weights = self.grid((1,) * len(smooth))
+        return jnp.asarray(points), jnp.asarray(weights)
+
+    @override
+    def grid(self, segments: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        points = sobol_normals(len(segments), self.log2_points, self.seed)
+        return points, np.full(len(points), 1 / len(points))
+
+    @override
+    def size(self, segments: tuple[int, ...]) -> int:
+        return 2**self.log2_points
+
+    @override
+    def reach(self, segments: tuple[int, ...]) -> np.ndarray:
+        return np.full(len(segments), np.inf)
+
+    @property
+    @override
+    def numbers(self) -> tuple[int, ...]:
+        return 2, self.log2_points, self.seed
+
+    @classmethod
+    @override
+    def from_numbers(cls, numbers: Sequence[int]) -> "QuasiMonteCarlo":
+        return cls(*numbers[:2])
+
+
+# To JAX a rule is part of a model's structure, without numbers; a ``Table`` is all numbers.
+for _rule in (GaussHermite, Grid, QuasiMonteCarlo):
+    jax.tree_util.register_pytree_node(_rule, lambda rule: ((), rule), lambda rule, _: rule)
 
 
 @checked
@@ -121,24 +267,193 @@ class AutoQuadrature:
     """Ask for an accuracy instead of a rule; ``integrate`` finds the cheapest rule that has it.
 
     Args:
-        accuracy: of the drift, relative to its size (at least 0.1).
+        accuracy: of the drift, relative to its size (at least 0.1). Default: 1e-7 where a thousand points are
+            enough for that, else 2e-5 up to ten thousand, else 2e-4, which is what certificates ask for.
         points: evaluations of the loss in one expectation at most.
     """
 
-    accuracy: float = 1e-7
+    accuracy: float | None = None
     points: int = 300_000
 
     def __post_init__(self) -> None:
         check = Arguments("AutoQuadrature")
-        if not check.number("accuracy", self.accuracy, 0.0, open_below=True) < 1:
+        if self.accuracy is not None and not (
+            check.number("accuracy", self.accuracy, 0.0, open_below=True) < 1
+        ):
             check.fail("accuracy", self.accuracy, "must be above 0 and below 1")
         check.count("points", self.points, 256)
+
+    def accepted(self, points: float) -> float:
+        """Up to what an error of a rule of so many points is accepted."""
+        if self.accuracy is not None:
+            return self.accuracy
+        return next(accuracy for most, accuracy in ACCEPTED if points <= most)
+
+
+class Table(Pytree):
+    """A rule as numbers, in blocks: a program that is compiled for one serves all rules of as many blocks.
+
+    Coordinates that are cut hold a segment and the place in it, 1.25 being a quarter of the second segment;
+    the cuts, which move with the state, are applied when points are asked for.
+
+    Attributes:
+        positions: (B, C, d) C points in each of B blocks.
+        weights: (B, C), without the normal density of cut coordinates; zero where a block is not full.
+        reach: (d,), of cut lines.
+        used: (B,), 1 for blocks with points, else 0.
+        numbers: (3 + d,) what the rule is remembered by: programs must not depend on it.
+        segments: into how many each coordinate is cut; 0 for the label noise.
+        mirrored: whether only one of each pair of mirrored points is held.
+        cut: whether lines are cut; quasi-random points take no notice.
+    """
+
+    positions: Float[Array, "B C d"]
+    weights: Float[Array, "B C"]
+    reach: Float[Array, " d"]
+    used: Float[Array, " B"]
+    numbers: Float[Array, " numbers"]
+    segments: tuple[int, ...] = field(static=True)
+    mirrored: bool = field(static=True)
+    cut: bool = field(static=True)
+
+    # Expressions of so many numbers would be too large: for compiled programs only.
+    wide: ClassVar[bool] = True
+
+    @classmethod
+    def of(
+        cls,
+        rule: "GridRule",
+        segments: tuple[int, ...],
+        *,
+        mirrored: bool = False,
+        block: int | None = None,
+        blocks: int | None = None,
+    ) -> "Table":
+        """A rule in blocks of so many points, as many as it takes unless more are asked for."""
+        positions, weights = rule.grid(segments)
+        if mirrored:
+            positions, weights = _half(positions, weights)
+        total, size = len(weights), block or len(weights)
+        needed = -(-total // size)
+        count = max(needed, blocks or needed)
+        missing = count * size - total
+        # Halves of a cut line and the middle of a whole one: nothing is infinite where nothing counts.
+        filled = np.concatenate([positions, np.full((missing, positions.shape[1]), 0.5)])
+        return cls(
+            filled.reshape(count, size, -1),
+            np.append(weights, np.zeros(missing)).reshape(count, size),
+            rule.reach(segments),
+            (np.arange(count) < needed).astype(float),
+            np.array([*rule.numbers, 0.0, 0.0, 0.0][: 3 + len(segments)], dtype=float),
+            segments,
+            mirrored,
+            not isinstance(rule, QuasiMonteCarlo),
+        )
+
+    @property
+    def rule(self) -> "GridRule":
+        """What it was made of."""
+        kind, *numbers = map(int, np.asarray(self.numbers))
+        if kind == 1:
+            return Grid.from_numbers(numbers[:-2])
+        return (QuasiMonteCarlo if kind else GaussHermite).from_numbers(numbers)
+
+    def holding(self, rule: "GridRule") -> "Table":
+        """The same with another rule: of the same shape if that takes no more blocks."""
+        blocks, block = self.weights.shape
+        return Table.of(rule, self.segments, mirrored=self.mirrored, block=block, blocks=blocks)
+
+    def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> PointsAndWeights:
+        """Points (C, d) and weights (C,) of a block, positions (C, d), that ``summed_over`` hands on."""
+        weights, points = self.weights, self.positions[:, :0]
+        for coordinate in range(len(smooth)):
+            column = self.positions[:, coordinate]
+            where = cut(coordinate, points) if self.cut else None
+            if where is not None:
+                edges = _edges(where, self.reach[coordinate])
+                segment = jnp.floor(column)
+                low, high = edges[:, 0], edges[:, 1]
+                for i in range(1, edges.shape[1] - 1):
+                    low = jnp.where(segment == i, edges[:, i], low)
+                    high = jnp.where(segment == i, edges[:, i + 1], high)
+                column = low + (high - low) * (column - segment)
+                weights = weights * (high - low) * jnp.exp(-(column**2) / 2) / np.sqrt(2 * np.pi)
+            points = jnp.concatenate([points, column[:, None]], axis=1)
+        return points, weights
+
+
+def summed_over(quadrature: "Quadrature", function: Callable[["Quadrature"], Any]) -> Any:
+    """What ``function`` gives under a quadrature; of a table, the sum over its blocks.
+
+    Blocks that are not used take no time, and derivatives keep nothing of a block but compute it again.
+    """
+    if not isinstance(quadrature, Table):
+        return function(quadrature)
+    table = quadrature
+
+    @jax.checkpoint
+    def of_block(positions: Array, weights: Array) -> Any:
+        return function(replace(table, positions=positions, weights=weights))
+
+    @jax.checkpoint
+    def add(total: Any, block: tuple[Array, Array, Array]) -> tuple[Any, None]:
+        positions, weights, used = block
+
+        def more() -> Any:
+            return jax.tree.map(jnp.add, total, of_block(positions, weights))
+
+        return jax.lax.cond(used > 0, more, lambda: total), None
+
+    shapes = jax.eval_shape(of_block, table.positions[0], table.weights[0])
+    none = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return jax.lax.scan(add, none, (table.positions, table.weights, table.used))[0]
+
+
+def _line(segments: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and weights along a coordinate of so many segments."""
+    if segments < 2:
+        return hermite_line(nodes)
+    line, mass = _legendre_line(nodes)
+    return np.concatenate([line + i for i in range(segments)]), np.tile(mass, segments)
+
+
+def _product(lines: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (P, d) and weights (P,) of a tensor product."""
+    positions, weights = np.zeros((1, 0)), np.ones(1)
+    for line, mass in lines:
+        further = np.tile(line, len(positions))[:, None]
+        positions = np.concatenate([np.repeat(positions, len(line), axis=0), further], axis=1)
+        weights = np.outer(weights, mass).ravel()
+    return positions, weights
+
+
+def _half(positions: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One of each pair of points ±ξ of a symmetric rule, with the weight of both."""
+    first = np.argmax(positions != 0, axis=1)
+    leading = positions[np.arange(len(positions)), first]
+    kept = leading >= 0
+    return positions[kept], (weights * np.where(leading > 0, 2.0, 1.0))[kept]
+
+
+Quadrature = AbstractQuadrature | Table
 
 
 @lru_cache(maxsize=64)
 def hermite_line(nodes: int) -> tuple[Float[np.ndarray, " nodes"], Float[np.ndarray, " nodes"]]:
     """Gauss-Hermite nodes and weights for one standard normal."""
     points, weights = np.polynomial.hermite_e.hermegauss(nodes)
+    return points, weights / weights.sum()
+
+
+@lru_cache(maxsize=64)
+def equal_steps(nodes: int) -> tuple[Float[np.ndarray, " nodes"], Float[np.ndarray, " nodes"]]:
+    """Equally spaced nodes for one standard normal, and weights.
+
+    Steps of 2 √(π σ/n) balance what lies beyond the last node against what is too narrow for the steps, for
+    integrands whose product with the density has a standard deviation of σ; 0.35 is that of a steep unit.
+    """
+    points = 2 * np.sqrt(0.35 * np.pi / nodes) * (np.arange(nodes) - (nodes - 1) / 2)
+    weights = np.exp(-(points**2) / 2)
     return points, weights / weights.sum()
 
 
@@ -171,14 +486,22 @@ def _ascending(columns: list[Array]) -> list[Array]:
     return columns
 
 
-def _cut_lines(where: Array, nodes: int) -> tuple[Array, Array]:
-    """Gauss-Legendre under the normal density between cuts (P, c) and beyond: (P, (c + 1) nodes) each."""
-    line, mass = _legendre_line(nodes)
-    reach = min(REACH, 1.2 * float(np.sqrt(nodes)))
+def _reach(nodes: int) -> float:
+    return min(REACH, 1.2 * float(np.sqrt(nodes)))
+
+
+def _edges(where: Array, reach: float | Array) -> Array:
+    """(P, c + 2) edges of the segments between cuts (P, c) and beyond, up to a reach."""
     # A jump out of reach is none; cut in the middle, where each half has as few waves as can be.
     where = jnp.where(jnp.abs(where) < reach, where, 0.0)
     ends = jnp.full(where.shape[0], reach)
-    edges = jnp.stack([-ends, *_ascending(list(where.T)), ends], axis=1)
+    return jnp.stack([-ends, *_ascending(list(where.T)), ends], axis=1)
+
+
+def _cut_lines(where: Array, nodes: int) -> tuple[Array, Array]:
+    """Gauss-Legendre under the normal density between cuts (P, c) and beyond: (P, (c + 1) nodes) each."""
+    line, mass = _legendre_line(nodes)
+    edges = _edges(where, _reach(nodes))
     widths = (edges[:, 1:] - edges[:, :-1])[:, :, None]
     lines = (edges[:, :-1, None] + widths * line[None, None, :]).reshape(where.shape[0], -1)
     lengths = (widths * mass[None, None, :]).reshape(lines.shape)

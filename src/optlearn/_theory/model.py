@@ -18,8 +18,8 @@ from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree, field
-from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature
-from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps
+from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature, Quadrature, Table
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, Shapes, entry_names
 from optlearn._theory.spectrum import Spectrum, variances_by_cluster
 
 # The latent variables of one sample, by name.
@@ -103,18 +103,50 @@ class Latents(Pytree):
 
 @dataclass(frozen=True)
 class Break:
-    """A place where a loss, or its derivative, jumps: ``field`` of ``slot`` crossing ``at``.
+    """A place where a loss, or its derivative, jumps: a field, or a sum of fields, crossing ``at``.
 
     Args:
         kind: "student" or "teacher".
         slot, node: which entry of the (L, K) or (L, M) fields.
-        at: the threshold.
+        at: the threshold: a number, or the name of a parameter or control, "margin" or "-margin", with which
+            it moves.
+        plus: further fields (kind, slot, node, factor) of a sum: where the larger of two units changes,
+            ``Break("student", 0, 0, plus=[("student", 0, 1, -1)])``.
     """
 
     kind: str
     slot: int
     node: int
-    at: float = 0.0
+    at: float | str = 0.0
+    plus: tuple[tuple[str, int, int, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plus", tuple(tuple(term) for term in self.plus))
+
+    @property
+    def terms(self) -> tuple[tuple[str, int, int, float], ...]:
+        """(kind, slot, node, factor) of all fields of the sum."""
+        return ((self.kind, self.slot, self.node, 1.0), *self.plus)
+
+    @property
+    def parameter(self) -> tuple[float, str] | None:
+        """Sign and name of the parameter that the threshold is; None: it is a number."""
+        if not isinstance(self.at, str):
+            return None
+        return (-1.0, self.at[1:]) if self.at.startswith("-") else (1.0, self.at)
+
+    def threshold(self, u: Settings) -> Array:
+        """Where it is."""
+        if self.parameter is None:
+            return jnp.asarray(self.at)
+        sign, name = self.parameter
+        return sign * u[name]
+
+    def shifted(self, nodes: int) -> "Break":
+        """The same of students that come ``nodes`` later."""
+        of_students = {"student": nodes, "teacher": 0}
+        plus = tuple((kind, slot, node + of_students[kind], by) for kind, slot, node, by in self.plus)
+        return replace(self, node=self.node + of_students[self.kind], plus=plus)
 
 
 class Recurrence(NamedTuple):
@@ -150,11 +182,13 @@ class LearningModel(System):
         overlaps: T, S, Omega: how many teachers and centroids there are, and their overlaps.
         parameters: default value of everything that ``loss`` and the other methods read from ``u``.
             Any of them may be put under control. Known to the theory itself:
-            ``learning_rate`` (required), ``readout_rate`` (default: the learning rate),
-            ``batch`` (default 1), and ``<name>_rate`` for each of ``extras``.
+            ``learning_rate`` (required), ``batch`` (default 1), ``<name>_rate`` for each of ``extras``;
+            ``readout_rate``, and ``<name>_rate`` for each of ``trained`` (default: the learning rate).
         slots: L, vectors in one sample.
         clusters: centroids of each slot (0: mean zero); they add up to the size of Omega.
         heads: H, trained readout heads (0: the readout is not trained).
+        trained: name → shape of further trained weights, all that stands behind the first layer:
+            ``{"hidden": (3, 2), "bias": (3,)}``. The loss reads them as ``x.trained["hidden"]``.
         extras: names of further trained scalars, which enter ``bulk``.
         running: names of further scalars that follow samples instead of a gradient; see ``statistics``.
         untracked: entries of Q, M, R (by name) that stay zero and matter to nothing.
@@ -188,6 +222,9 @@ class LearningModel(System):
     slots: int = field(static=True, kw_only=True, default=1)
     clusters: tuple[int, ...] = field(static=True, kw_only=True, default=())
     heads: int = field(static=True, kw_only=True, default=0)
+    trained: Mapping[str, tuple[int, ...]] = field(
+        static=True, kw_only=True, default=Shapes(), converter=Shapes.of
+    )
     extras: tuple[str, ...] = field(static=True, kw_only=True, default=())
     running: tuple[str, ...] = field(static=True, kw_only=True, default=())
     untracked: frozenset[str] = field(static=True, kw_only=True, default=frozenset(), converter=frozenset)
@@ -197,8 +234,8 @@ class LearningModel(System):
     even: bool = field(static=True, kw_only=True, default=False)
     finite_size: bool = field(static=True, kw_only=True, default=False)
     spectrum: Spectrum | None = field(kw_only=True, default=None)
-    drift_quadrature: AbstractQuadrature | None = field(static=True, kw_only=True, default=None)
-    error_quadrature: AbstractQuadrature | None = field(static=True, kw_only=True, default=None)
+    drift_quadrature: Quadrature | None = field(kw_only=True, default=None)
+    error_quadrature: Quadrature | None = field(kw_only=True, default=None)
 
     def __check_init__(self) -> None:
         _check_sizes(self)
@@ -235,13 +272,17 @@ class LearningModel(System):
         """How rows move; None: every row by −η times its gradient, and by nothing else."""
         return None
 
+    def trained_rate(self, name: str, u: Settings) -> Array:
+        """Learning rate of the trained weights ``name``: their own, or that of the first layer."""
+        return u.get(f"{name}_rate", u["learning_rate"])
+
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
         """What the generalisation error averages; by default the loss without label noise."""
         clean = replace(fields, noise=jnp.zeros_like(fields.noise))
         return self.loss(clean, x, latent, u)
 
     def penalty(self, x: OrderParameters, u: Settings) -> Float[Array, ""]:
-        """Regularisation g̃(Q, v), a scalar."""
+        """Regularisation g̃(Q, v, trained), a scalar."""
         return jnp.zeros(())
 
     def latents(self, u: Settings) -> Latents:
@@ -361,6 +402,7 @@ class LearningModel(System):
             extras=self.extras + self.running,
             untracked=self.untracked,
             blocks=None if self.spectrum is None else self.spectrum.blocks,
+            trained=Shapes.of(self.trained),
         )
 
     # --- blocks of a spectrum ---------------------------------------------------------------------
@@ -387,7 +429,7 @@ class LearningModel(System):
         return replace(x, Q=x.Q.sum(axis=-3), M=x.M.sum(axis=-3), R=x.R.sum(axis=-3))
 
     def state(self, **values: Array) -> OrderParameters:
-        """A state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero.
+        """A state from whole arrays (``Q=…``) and named entries (``Q11=1``); the rest is zero.
 
         Under a spectrum ``Q`` is (B, K, K) and ``Q11`` has B numbers. Without their axis of blocks they are
         totals, of vectors in random directions: every block has its share.
@@ -396,7 +438,7 @@ class LearningModel(System):
 
     def _by_block(self, name: str, value: Array) -> Array:
         """A value for a state, with an axis of blocks where the model has one."""
-        if self.spectrum is None or name in self.layout.extras or name[:1] == "v" or "_" in name:
+        if self.spectrum is None or not self.layout.in_blocks(name):
             return value
         dimensions, share = np.ndim(value), self.spectrum.share
         columns = {"Q": self.students, "M": self.teachers, "R": self.centroids}
@@ -494,6 +536,14 @@ class LearningModel(System):
         )
         return replace(self, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
 
+    def coarser(self) -> Self | None:
+        """A copy of the same structure whose drift is far quicker and less accurate, if there is one."""
+        from optlearn._theory.quadrature import coarser
+
+        table = self.drift_quadrature
+        coarse = coarser(table) if isinstance(table, Table) else None
+        return None if coarse is None else replace(self, drift_quadrature=coarse)
+
     def resolved(
         self, states: Array, u: Settings, quadrature: AbstractQuadrature | AutoQuadrature | None = None
     ) -> Resolved:
@@ -516,6 +566,26 @@ class LearningModel(System):
         return jnp.stack(rows)
 
 
+def _check_break(model: LearningModel, place: Break) -> None:
+    name, limits = type(model).__name__, {"student": model.students, "teacher": model.teachers}
+    if any(len(term) != 4 for term in place.plus):
+        raise SpecificationError(f"{place}: plus must hold (kind, slot, node, factor) of each further field")
+    for kind, slot, node, factor in place.terms:
+        if kind not in limits:
+            raise SpecificationError(f"{place}: kind is 'student' or 'teacher'")
+        if not (0 <= slot < model.slots and 0 <= node < limits[kind]):
+            raise SpecificationError(f"{name}: {place} names a field that the model does not have")
+        if not (np.isfinite(factor) and factor):
+            raise SpecificationError(f"{place}: the factor of a field must be a finite number and not 0")
+    if len({term[:3] for term in place.terms}) < len(place.terms):
+        raise SpecificationError(f"{place}: a field is given twice")
+    if place.parameter is not None and place.parameter[1] not in model.parameters:
+        names = ", ".join(model.parameters)
+        raise SpecificationError(f"{place}: at must be a number or the name of a parameter, one of {names}")
+    if place.parameter is None and not (isinstance(place.at, int | float) and np.isfinite(place.at)):
+        raise SpecificationError(f"{place}: at must be a finite number or the name of a parameter")
+
+
 def _check_sizes(model: LearningModel) -> None:
     name, centroids = type(model).__name__, model.centroids
     for size, lowest in (("students", 1), ("slots", 1), ("heads", 0), ("normals", 0)):
@@ -536,20 +606,22 @@ def _check_sizes(model: LearningModel) -> None:
             f"{name}(redrawn={model.redrawn!r}): at least one slot must be shared by the views; "
             "leave redrawn empty for batches of fresh samples"
         )
-    limits = {"student": model.students, "teacher": model.teachers}
     for place in model.breaks:
-        if place.kind not in limits:
-            raise SpecificationError(f"{place}: kind is 'student' or 'teacher'")
-        if not (0 <= place.slot < model.slots and 0 <= place.node < limits[place.kind]):
-            raise SpecificationError(f"{name}: {place} names a field that the model does not have")
+        _check_break(model, place)
     if len(set(model.breaks)) < len(model.breaks):
         raise SpecificationError(f"{name}(breaks={model.breaks!r}): a break is given twice")
     entries = [model.layout.name_of(*entry) for entry in model.layout.all_entries()]
-    scalars = (*model.extras, *model.running)
-    for number, extra in enumerate(scalars):
-        if extra in entries or extra in scalars[:number]:
-            fields = f"extras={model.extras!r}, running={model.running!r}"
-            raise SpecificationError(f"{name}({fields}): {extra!r} is taken")
+    arrays = [{part, *entry_names(part, shape)} for part, shape in model.trained.items()]
+    taken = {"Q", "M", "R", "v", *entries}
+    for names in (*arrays, *({scalar} for scalar in (*model.extras, *model.running))):
+        for further in sorted(names & taken):
+            fields = f"trained={model.trained!r}, extras={model.extras!r}, running={model.running!r}"
+            raise SpecificationError(f"{name}({fields}): {further!r} is taken")
+        taken |= names
+    if model.heads and "readout" in model.trained:
+        raise SpecificationError(
+            f"{name}: trained must not hold 'readout' beside heads={model.heads}: readout_rate is that of v"
+        )
     for untracked in sorted(model.untracked):
         if untracked not in entries:
             raise SpecificationError(f"{name}: untracked {untracked!r} is none of {', '.join(entries)}")

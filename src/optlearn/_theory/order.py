@@ -1,6 +1,6 @@
 """Order parameters: the state of the theory, its names and its minimal flat form."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,8 +12,46 @@ import numpy as np
 from optlearn._arguments import as_numbers
 from optlearn._arrays import Array, Bool, Float
 from optlearn._errors import SpecificationError
-from optlearn._pytrees import Pytree
+from optlearn._pytrees import Pytree, field
 from optlearn._signatures import checked
+
+
+@dataclass(frozen=True)
+class Shapes(Mapping[str, tuple[int, ...]]):
+    """Name → shape of arrays. Hashable, as the structure of a model has to be."""
+
+    items_: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def __getitem__(self, name: str) -> tuple[int, ...]:
+        return dict(self.items_)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self.items_)
+
+    def __len__(self) -> int:
+        return len(self.items_)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items_))
+
+    @classmethod
+    def of(cls, shapes: Mapping[str, Any]) -> "Shapes":
+        """From any mapping; a number n is the shape (n,)."""
+        if not isinstance(shapes, Mapping):
+            raise SpecificationError(f"trained must map names to shapes, such as (3, 2), got {shapes!r}")
+        return cls(tuple((name, _shape(name, shape)) for name, shape in shapes.items()))
+
+
+def entry_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """Names of an array's entries, row by row: ``hidden11``, ``hidden12``, …; ``W2_11`` after a digit."""
+    return [_entry_name(name, place) for place in np.ndindex(*shape)]
+
+
+def _entry_name(name: str, place: tuple[int, ...]) -> str:
+    if not place:
+        return name
+    comma = "," if max(place) >= 9 else ""
+    return name + "_" * name[-1].isdigit() + comma.join(str(index + 1) for index in place)
 
 
 class OrderParameters(Pytree):
@@ -25,11 +63,13 @@ class OrderParameters(Pytree):
         R: (K, C) student-centroid overlaps ``w_k·μ_c/N``; C counts the centroids of all slots.
         v: (K, H) trained readout, one column a head; H = 0 if the readout is not trained.
         extras: further trained scalars of a model, such as the skip connection ``b``.
+        trained: name → weights behind the first layer, of the shapes that the model says.
 
     Under a spectrum of B blocks, Q, M and R have a leading axis of blocks.
 
-    ``x["Q12"]``, ``x["M11"]``, ``x["v1"]``, ``x["b"]`` give entries by name (indices from 1); under a
-    spectrum ``x["Q12"]`` has B numbers, and ``x["Q12_3"]`` is that of block 3.
+    ``x["Q12"]``, ``x["M11"]``, ``x["v1"]``, ``x["b"]``, ``x["hidden12"]`` give entries by name (indices from
+    1), ``x["hidden"]`` trained weights as a whole; under a spectrum ``x["Q12"]`` has B numbers, and
+    ``x["Q12_3"]`` is that of block 3.
     """
 
     Q: Array
@@ -37,10 +77,17 @@ class OrderParameters(Pytree):
     R: Array
     v: Array
     extras: dict[str, Array]
+    trained: dict[str, Array] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Array:
         if name in self.extras:
             return self.extras[name]
+        if name in self.trained:
+            return self.trained[name]
+        leading = self.v.ndim - 2  # axes of times or seeds, which all parts have
+        for key, weights in self.trained.items():
+            if name.startswith(key) and name in (of := entry_names(key, weights.shape[leading:])):
+                return weights.reshape(*weights.shape[:leading], -1)[..., of.index(name)]
         name, _, block = name.partition("_")
         if block.isdigit() and self.Q.ndim > 2:
             return self[name][..., int(block) - 1]
@@ -108,7 +155,7 @@ class Overlaps(Pytree):
 class OverlapLayout:
     """Which order parameters a model has, and the order of the minimal flat state.
 
-    The flat state holds the upper triangle of Q row by row, then M, R, v and the extras, without
+    The flat state holds the upper triangle of Q row by row, then M, R, v, ``trained`` and the extras, without
     the entries named in ``untracked``, which stay at zero and feed back into nothing. Under a spectrum of B
     ``blocks`` that of Q is block after block, and so are M and R; entries are called ``Q11_1``, ``Q11_2``, ….
     """
@@ -120,6 +167,7 @@ class OverlapLayout:
     extras: tuple[str, ...] = ()
     untracked: frozenset[str] = frozenset()
     blocks: int | None = None
+    trained: Shapes = Shapes()
 
     @cached_property
     def entries(self) -> tuple[tuple[str, int, int], ...]:
@@ -129,11 +177,12 @@ class OverlapLayout:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the flat state's entries, such as ``Q11``."""
-        return tuple(name for name, _ in self._flat_entries) + self.extras
+        trained = [name for part in self.trained.items() for name in entry_names(*part)]
+        return (*(name for name, _ in self._flat_entries), *trained, *self.extras)
 
     @cached_property
     def _flat_entries(self) -> list[tuple[str, bool]]:
-        """Name of every entry but the extras, in flat order, and whether it is a squared norm."""
+        """Name of every entry of a matrix, in flat order, and whether it is a squared norm."""
         named = []
         for kind in self._shapes:
             entries = [entry for entry in self.entries if entry[0] == kind]
@@ -155,7 +204,8 @@ class OverlapLayout:
     @cached_property
     def nonnegative(self) -> Bool[np.ndarray, " size"]:
         """(size,) flags of squared norms; off-diagonal overlaps may be negative."""
-        return np.array([norm for _, norm in self._flat_entries] + [False] * len(self.extras))
+        norms = [norm for _, norm in self._flat_entries]
+        return np.array(norms + [False] * (self.size - len(norms)))
 
     def flatten(self, x: OrderParameters) -> Float[Array, "... size"]:
         """(…, size) flat state."""
@@ -165,6 +215,8 @@ class OverlapLayout:
             for kind, (rows, columns) in self._indices.items()
             if len(rows)
         ]
+        leading = np.shape(x.v)[:-2]
+        parts += [x.trained[name].reshape(*leading, -1) for name in self.trained]
         parts += [x.extras[name][..., None] for name in self.extras]
         return np.concatenate(parts, axis=-1) if numpy else jnp.concatenate(parts, axis=-1)
 
@@ -188,7 +240,7 @@ class OverlapLayout:
     def unflatten(self, flat: Float[Array, "... size"]) -> OrderParameters:
         """The order parameters of a flat state (…, size)."""
         # In plain NumPy where ``flat`` is, so that checks and plots of finished runs compile nothing.
-        numpy, start = isinstance(flat, np.ndarray), self.size - len(self.extras)
+        numpy, start = isinstance(flat, np.ndarray), len(self._flat_entries)
         matrices = {}
         for kind, piece in self._pieces(flat):
             shape = flat.shape[:-1] + self._shapes[kind]
@@ -201,18 +253,28 @@ class OverlapLayout:
                 else:
                     matrix = matrix.at[..., *place].set(piece)
             matrices[kind] = matrix
+        trained = {}
+        for name, shape in self.trained.items():
+            size = int(np.prod(shape))
+            trained[name] = flat[..., start : start + size].reshape((*flat.shape[:-1], *shape))
+            start += size
         extras = {name: flat[..., start + i] for i, name in enumerate(self.extras)}
-        return OrderParameters(**matrices, extras=extras)
+        return OrderParameters(**matrices, extras=extras, trained=trained)
 
     def state(self, **values: Array) -> OrderParameters:
-        """Build a state from matrices (``Q=…``) and named entries (``Q11=1``); the rest is zero.
+        """Build a state from whole arrays (``Q=…``) and named entries (``Q11=1``); the rest is zero.
 
-        One number for a matrix fills all its entries.
+        One number for an array fills all its entries.
         """
         matrices = {kind: _filled(kind, values.pop(kind, 0.0), shape) for kind, shape in self._shapes.items()}
         if not np.allclose(matrices["Q"], np.swapaxes(matrices["Q"], -1, -2), rtol=0, atol=1e-12):
             raise SpecificationError(f"Q must be symmetric, got {matrices['Q'].tolist()}")
         extras = {name: _as_float(values.pop(name, 0.0), name) for name in self.extras}
+        trained = {name: _filled(name, values.pop(name, 0.0), shape) for name, shape in self.trained.items()}
+        for key, shape in self.trained.items():
+            for place, name in enumerate(entry_names(key, shape)):
+                if name in values:
+                    trained[key].flat[place] = _filled(name, values.pop(name), ())
         for name, value in values.items():
             kind, block, row, column = self._place(name)
             entry = matrices[kind][block, row, column]
@@ -220,7 +282,7 @@ class OverlapLayout:
             matrices[kind][block, row, column] = entry
             if kind == "Q":
                 matrices[kind][block, column, row] = entry
-        return OrderParameters(**matrices, extras=extras)
+        return OrderParameters(**matrices, extras=extras, trained=trained)
 
     def _place(self, name: str) -> tuple[str, Any, int, int]:
         """Matrix, block (… for all), row and column of an entry called ``name``."""
@@ -249,6 +311,11 @@ class OverlapLayout:
         tables = {kind: np.array(pairs, dtype=int).reshape(-1, 2) for kind, pairs in places.items()}
         return {kind: (table[:, 0], table[:, 1]) for kind, table in tables.items()}
 
+    def in_blocks(self, name: str) -> bool:
+        """Whether a matrix or an entry, given without its block, has a number for each block."""
+        bare = {"Q", "M", "R"} | {self.name_of(*e) for e in self.all_entries() if e[0] != "v"}
+        return name in bare
+
     def all_entries(self) -> Iterator[tuple[str, int, int]]:
         """(matrix, row, column) of every entry, tracked or not; of Q the upper triangle."""
         for kind, shape in self._shapes.items():
@@ -261,8 +328,7 @@ class OverlapLayout:
         """Name of an entry of the matrix Q, M, R or v, given its row and column from 0."""
         if kind == "v" and self.heads == 1:
             return f"v{row + 1}"
-        comma = "," if max(row, column) >= 9 else ""
-        return f"{kind}{row + 1}{comma}{column + 1}"
+        return _entry_name(kind, (row, column))
 
 
 def order_parameters(
@@ -314,6 +380,16 @@ def check_gram(gram: Float[np.ndarray, "n n"], what: str, tolerance: float = 1e-
             f"{what}: the Gram matrix is not positive semidefinite "
             f"(lowest eigenvalue {lowest:.6g}): no vectors have these overlaps. {gram.tolist()}"
         )
+
+
+def _shape(name: Any, shape: Any) -> tuple[int, ...]:
+    sizes = shape if isinstance(shape, tuple | list) else (shape,)
+    counts = all(isinstance(size, int | np.integer) and size is not True and size > 0 for size in sizes)
+    if not (isinstance(name, str) and name.isidentifier() and counts):
+        raise SpecificationError(
+            f"trained must map names to shapes, such as 'hidden' to (3, 2), got {name!r}: {shape!r}"
+        )
+    return tuple(int(size) for size in sizes)
 
 
 def _filled(name: str, value: Array, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Choose a quadrature for a model, refine it, and measure how accurate it is there."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 import jax
@@ -13,19 +14,32 @@ from optlearn._dynamics.system import Resolved
 from optlearn._errors import AccuracyWarning, SpecificationError, explained, warn
 from optlearn._theory.drift import generic_drift, generic_error
 from optlearn._theory.expectation import (
+    FEW,
     MOST_LOG2_POINTS,
     AbstractQuadrature,
     AutoQuadrature,
     GaussHermite,
+    Grid,
+    GridRule,
+    Quadrature,
     QuasiMonteCarlo,
+    Table,
 )
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters
 from optlearn._theory.sampler import Coordinates, coordinates, fields_read
 
-# Each rung doubles the last: a rung costs a compilation, so few and far between.
-LADDER = (6, 12, 24, 48)
-SOBOL = (13, 16, 18)
+LADDER = (6, 8, 12, 16, 24, 32, 48)
+SOBOL = (12, 13, 14, 15, 16, 18)
+# Points in one block of a table: fewest and most.
+BLOCK = (64, 1024)
+# Points of a grid that is made to measure, at most; beyond, quasi-random ones are as good.
+MOST_FITTED = 65_536
+# Points, of all latents together, from which a rule is a table.
+MANY = 512
+
+# Relative tolerance of an integration of expectations by quadrature, or a hundredth of their error.
+RTOL = 1e-8
 
 # Errors are relative to the largest drift, but to none smaller than this: at the end of learning all vanish.
 SMALLEST_SCALE = 0.1
@@ -46,28 +60,34 @@ def choose_quadrature(
     what: What = "drift",
     first: AbstractQuadrature | None = None,
 ) -> tuple[AbstractQuadrature, float]:
-    """The coarsest quadrature that meets ``wanted.accuracy`` at flat states, and its error; tries ``first``.
+    """The coarsest quadrature that is accurate as wanted at flat states, and its error; tries ``first``.
 
     The error is the largest change of the drift (or of the generalisation error: what suits a smooth loss may
     not suit a metric that jumps), relative to the largest at these states (at least 0.1), under a finer or
     independent quadrature. Warns when no quadrature within ``wanted.points`` is accurate enough.
     """
+    candidates = _candidates(model, u, states, wanted, what)
     best: tuple[float, AbstractQuadrature] | None = None
-    for quadrature in [*([first] if first else []), *_candidates(model, u, states, wanted, what)]:
+    for size, quadrature in chain([] if first is None else [(np.inf, first)], candidates):
+        if size > FEW and best is not None and best[0] <= wanted.accepted(size):
+            break
         error = quadrature_error(model, states, u, quadrature, what)
         if best is None or error < best[0]:
             best = (error, quadrature)
-        if error <= wanted.accuracy:
-            return quadrature, error
+        if error <= wanted.accepted(size):
+            break
     assert best is not None  # a quasi-Monte Carlo quadrature is always tried
-    function = {"drift": "loss", "error": "metric"}[what]
-    warn(
-        f"the {what} of {type(model).__name__} is accurate to {best[0]:.1e} only ({best[1]}); "
-        f"{wanted.accuracy:.1e} was asked for. Allow more points (AutoQuadrature(points=…)), say where the "
-        f"{function} jumps (breaks), or ask for less (AutoQuadrature(accuracy=…)). {explained('accuracy')}",
-        AccuracyWarning,
-    )
-    return best[1], best[0]
+    error, quadrature = best
+    if error > wanted.accepted(np.inf):
+        function = {"drift": "loss", "error": "metric"}[what]
+        warn(
+            f"the {what} of {type(model).__name__} is accurate to {error:.1e} only ({quadrature}); "
+            f"{wanted.accepted(np.inf):.1e} was asked for. Allow more points (AutoQuadrature(points=…)), say "
+            f"where the {function} jumps (breaks), or ask for less (AutoQuadrature(accuracy=…)). "
+            f"{explained('accuracy')}",
+            AccuracyWarning,
+        )
+    return quadrature, error
 
 
 @dataclass(frozen=True)
@@ -99,11 +119,11 @@ def resolve(
             f"quadrature must be GaussHermite, QuasiMonteCarlo or AutoQuadrature, got {wanted!r}"
         )
     if isinstance(wanted, AbstractQuadrature):
-        model, wanted = replace(model, drift_quadrature=wanted, error_quadrature=wanted), None
-    if wanted is None and (model.drift_quadrature or model.error_quadrature) is not None:
-        return ResolvedModel(
-            model, None, AutoQuadrature.accuracy / 10, {"quadrature": repr(model.drift_quadrature)}
-        )
+        model = _with_quadratures(model, u, wanted, wanted)
+    if isinstance(wanted, AbstractQuadrature) or (
+        wanted is None and (model.drift_quadrature or model.error_quadrature) is not None
+    ):
+        return ResolvedModel(model, None, RTOL, {"quadrature": repr(_rule(model.drift_quadrature))})
     x = model.layout.unflatten(states[0])
     closed_drift = wanted is None and _exists(model, "closed_drift", x, u)
     closed_error = wanted is None and _exists(model, "closed_error", x, u)
@@ -111,7 +131,8 @@ def resolve(
         return Resolved(model)
     wanted = wanted or AutoQuadrature()
     info: dict[str, Any] = {}
-    drift_quadrature = error_quadrature = None
+    drift_quadrature: AbstractQuadrature | None = None
+    error_quadrature: AbstractQuadrature | None = None
     if not closed_drift:
         drift_quadrature, info["quadrature_error"] = choose_quadrature(model, states, u, wanted)
         info["quadrature"] = repr(drift_quadrature)
@@ -120,9 +141,55 @@ def resolve(
             model, states, u, wanted, "error", drift_quadrature
         )
         info["error_quadrature"] = repr(error_quadrature)
-    rtol = Resolved.rtol if closed_drift else wanted.accuracy / 10
-    model = replace(model, drift_quadrature=drift_quadrature, error_quadrature=error_quadrature)
-    return ResolvedModel(model, wanted.accuracy, rtol, info)
+    rtol = Resolved.rtol if closed_drift else max(RTOL, info["quadrature_error"] / 100)
+    model = _with_quadratures(model, u, drift_quadrature, error_quadrature)
+    return ResolvedModel(model, wanted.accepted(np.inf), rtol, info)
+
+
+def _with_quadratures(
+    model: LearningModel, u: Settings, drift: AbstractQuadrature | None, error: AbstractQuadrature | None
+) -> LearningModel:
+    """The model with rules that have many points as tables, which programs read as numbers."""
+    return replace(
+        model,
+        drift_quadrature=_tabulated(model, u, drift, "drift"),
+        error_quadrature=_tabulated(model, u, error, "error"),
+    )
+
+
+def _tabulated(
+    model: LearningModel, u: Settings, rule: AbstractQuadrature | None, what: What
+) -> Quadrature | None:
+    # Two views of a sample have more coordinates than one.
+    if not isinstance(rule, GridRule) or model.redrawn:
+        return rule
+    where = _where(model, what)
+    latents = jax.eval_shape(lambda: model.latents(u) if what == "drift" else model.test_latents(u))
+    if rule.size(where.segments) * latents.probabilities.shape[0] <= MANY:
+        return rule
+    # One block holds the coarser rule that a search begins with.
+    table = _table(model, rule, what, int(np.clip(_fewer(rule).size(where.segments), *BLOCK)))
+    # The error is computed seldom: room for the finer rule of a certificate costs nothing there.
+    return table if what == "drift" else table.holding(_finer(rule)).holding(rule)
+
+
+def _table(
+    model: LearningModel, rule: GridRule, what: What, block: int, counts: Sequence[int] = (1,)
+) -> Table:
+    """A rule in blocks; as many as ``counts`` says, if one of these is enough."""
+    where = _where(model, what)
+    centred = not any(model.clusters) and not any(where.cuts)
+    size = rule.size(where.segments)
+    blocks = next((count for count in counts if count * block >= size), 1)
+    return Table.of(rule, where.segments, mirrored=model.even and centred, block=block, blocks=blocks)
+
+
+def _where(model: LearningModel, what: What) -> Coordinates:
+    return coordinates(model, fields_read(model, "loss" if what == "drift" else "metric"))
+
+
+def _rule(quadrature: Quadrature | None) -> AbstractQuadrature | None:
+    return quadrature.rule if isinstance(quadrature, Table) else quadrature
 
 
 def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) -> bool:
@@ -135,72 +202,132 @@ def _exists(model: LearningModel, form: str, x: OrderParameters, u: Settings) ->
 
 
 def quadrature_error(
-    model: LearningModel, states: States, u: Settings, quadrature: AbstractQuadrature, what: What = "drift"
+    model: LearningModel, states: States, u: Settings, quadrature: Quadrature, what: What = "drift"
 ) -> float:
     """How much the drift, or the error, at flat states changes under another quadrature."""
+    rule = _rule(quadrature)
+    assert rule is not None
     # One that shows the error at no more than twice the cost in each dimension.
-    if isinstance(quadrature, QuasiMonteCarlo):
-        another: AbstractQuadrature = QuasiMonteCarlo(quadrature.log2_points, quadrature.seed + 1)
+    if isinstance(rule, QuasiMonteCarlo):
+        another: AbstractQuadrature = QuasiMonteCarlo(rule.log2_points, rule.seed + 1)
     else:
-        another = finer(quadrature)
-    return _difference(*(_values(model, u, states, rule, what) for rule in (quadrature, another)))
+        another = _finer(rule)
+    return _difference(*(_values(model, u, states, each, what) for each in (rule, another)))
 
 
-def finer(quadrature: AbstractQuadrature) -> AbstractQuadrature:
+def finer(quadrature: Quadrature) -> Quadrature:
     """A finer quadrature that shares no points with ``quadrature``: the difference of both shows the error.
 
-    Twice the nodes of a tensor product, or four times the points of another scrambling. The difference falls
-    short of the error where that shrinks slowly: by up to a third for smooth losses, by more than half where
-    a loss jumps or bends at places that ``breaks`` does not declare.
+    Twice the nodes of Gauss-Hermite, a third more in a grid of equal steps, or four times the points of
+    another scrambling. The difference falls short of the error where that shrinks slowly: by up to a third
+    for smooth losses, by more than half where one jumps or bends at places that ``breaks`` does not declare.
     """
-    if isinstance(quadrature, GaussHermite):
-        noise_nodes = None if quadrature.noise_nodes is None else quadrature.noise_nodes + 1
-        return GaussHermite(2 * quadrature.nodes, noise_nodes)
-    assert isinstance(quadrature, QuasiMonteCarlo)
-    return QuasiMonteCarlo(min(quadrature.log2_points + 2, MOST_LOG2_POINTS), quadrature.seed + 1)
+    if isinstance(quadrature, Table):
+        return quadrature.holding(_finer(quadrature.rule))
+    return _finer(quadrature)
+
+
+def _finer(rule: AbstractQuadrature) -> GridRule:
+    if isinstance(rule, GaussHermite):
+        noise_nodes = None if rule.noise_nodes is None else rule.noise_nodes + 1
+        return GaussHermite(2 * rule.nodes, noise_nodes)
+    if isinstance(rule, Grid):
+        return Grid(tuple(map(_more, rule.nodes)))
+    assert isinstance(rule, QuasiMonteCarlo)
+    return QuasiMonteCarlo(min(rule.log2_points + 2, MOST_LOG2_POINTS), rule.seed + 1)
+
+
+def coarser(table: Table) -> Table | None:
+    """A rule of far fewer points in the same table, to begin a search with; None where that saves little."""
+    coarse = table.holding(_fewer(table.rule))
+    return coarse if 2 * coarse.used.sum() <= table.used.sum() else None
+
+
+def _fewer(rule: GridRule) -> GridRule:
+    """Half the nodes in each dimension, or an eighth of the points."""
+    if isinstance(rule, Grid):
+        return Grid(tuple(-(-nodes // 2) for nodes in rule.nodes))
+    if isinstance(rule, GaussHermite):
+        return replace(rule, nodes=max(4, rule.nodes // 2))
+    assert isinstance(rule, QuasiMonteCarlo)
+    return replace(rule, log2_points=max(10, rule.log2_points - 3))
+
+
+def _more(nodes: int) -> int:
+    """A third more: enough to see the error of a line of equal steps, which falls exponentially."""
+    return nodes + max(1, nodes // 3)
+
+
+def fitted_grid(
+    model: LearningModel, states: States, u: Settings, wanted: AutoQuadrature, what: What
+) -> Grid:
+    """A grid with as many nodes in each dimension as that one needs at flat states.
+
+    From few nodes on, those dimensions are refined of which more nodes change most, until none changes the
+    result by more than is accepted, or no more points are allowed.
+    """
+    segments = _where(model, what).segments
+    rule = Grid(tuple(2 if count == 0 else 4 for count in segments))
+    while True:
+        base, changes, larger = _values(model, u, states, rule, what), [], []
+        for place, nodes in enumerate(rule.nodes):
+            finer_line = Grid((*rule.nodes[:place], _more(nodes), *rule.nodes[place + 1 :]))
+            changes.append(_difference(base, _values(model, u, states, finer_line, what)))
+            larger.append(_more(nodes))
+        accepted = wanted.accepted(rule.size(segments))
+        worst = max(changes)
+        if worst <= accepted / 2:
+            return rule
+        grown = zip(rule.nodes, larger, changes, strict=True)
+        refined = Grid(tuple(more if change > worst / 4 else few for few, more, change in grown))
+        if _finer(refined).size(segments) > min(wanted.points, MOST_FITTED):
+            return rule
+        rule = refined
 
 
 def _candidates(
     model: LearningModel, u: Settings, states: States, wanted: AutoQuadrature, what: What
-) -> list[AbstractQuadrature]:
-    """Quadratures to try, cheapest first."""
-    reads = fields_read(model, "loss" if what == "drift" else "metric")
-    where = coordinates(model, reads)
+) -> Iterator[tuple[float, AbstractQuadrature]]:
+    """Numbers of points, and quadratures to try: small ones, one made to measure, large ones."""
+    where = _where(model, what)
     noise_nodes = None
     if where.noise:
         # A square loss holds the label noise squared: three nodes integrate it exactly.
         few, many = (_values(model, u, states, GaussHermite(4, n), what) for n in (3, 9))
-        noise_nodes = 3 if _difference(few, many) < wanted.accuracy / 100 else None
+        noise_nodes = 3 if _difference(few, many) < wanted.accepted(0) / 100 else None
     tensor = [GaussHermite(nodes, noise_nodes) for nodes in LADDER]
     sized: list[tuple[float, AbstractQuadrature]] = [
-        (_size(quadrature, where), quadrature)
-        for quadrature in tensor
-        if _size(finer(quadrature), where) <= wanted.points
+        (rule.size(where.segments), rule)
+        for rule in tensor
+        if _finer(rule).size(where.segments) <= wanted.points
     ]
     # Quasi-Monte Carlo also serves where tensor grids are fine but the loss bends along no axis.
     most = int(np.log2(wanted.points))
     sized += [(2.0**n, QuasiMonteCarlo(n)) for n in sorted({min(n, most) for n in SOBOL})]
-    return [quadrature for _, quadrature in sorted(sized, key=lambda pair: pair[0])]
-
-
-def _size(quadrature: AbstractQuadrature, where: Coordinates) -> float:
-    assert isinstance(quadrature, GaussHermite)
-    size = 1.0
-    for smooth, cuts in zip(where.smooth, where.cuts, strict=True):
-        nodes = (quadrature.noise_nodes or quadrature.nodes) if smooth else quadrature.nodes
-        size *= (len(cuts) + 1) * nodes
-    return size
+    sized.sort(key=lambda pair: pair[0])
+    yield from (pair for pair in sized if pair[0] <= FEW)
+    if not model.redrawn:
+        grid = fitted_grid(model, states, u, wanted, what)
+        yield grid.size(where.segments), grid
+    yield from (pair for pair in sized if pair[0] > FEW)
 
 
 def _values(
-    model: LearningModel, u: Settings, states: States, quadrature: AbstractQuadrature, what: What
+    model: LearningModel, u: Settings, states: States, rule: AbstractQuadrature, what: What
 ) -> np.ndarray:
     """(S, n) drifts or (S, 1) errors at flat states."""
-    leaves, structure = jax.tree.flatten((model, dict(u)))
-    key = (structure, tuple(np.shape(leaf) for leaf in leaves), quadrature, what)
+    model = replace(model, drift_quadrature=None, error_quadrature=None)
+    quadrature: Quadrature = rule
+    if isinstance(rule, GridRule) and not model.redrawn:
+        # Few programs for all rules that are tried.
+        quadrature = _table(model, rule, what, 256, (16, 256, 1024, 4096))
+    leaves, structure = jax.tree.flatten((model, dict(u), quadrature))
+    key = (structure, tuple(np.shape(leaf) for leaf in leaves), what)
     if key not in _VALUES:
 
-        def values(model: LearningModel, u: Mapping[str, Array], flat: Array) -> Array:
+        def values(
+            model: LearningModel, u: Mapping[str, Array], quadrature: Quadrature, flat: Array
+        ) -> Array:
             x = model.layout.unflatten(flat)
             if what == "error":
                 return generic_error(model, x, u, quadrature)[None]
@@ -208,8 +335,8 @@ def _values(
 
         _VALUES[key] = jax.jit(values)
     # One state at a time: the program does not depend on how many there are.
-    model, u = jax.tree.map(jnp.asarray, (model, dict(u)))
-    return np.stack([np.asarray(_VALUES[key](model, u, jnp.asarray(state))) for state in states])
+    given = jax.tree.map(jnp.asarray, (model, dict(u), quadrature))
+    return np.stack([np.asarray(_VALUES[key](*given, jnp.asarray(state))) for state in states])
 
 
 def _difference(first: np.ndarray, second: np.ndarray) -> float:
@@ -239,4 +366,5 @@ def _grown(model: LearningModel, start: OrderParameters, length: float) -> Order
         R=along[..., M:],
         v=np.asarray(start.v) + 0.6 * length,
         extras={name: np.asarray(value) for name, value in start.extras.items()},
+        trained={name: np.asarray(weights) + 0.6 * length for name, weights in start.trained.items()},
     )

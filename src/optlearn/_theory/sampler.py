@@ -19,8 +19,8 @@ the read fields r, F Fᵀ = Σ_b c_b G_b[r, r], the part of a field in block b h
 A singular matrix does no harm: its null vectors are those of every c_b G_b.
 """
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -30,8 +30,8 @@ from jax.lax.linalg import triangular_solve
 
 from optlearn._arrays import Array, Bool, Float, Settings
 from optlearn._engine.tracing.trace import dependencies
-from optlearn._theory.expectation import AbstractQuadrature
-from optlearn._theory.model import Fields, Latent, LearningModel
+from optlearn._theory.expectation import Quadrature, Table
+from optlearn._theory.model import Break, Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, field_covariance, gram_matrix
 
 # Added under every square root. The derivative of a Cholesky factor is infinite at a singular Gram
@@ -61,6 +61,8 @@ def fields_read(model: LearningModel, function: Literal["loss", "metric"] = "los
     The answer is structural and never too small: a field counts even where its derivative vanishes,
     as in the sign of a teacher.
     """
+    # Neither loss nor metric reads how they are averaged, and tables are large.
+    model = replace(model, drift_quadrature=None, error_quadrature=None)
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), float), model)
     leaves, structure = jax.tree.flatten(shapes)
     key = (structure, tuple(leaf.shape for leaf in leaves), function)
@@ -91,7 +93,7 @@ def _find(shapes: LearningModel, function: str) -> Reads:
         read = sum(model.statistics(f, x, c, u).values(), start=jnp.zeros(()))
         if model.has_rule:
             read = read + jnp.sum(model.update(f, x, c, u))
-        if not model.has_rule or model.heads or model.extras:
+        if not model.has_rule or model.heads or model.extras or model.trained:
             read = read + model.loss(f, x, c, u)
         return read
 
@@ -137,7 +139,7 @@ class Coordinates:
 
     pivots: tuple[tuple[int, ...], ...]
     noise: bool
-    cuts: tuple[tuple[float, ...], ...]
+    cuts: tuple[tuple[Break, ...], ...]  # of each coordinate
     normals: int = 0
 
     @property
@@ -146,26 +148,48 @@ class Coordinates:
         return (False,) * (sum(map(len, self.pivots)) + self.normals) + (True,) * self.noise
 
     @property
+    def segments(self) -> tuple[int, ...]:
+        """Into how many each coordinate is cut; 0 for the label noise."""
+        return tuple(0 if s else len(c) + 1 for s, c in zip(self.smooth, self.cuts, strict=True))
+
+    @property
     def starts(self) -> tuple[int, ...]:
         """First coordinate of each slot."""
         return tuple(int(n) for n in np.cumsum([0, *map(len, self.pivots)])[:-1])
 
 
 def coordinates(model: LearningModel, reads: Reads) -> Coordinates:
-    """Coordinates of all slots; fields that jump come first in a slot."""
-    K = model.students
-    thresholds: dict[tuple[int, int], tuple[float, ...]] = {}
-    for b in model.breaks:
-        place = (b.slot, b.node + (K if b.kind == "teacher" else 0))
-        thresholds[place] = (*thresholds.get(place, ()), b.at)
-    pivots, cuts = [], []
-    for slot in range(model.slots):
-        read = np.concatenate([reads.student[slot], reads.teacher[slot]])
-        entries = sorted(map(int, np.flatnonzero(read)), key=lambda i: (slot, i) not in thresholds)
-        pivots.append(tuple(entries))
-        cuts += [thresholds.get((slot, i), ()) for i in entries]
-    uncut = [()] * (reads.normals + reads.noise)
-    return Coordinates(tuple(pivots), reads.noise, (*cuts, *uncut), reads.normals)
+    """Coordinates of all slots. In a slot, fields that jump come first, then those of sums that do.
+
+    A sum of fields is cut where its last field is: those before are known there.
+    """
+    read = np.concatenate([reads.student, reads.teacher], axis=1)
+    forms = {b: [(slot, entry) for slot, entry, _ in _entries(model, b)] for b in model.breaks}
+    alone = {place for form in forms.values() if len(form) == 1 for place in form}
+    summed = {place for form in forms.values() for place in form}
+    pivots = tuple(
+        tuple(
+            sorted(
+                map(int, np.flatnonzero(read[slot])),
+                key=lambda i: 2 - ((slot, i) in alone) - ((slot, i) in summed),
+            )
+        )
+        for slot in range(model.slots)
+    )
+    order = [(slot, entry) for slot, entries in enumerate(pivots) for entry in entries]
+    cuts: list[tuple[Break, ...]] = [()] * (len(order) + reads.normals + reads.noise)
+    for b, form in forms.items():
+        # What reads a part of a sum only does not jump with it.
+        if all(read[place] for place in form):
+            last = max(map(order.index, form))
+            cuts[last] = (*cuts[last], b)
+    return Coordinates(pivots, reads.noise, tuple(cuts), reads.normals)
+
+
+def _entries(model: LearningModel, place: Break) -> Iterator[tuple[int, int, float]]:
+    """Slot, number among all fields, and factor of the fields of a sum."""
+    for kind, slot, node, factor in place.terms:
+        yield slot, node + (model.students if kind == "teacher" else 0), factor
 
 
 class Slots(NamedTuple):
@@ -206,13 +230,13 @@ class Sampler:
         return Slots(means, sigmas, factors, variances, assignment)
 
     def quadrature_points(
-        self, slots: Slots, quadrature: AbstractQuadrature
+        self, slots: Slots, quadrature: Quadrature
     ) -> tuple[Float[Array, "P d"], Float[Array, " P"], Callable[[Array], Fields]]:
         """Points, weights, and the map from a point to the fields."""
         points, weights = quadrature.points(self.where.smooth, self.cut(slots))
         half, odd = divmod(points.shape[0], 2)
         centred = not any(self.model.clusters) and not any(self.where.cuts)
-        if self.model.even and centred and not odd:
+        if self.model.even and centred and not odd and not isinstance(quadrature, Table):
             # The second half of a quadrature mirrors the first.
             points, weights = points[:half], 2 * weights[:half]
         return points, weights, self.fields_map(slots)
@@ -278,18 +302,25 @@ class Sampler:
 
     def cut(self, slots: Slots) -> Callable[[int, Array], Array | None]:
         """Where a coordinate is cut, given those before it."""
-        place = [(slot, i) for slot, p in enumerate(self.where.pivots) for i in range(len(p))]
+
+        def place_of(broken: Break, coordinate: int, prefix: Array) -> Array:
+            """(P,) where the sum reaches its threshold, as its last field moves."""
+            left = broken.threshold(self.u)
+            slope = jnp.zeros(())
+            for slot, entry, factor in _entries(self.model, broken):
+                start, width = self.where.starts[slot], factor * (slots.sigmas[slot] + 1e-300)
+                position = self.where.pivots[slot].index(entry)
+                row = slots.factors[slot][entry]
+                left = left - factor * slots.means[slot, entry]
+                left = left - width * (prefix[:, start : start + position] @ row[:position])
+                if start + position == coordinate:
+                    slope = width * row[position]
+                else:
+                    left = left - width * prefix[:, start + position] * row[position]
+            return left / slope
 
         def cut(coordinate: int, prefix: Array) -> Array | None:
-            thresholds = self.where.cuts[coordinate]
-            if not thresholds:
-                return None
-            slot, position = place[coordinate]
-            entry = self.where.pivots[slot][position]
-            row = slots.factors[slot][entry]
-            start = self.where.starts[slot]
-            before = prefix[:, start : start + position] @ row[:position]
-            centres = (jnp.asarray(thresholds) - slots.means[slot, entry]) / (slots.sigmas[slot] + 1e-300)
-            return (centres[None, :] - before[:, None]) / row[position]
+            cuts = self.where.cuts[coordinate]
+            return jnp.stack([place_of(b, coordinate, prefix) for b in cuts], axis=1) if cuts else None
 
         return cut

@@ -15,6 +15,8 @@ from ._committee import committee as committee
 from ._committee import continual as continual
 from ._curriculum import Curriculum as Curriculum
 from ._curriculum import curriculum as curriculum
+from ._deep import Deep as Deep
+from ._deep import deep as deep
 from ._finite_data import FiniteData as FiniteData
 from ._finite_data import LargeBatch as LargeBatch
 from ._finite_data import OwnData as OwnData

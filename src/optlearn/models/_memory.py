@@ -61,6 +61,7 @@ class Around(LearningModel):
             R=x.R[..., rows, :],
             v=x.v[..., :K, :],
             extras={name: x.extras[name] for name in self.base.layout.extras},
+            trained=x.trained,
         )
 
     def inner_fields(self, fields: Fields, first: int = 0) -> Fields:
@@ -69,6 +70,7 @@ class Around(LearningModel):
 
     loss = _of_base("loss")
     metric = _of_base("metric")
+    trained_rate = _of_base("trained_rate")
     statistics = _of_base("statistics")
     penalty = _of_base("penalty")
     bulk = _of_base("bulk")
@@ -86,7 +88,7 @@ class Around(LearningModel):
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
         """From the closed moments of ``base``: further fields are normal along with its own."""
-        plain = not (self.centroids or self.base.layout.extras)
+        plain = not (self.centroids or self.base.layout.extras or self.trained)
         moments = self.base.closed_moments(self.inner(x), u) if plain else None
         if moments is None:
             return None
@@ -208,6 +210,7 @@ class Memory(Around):
             R=spread @ x.R,
             v=np.concatenate([x.v, np.zeros((self.students - len(x.v), self.heads))]),
             extras=x.extras,
+            trained=x.trained,
         )
 
 
@@ -258,7 +261,8 @@ def with_memory(
         if name in model.parameters:
             raise SpecificationError(f"model must not have a parameter {name!r} of its own already")
     # Where the metric of the weights jumps, so does that of their averages.
-    jumps = [replace(b, node=b.node + rows - K) for b in model.breaks if average and b.kind == "student"]
+    shifted = {b: b.shifted(rows - K) for b in model.breaks if average}
+    jumps = [later for earlier, later in shifted.items() if later != earlier]
     return Memory(
         **surroundings(
             model,
@@ -302,7 +306,7 @@ class AdaGradNorm(Around):
 
     def around(self, x: OrderParameters) -> OrderParameters:
         """With b = 1."""
-        return OrderParameters(x.Q, x.M, x.R, x.v, {**x.extras, SQUARES: np.ones(())})
+        return replace(x, extras={**x.extras, SQUARES: np.ones(())})
 
 
 @checked
@@ -329,7 +333,7 @@ def _padded(table: Array, rows: int, columns: int) -> Array:
 def surroundings(base: LearningModel, **changes: Any) -> dict[str, Any]:
     """Arguments of a model around ``base``: what it says of its data, with changes."""
     shared = (
-        "students overlaps parameters slots clusters heads extras running untracked normals redrawn breaks "
-        "even finite_size spectrum"
+        "students overlaps parameters slots clusters heads trained extras running untracked normals redrawn "
+        "breaks even finite_size spectrum"
     )
     return {name: getattr(base, name) for name in shared.split()} | {"base": base} | changes

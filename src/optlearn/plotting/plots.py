@@ -1,5 +1,6 @@
 """Plots of controls and courses over training time, of solutions and certificates, and of comparisons."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -99,11 +100,13 @@ def plot_order_parameters(
 
     Args:
         trajectory: of the theory, or simulated: then the mean over seeds with a band of 95 %.
-        names: what to draw; None for all order parameters.
+        names: what to draw; "M" is all entries of M, "hidden" all those of trained weights of this name.
+            None for all order parameters.
         axes: where to draw.
         **line: for Matplotlib.
     """
-    chosen = tuple(trajectory.order_parameters if names is None else names)
+    wanted = trajectory.order_parameters if names is None else names
+    chosen = tuple(name for given in wanted for name in _entries(trajectory, given))
     if not chosen:
         raise SpecificationError(
             f"names must be at least one of {', '.join(trajectory.values)}, got {names!r}"
@@ -117,6 +120,13 @@ def plot_order_parameters(
     axes.set(xlabel=TIME, ylabel="order parameters", xlim=(0, float(trajectory.alpha[-1])))
     axes.legend(ncols=1 + (len(chosen) // every - 1) // 8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return axes
+
+
+def _entries(trajectory: Trajectory, name: str) -> list[str]:
+    """All entries of an array of order parameters, if ``name`` is one; else the name itself."""
+    entry = re.compile(rf"{re.escape(name)}_?\d[\d,]*(_\d+)?")
+    entries = [] if name in trajectory.values else list(filter(entry.fullmatch, trajectory.order_parameters))
+    return entries or [name]
 
 
 @checked

@@ -21,7 +21,9 @@ def test_every_method_is_made_by_its_name() -> None:
             1e-3,
         )
     assert not make_method("greedy", None, None).optimises
-    with pytest.raises(SpecificationError, match="one of auto, direct, indirect, greedy, got 'x'"):
+    with pytest.raises(
+        SpecificationError, match="solve: method must be one of auto, direct, greedy, indirect, got 'x'"
+    ):
         check_options(Arguments("solve"), method="x")
 
 

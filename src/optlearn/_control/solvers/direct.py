@@ -79,7 +79,7 @@ class Direct(Solver):
             x0=np.concatenate([states.ravel(), inside.ravel(), theta, epigraph.start]),
             lbx=np.concatenate([lower, epigraph.lower]),
             ubx=np.concatenate([upper, epigraph.upper]),
-            lbg=np.concatenate([steps_met, least, np.full(sums + len(epigraph.limits), -np.inf)]),
+            lbg=np.concatenate([steps_met, least, np.full(sums, -np.inf), epigraph.least]),
             ubg=most_values,
             lam_g0=np.concatenate([costates.ravel(), np.zeros(len(most_values) - n * intervals)]),
             p=np.concatenate(
@@ -153,13 +153,14 @@ class _Epigraph:
     Attributes:
         start, lower, upper: of t and of what members may exceed it by.
         prices: of these in the objective.
-        limits: upper bounds of the constraints.
+        least, limits: lower and upper bounds of the constraints.
     """
 
     start: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
     prices: np.ndarray
+    least: np.ndarray
     limits: np.ndarray
 
     @classmethod
@@ -167,11 +168,12 @@ class _Epigraph:
         """With room to begin with at a final state x (n,)."""
         weighing, none = compiled.problem.weighing, np.zeros(0)
         if weighing is None:
-            return cls(none, none, none, none, none)
-        limits = np.array(weighing.limits)
-        limits = limits - _RELAXED * np.maximum(1.0, np.abs(limits))
+            return cls(none, none, none, none, none, none)
+        limits, equal = np.array(weighing.limits), np.array(weighing.equal, dtype=bool)
+        limits = np.where(equal, limits, limits - _RELAXED * np.maximum(1.0, np.abs(limits)))
+        least = np.where(equal, limits, -np.inf)
         if weighing.members == 1:
-            return cls(none, none, none, none, limits)
+            return cls(none, none, none, none, least, limits)
         costs, caps = compiled.costs(x, theta)[: weighing.members], np.array(weighing.caps)
         return cls(
             np.append(costs.max(), np.zeros(len(caps))),
@@ -179,6 +181,7 @@ class _Epigraph:
             # A member whose cap is no restriction may not exceed t: else t would not be unique.
             np.append(np.inf, np.where(caps < 1, np.inf, 0.0)),
             np.append(1.0, caps),
+            np.append(np.full(len(caps), -np.inf), least),
             np.append(np.zeros(len(caps)), limits),
         )
 

@@ -16,7 +16,7 @@ References:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +43,10 @@ from optlearn._progress import Progress, Report, silent
 
 MAX_ITERATIONS = 2000
 
+# Where expectations are wide quadratures: a tenth of what a certificate asks for, and starts are still told
+# apart.
+_COSTLY_TOLERANCE = 1e-6
+_COARSE = 1e-4  # gap, relative to the objective, down to which coarse expectations are worth a descent
 _DAMPED = 4  # at most so many damped steps in a row
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
@@ -78,7 +82,9 @@ class Indirect(Solver):
             SpecificationError: the start's objective is not finite.
         """
         most = MAX_ITERATIONS if self.max_iterations is None else self.max_iterations
-        tolerance = TOLERANCE if self.tolerance is None else self.tolerance
+        costly = rollout.compiled.engine.costly
+        usual = _COSTLY_TOLERANCE if costly else TOLERANCE
+        tolerance = usual if self.tolerance is None else self.tolerance
 
         def report(iteration: int, objective: float, gap: float) -> None:
             text = f"{self.name}, from {start.name}"
@@ -86,8 +92,9 @@ class Indirect(Solver):
 
         weights = None
         if rollout.compiled.problem.weighing is None:
-            descent = _Descent(rollout, start, most, tolerance, report, self.brief)
-            outcome, done = descent.descend(), descent.iterations
+            start, before = _coarsely(rollout, start, most, report)
+            descent = _Descent(rollout, start, most - before, tolerance, report, self.brief)
+            outcome, done = descent.descend(), before + descent.iterations
         else:
             descent, outcome, done, weights = _by_weights(rollout, start, most, tolerance, report)
         w, theta = descent.feasible.split(descent.point.v)
@@ -103,6 +110,22 @@ class Indirect(Solver):
             weights=weights,
             curvature=Curvature(descent.model.moves, descent.model.changes),
         )
+
+
+def _coarsely(
+    rollout: Rollout, start: Start, max_iterations: int, tell: Callable[[int, float, float], None]
+) -> tuple[Start, int]:
+    """Where a descent leads whose expectations are coarse and quick, if there are such, and its passes."""
+    coarse = rollout.coarser()
+    if coarse is None or start.near or not np.isfinite(coarse.objective(start.w, start.theta)):
+        return start, 0
+    descent = _Descent(coarse, start, max_iterations - 1, _COARSE, tell)
+    descent.descend()
+    w, theta = descent.feasible.split(descent.point.v)
+    if not rollout.objective(w, theta) < rollout.objective(start.w, start.theta):
+        return start, descent.iterations
+    curvature = Curvature(descent.model.moves, descent.model.changes)
+    return replace(start, w=w, theta=theta, near=True, curvature=curvature), descent.iterations
 
 
 def _by_weights(
@@ -123,7 +146,7 @@ def _by_weights(
     members, limits = costs[: weighing.members], np.array(weighing.limits)
     size = max(float(np.abs(members).max()), ROUND_OFF)
     spread = max(float(np.ptp(members)), LITTLE * size)
-    room = np.maximum(np.abs(costs[weighing.members :] - limits), LITTLE * np.abs(limits) + ROUND_OFF)
+    room = np.maximum(np.abs(costs[weighing.members :] - limits), LITTLE * np.array(weighing.sizes))
     rho = np.concatenate([np.full(len(members), 1 / spread), size / room**2])
     p = weighing.nearest(np.concatenate([np.array(weighing.caps) / sum(weighing.caps), 0.0 * limits]))
     done, before = 0, np.inf

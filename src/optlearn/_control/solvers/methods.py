@@ -57,7 +57,7 @@ class Auto(Method):
             # From nearby, Newton's method converges at once. Limits and worst cases take a dozen iterations
             # as constraints, hundreds of passes as weights.
             runs = Direct(self.max_iterations, self.tolerance, near=near).run_all(rollout, starts, tell)
-        if any(run.outcome.ok or run.interrupted for run in runs):
+        if any(run.outcome.ok or run.interrupted or run.astray for run in runs):
             return runs
         most = self.max_iterations or _passes(rollout)
         polished = not (costly or long)
@@ -67,7 +67,9 @@ class Auto(Method):
             if polished
             else passes.run_all(rollout, starts, tell)
         )
-        if runs[-1].interrupted or (costly and any(run.outcome.ok for run in runs)) or (long and not costly):
+        if runs[-1].interrupted or runs[-1].astray:
+            return runs
+        if (costly and any(run.outcome.ok for run in runs)) or (long and not costly):
             return runs
         # Where the objective hardly depends on a control, as on singular arcs, the indirect method leaves
         # that ragged.
@@ -94,13 +96,14 @@ class Auto(Method):
         direct = Direct(self.max_iterations or FIRST_ITERATIONS, self.tolerance)
         runs = [direct.run(rollout, starts[0], tell)]
         if not runs[0].outcome.ok:
-            runs[0] = replace(runs[0], counts=runs[0].interrupted)
-            return runs if runs[0].interrupted else runs + passes.run_all(rollout, starts, tell)
+            stop = runs[0].interrupted or runs[0].astray
+            runs[0] = replace(runs[0], counts=stop)
+            return runs if stop else runs + passes.run_all(rollout, starts, tell)
         if len(starts) > 1:
             runs += passes.run_all(rollout, starts[1:2], tell)
             # The next problem may begin with it.
             runs[0] = replace(runs[0], curvature=runs[1].curvature)
-        if len(starts) > 2 and not runs[1].interrupted:
+        if len(starts) > 2 and not (runs[1].interrupted or runs[1].astray):
             slow = runs[1].iterations > PASSES_AN_ITERATION * runs[0].iterations
             runs += (direct if slow else passes).run_all(rollout, starts[2:], tell)
         return runs

@@ -10,7 +10,7 @@ from optlearn._control.certificate import ROUND_OFF, limits
 from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.evaluate import check_controls, check_schedule, evaluate
 from optlearn._control.problem import Problem, first_guess
-from optlearn._control.runs import Run, Start
+from optlearn._control.runs import Run, Start, finer
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError
 from optlearn._schedule import Mixture, Schedule
@@ -73,7 +73,7 @@ def choose_starts(
     chosen = _distinct(first + [others[i] for _, i in ranked])[: max(1, count)]
     chosen = [chosen[0], *(replace(start, local=True) for start in chosen[1:])]
     chosen += random_starts(rollout, count - len(chosen), seed)
-    usable = [start for start in chosen if np.isfinite(rollout.objective(start.w, start.theta))]
+    usable = [start for start in chosen if _is_usable(rollout, start)]
     notes += [
         f"the start {s.name!r} is left out: its objective is not finite" for s in chosen if s not in usable
     ]
@@ -83,6 +83,11 @@ def choose_starts(
             f"ones), also not with {rollout.steps} steps in an interval: {_reason(compiled, chosen)}"
         )
     return usable
+
+
+def _is_usable(rollout: Rollout, start: Start) -> bool:
+    objective, states = rollout.forward(start.w, start.theta)
+    return bool(np.isfinite(objective)) and rollout.compiled.is_possible(states[:: rollout.steps])
 
 
 def random_starts(rollout: Rollout, count: int, seed: Seed) -> list[Start]:
@@ -97,7 +102,9 @@ def random_starts(rollout: Rollout, count: int, seed: Seed) -> list[Start]:
     affordable = 0 if compiled.engine.costly else POOL_OPERATIONS // max(1, rollout.operations)
     pool = _randoms(compiled, rollout.intervals, max(count, min(POOL, affordable)), seed)
     tried = [(start, *rollout.forward(start.w, start.theta)) for start in pool]
-    ranked = sorted((t for t in tried if np.isfinite(t[1])), key=lambda t: t[1])
+    possible = compiled.is_possible
+    tried = [t for t in tried if np.isfinite(t[1]) and possible(t[2][:: rollout.steps])]
+    ranked = sorted(tried, key=lambda t: t[1])
     ranked = ranked[: max(count, len(ranked) // 2)]
     if not ranked:
         return []
@@ -233,18 +240,6 @@ def warm_schedule(problem: Problem, schedule: Schedule) -> Schedule:
     return stretched
 
 
-MOST_STEPS = 512  # in an interval: stiff dynamics on long intervals are stable with so many
-MOST_COSTLY_STEPS = 16  # where one rate takes a millisecond
-MOST_OPERATIONS = 50_000_000  # of a forward pass, which then takes a third of a second
-
-
-def _as_fine_as_can_be(rollout: Rollout) -> bool:
-    """Are the steps so many that nothing finer is tried?"""
-    if rollout.compiled.engine.costly:
-        return rollout.steps >= MOST_COSTLY_STEPS
-    return rollout.steps >= MOST_STEPS or rollout.operations > MOST_OPERATIONS / 2
-
-
 def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[Start]) -> int:
     """Steps in an interval after which the objective changes by less than 1e-8, or 1e-5 of itself.
 
@@ -262,8 +257,7 @@ def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int 
     small = 1e-7 if compiled.engine.costly else 1e-8
     rollout, known_to_stay = Rollout(compiled, intervals, 1), False
     coarse = rollout.objective(guess.w, guess.theta)
-    while not _as_fine_as_can_be(rollout):
-        twice = Rollout(compiled, intervals, 2 * rollout.steps)
+    while (twice := finer(rollout)) is not None:
         fine = twice.objective(guess.w, guess.theta)
         if abs(fine - coarse) <= min(small * max(1.0, abs(fine)), 1e-5 * abs(fine) + ROUND_OFF):
             return rollout.steps
@@ -274,13 +268,6 @@ def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int 
             known_to_stay = True
         rollout, coarse = twice, fine
     return rollout.steps
-
-
-def finer(rollout: Rollout) -> Rollout | None:
-    """Twice as many steps; None: there is nothing finer."""
-    if rollout.compiled.engine.exact or _as_fine_as_can_be(rollout):
-        return None
-    return Rollout(rollout.compiled, rollout.intervals, 2 * rollout.steps)
 
 
 def too_coarse(rollout: Rollout, best: Run, negligible: float) -> bool:
