@@ -27,6 +27,7 @@ Weight = Callable[[np.ndarray], np.ndarray]
 # Numbers of a continuous control: two values, or a mean and a tilt; and the share of training before a
 # switch.
 VALUE, OTHER, TIME = range(3)
+CONSTANT: Weight = np.ones_like
 
 
 def baselines_of(problem: Problem) -> Mapping[str, Baseline]:
@@ -35,7 +36,7 @@ def baselines_of(problem: Problem) -> Mapping[str, Baseline]:
 
 
 def _usual(problem: Problem) -> Iterator[tuple[str, Baseline]]:
-    yield "best constant", Usual(np.ones_like)
+    yield "best constant", Usual(CONSTANT)
     if problem.continuous:
         yield "best linear", Usual(lambda times: 1 - times)
         yield "best cosine", Usual(lambda times: (1 + np.cos(np.pi * times)) / 2)
@@ -71,10 +72,11 @@ class Usual:
 
     def _search(self, compiled: CompiledProblem, intervals: int, steps: int) -> "_Search":
         search = _Search(compiled, intervals, steps)
-        search.constants()
+        if self.weight is CONSTANT or not search.is_simple:
+            search.constants()
         if self.weight is None:
             search.switches()
-        else:
+        elif self.weight is not CONSTANT:
             search.courses(self.weight)
         return search
 
@@ -102,11 +104,16 @@ class _Search:
         self.numbers = {name: self._constant(name, neutral[0, self.blocks[name]][0]) for name in self.ranges}
         self.rounds = 2 if self.problem.continuous and self.problem.discrete else 1
 
+    @property
+    def is_simple(self) -> bool:
+        """Is there so little to be searched for that it need not begin with the best constant?"""
+        return len(self.ranges) == 1 and not (self.problem.discrete or self.costly)
+
     # --- shapes ------------------------------------------------------------------------------------
 
     def constants(self) -> None:
         """Every control keeps its value."""
-        self.weight = np.ones_like
+        self.weight = CONSTANT
         for _ in range(self.rounds):
             for name, control in self.problem.discrete.items():
                 pure = [control.vertices[i] for i in _feasible_values(self.problem, name)]
