@@ -19,6 +19,8 @@ from optlearn._schedule import Schedule
 
 # Share of an objective that finer steps may change: by more, coarse ones have led the search astray.
 ASTRAY = 1e-3
+# Share of an objective that is not searched for where a pass through training takes long.
+SETTLED = 1e-5
 # Moves of a switch, an interval each, after a search that took it for a smooth number.
 MOVES = 20
 
@@ -234,7 +236,12 @@ class _Search:
         if everywhere or len(slots) == 1 or not self.costly:
             first = np.vstack([first, spread(*np.array(bounds).T)[0]])
         best = best_parameters(
-            self.compiled, family, bounds, first=first, rough=self.costly, steps=self.steps
+            self.compiled,
+            family,
+            bounds,
+            first=first,
+            tolerance=SETTLED if self.costly else None,
+            steps=self.steps,
         )
         self.numbers = numbers(*map(float, best))
         self.w = self._with(self._columns(self.numbers))
