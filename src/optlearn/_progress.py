@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 # Seconds after which a computation that nobody asked tells of itself, and after which it does so again.
@@ -189,16 +190,15 @@ def _in_terminal() -> Iterator[Screen]:
 
 @contextmanager
 def _in_notebook() -> Iterator[Screen]:
-    from IPython.display import HTML, display
-
-    shown = display(HTML(""), display_id=True)
+    ipython = import_module("IPython.display")  # it is there, or this would be no notebook
+    shown = ipython.display(ipython.HTML(""), display_id=True)
 
     def show(news: Progress, seconds: float, expected: float | None) -> None:
         # Without an estimate the browser lets the bar move to and fro.
         share = "" if expected is None else f" value={min(seconds / expected, 1):.3f}"
-        shown.update(HTML(f"<progress{share}></progress> {html.escape(str(news))} ({seconds:.0f} s)"))
+        shown.update(ipython.HTML(f"<progress{share}></progress> {html.escape(str(news))} ({seconds:.0f} s)"))
 
     try:
         yield show
     finally:
-        shown.update(HTML(""))
+        shown.update(ipython.HTML(""))

@@ -79,5 +79,5 @@ def test_the_page_s_json_goes_through_compare(tmp_path):
     options = ["--schedule", str(path), "--intervals", "24", "--starts", "1", "--json"]
     shown = CliRunner().invoke(app, ["compare", "curriculum", *options])
     rows = {row["name"]: row for row in json.loads(shown.stdout)["rows"]}
-    assert {"curriculum", "curriculum.json", "optimum"} <= set(rows)
+    assert {"curriculum", "curriculum.json", "solution"} <= set(rows)  # not converged on a coarse grid
     assert rows["curriculum.json"]["objective"] == pytest.approx(optimum.objective, rel=1e-9)

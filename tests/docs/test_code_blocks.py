@@ -98,6 +98,18 @@ def every_command(*programs: str) -> list[Any]:
     return [pytest.param(command, id=f"{place} {command}") for command, place in seen.items()]
 
 
+@pytest.fixture
+def files_of_pages(tmp_path, monkeypatch):
+    """A folder with the files that pages show: blocks whose first line is their name."""
+    monkeypatch.chdir(tmp_path)
+    for page in PAGES:
+        for block in blocks(page.read_text(encoding="utf-8")):
+            named = re.match(r"# (\w+\.py)\n", block.code)
+            if named and block.kind == "python":
+                (tmp_path / named[1]).write_text(block.code, encoding="utf-8")
+
+
+@pytest.mark.usefixtures("files_of_pages")
 @pytest.mark.parametrize("command", every_command("optlearn"))
 def test_commands_have_the_options_that_pages_give_them(command):
     word, *arguments = shlex.split(command)[1:]
@@ -150,8 +162,8 @@ def test_quick_commands_of_pages_succeed(command, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("files_of_pages")
 @pytest.mark.parametrize("command", runnable(quick=False))
-def test_commands_of_pages_succeed(command, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_commands_of_pages_succeed(command):
     with as_a_user():
         invoke(command)

@@ -198,14 +198,18 @@ def as_json(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> Fi
         "seconds": optimum.seconds,
         "optlearn": __version__,
     }
-    return File(f"{scenario}.json", json.dumps(content, allow_nan=False, indent=1) + "\n", "application/json")
+    return File(
+        f"{Path(scenario).stem}.json",
+        json.dumps(content, allow_nan=False, indent=1) + "\n",
+        "application/json",
+    )
 
 
 def as_csv(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
     """A row for each interval."""
     with tempfile.TemporaryDirectory() as folder:
         text = optimum.schedule.to_csv(Path(folder) / "schedule.csv").read_text(encoding="utf-8")
-    return File(f"{scenario}.csv", text, "text/csv")
+    return File(f"{Path(scenario).stem}.csv", text, "text/csv")
 
 
 def as_script(framework: Framework, scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
@@ -217,7 +221,7 @@ def as_script(framework: Framework, scenario: str, arguments: Mapping[str, Any],
     )
     text = training_script(optimum.schedule, framework=framework, arguments=arguments, title=title)
     name = {"torch": "torch", "jax": "optax"}[framework]
-    return File(f"{scenario}_{name}.py", text, "text/x-python")
+    return File(f"{Path(scenario).stem}_{name}.py", text, "text/x-python")
 
 
 FILES: Mapping[str, Callable[[str, Mapping[str, Any], Optimum], File]] = {

@@ -19,6 +19,8 @@ from optlearn._schedule import Schedule
 
 # Share of an objective that finer steps may change: by more, coarse ones have led the search astray.
 ASTRAY = 1e-3
+# Share of an objective that is not searched for where a pass through training takes long.
+SETTLED = 1e-5
 # Moves of a switch, an interval each, after a search that took it for a smooth number.
 MOVES = 20
 
@@ -27,6 +29,7 @@ Weight = Callable[[np.ndarray], np.ndarray]
 # Numbers of a continuous control: two values, or a mean and a tilt; and the share of training before a
 # switch.
 VALUE, OTHER, TIME = range(3)
+CONSTANT: Weight = np.ones_like
 
 
 def baselines_of(problem: Problem) -> Mapping[str, Baseline]:
@@ -35,7 +38,7 @@ def baselines_of(problem: Problem) -> Mapping[str, Baseline]:
 
 
 def _usual(problem: Problem) -> Iterator[tuple[str, Baseline]]:
-    yield "best constant", Usual(np.ones_like)
+    yield "best constant", Usual(CONSTANT)
     if problem.continuous:
         yield "best linear", Usual(lambda times: 1 - times)
         yield "best cosine", Usual(lambda times: (1 + np.cos(np.pi * times)) / 2)
@@ -61,17 +64,23 @@ class Usual:
     def __call__(self, problem: Problem, intervals: int) -> Schedule:
         compiled = compile_problem(problem)
         steps = intervals if compiled.engine.costly else COARSE
+        search = self._search(compiled, intervals, steps)
         for _ in range(REFINEMENTS):
-            search = _Search(compiled, intervals, steps)
-            search.constants()
-            if self.weight is None:
-                search.switches()
-            else:
-                search.courses(self.weight)
             if search.is_accurate:
                 break
             steps *= FINER
+            search = self._search(compiled, intervals, steps)
         return search.schedule
+
+    def _search(self, compiled: CompiledProblem, intervals: int, steps: int) -> "_Search":
+        search = _Search(compiled, intervals, steps)
+        if self.weight is CONSTANT or not search.is_simple:
+            search.constants()
+        if self.weight is None:
+            search.switches()
+        elif self.weight is not CONSTANT:
+            search.courses(self.weight)
+        return search
 
 
 class _Search:
@@ -86,7 +95,8 @@ class _Search:
     def __init__(self, compiled: CompiledProblem, intervals: int, steps: int) -> None:
         self.compiled, self.problem = compiled, compiled.problem
         self.intervals, self.steps = intervals, steps
-        self.costly, self.weight = compiled.engine.costly, None
+        self.costly = compiled.engine.costly
+        self.weight: Weight | None = None
         self.theta = np.array([free.start for free in self.problem.free.values()])
         self.blocks = compiled.relaxation.blocks
         neutral, _ = FeasibleSet(compiled, 1).nearest(compiled.relaxation.neutral[None], self.theta)
@@ -96,11 +106,16 @@ class _Search:
         self.numbers = {name: self._constant(name, neutral[0, self.blocks[name]][0]) for name in self.ranges}
         self.rounds = 2 if self.problem.continuous and self.problem.discrete else 1
 
+    @property
+    def is_simple(self) -> bool:
+        """Is there so little to be searched for that it need not begin with the best constant?"""
+        return len(self.ranges) == 1 and not (self.problem.discrete or self.costly)
+
     # --- shapes ------------------------------------------------------------------------------------
 
     def constants(self) -> None:
         """Every control keeps its value."""
-        self.weight = np.ones_like
+        self.weight = CONSTANT
         for _ in range(self.rounds):
             for name, control in self.problem.discrete.items():
                 pure = [control.vertices[i] for i in _feasible_values(self.problem, name)]
@@ -221,7 +236,12 @@ class _Search:
         if everywhere or len(slots) == 1 or not self.costly:
             first = np.vstack([first, spread(*np.array(bounds).T)[0]])
         best = best_parameters(
-            self.compiled, family, bounds, first=first, rough=self.costly, steps=self.steps
+            self.compiled,
+            family,
+            bounds,
+            first=first,
+            tolerance=SETTLED if self.costly else None,
+            steps=self.steps,
         )
         self.numbers = numbers(*map(float, best))
         self.w = self._with(self._columns(self.numbers))

@@ -145,7 +145,8 @@ def best_of(
     from optlearn._control.compiled import compile_problem
 
     compiled = compile_problem(problem)
-    return family(*map(float, best_parameters(compiled, family, bounds, kinks=kinks, rough=rough)))
+    tolerance = GUESSED if rough else None
+    return family(*map(float, best_parameters(compiled, family, bounds, kinks=kinks, tolerance=tolerance)))
 
 
 def best_parameters(
@@ -155,7 +156,7 @@ def best_parameters(
     *,
     first: np.ndarray | None = None,
     kinks: Sequence[float] = (),
-    rough: bool = False,
+    tolerance: float | None = None,
     steps: int = COARSE,
 ) -> np.ndarray:
     """(p,) parameters of the best schedule of a family.
@@ -166,22 +167,23 @@ def best_parameters(
         bounds: of each number.
         first: (P, p) numbers of a first look (default: spread over all of their range).
         kinks: see ``BestOf``.
-        rough: may it be a first guess only?
+        tolerance: share of the objective, and of the range of a number, that may be missed (default: what
+            round-off leaves, with finer steps).
         steps: over the whole of training, in the first look.
     """
     lower, upper = (np.array(side, dtype=float) for side in zip(*bounds, strict=True))
     points, spacing = spread(lower, upper)
     ranked, steps = _scan(Trial(compiled, family, lower, upper, steps), points if first is None else first)
-    cost = Trial(compiled, family, lower, upper, steps if rough else FINER * steps)
+    cost = Trial(compiled, family, lower, upper, FINER * steps if tolerance is None else steps)
     best = ranked[0]
     if len(bounds) == 1:
-        refined = _best_first(cost, best, spacing, GUESSED * spacing[0] if rough else 1e-8)
+        refined = _best_first(cost, best, spacing, 1e-8 if tolerance is None else tolerance * spacing[0])
     elif len(bounds) == 2:
-        refined = _downhill(cost, best, spacing, lower, upper, rough)
-        if not rough:
+        refined = _downhill(cost, best, spacing, lower, upper, tolerance)
+        if tolerance is None:
             refined = _beyond_kinks(cost, refined, spacing, np.asarray(kinks, dtype=float))
     else:
-        ends = [_downhill(cost, point, spacing, lower, upper, rough) for point in ranked[:REFINED]]
+        ends = [_downhill(cost, point, spacing, lower, upper, tolerance) for point in ranked[:REFINED]]
         refined = min(ends, key=cost)
     # A bound itself is among the points of the scan but is not always reached by a refinement.
     return refined if cost(refined) < cost(best) else best
@@ -284,7 +286,7 @@ def _downhill(
     spacing: np.ndarray,
     lower: np.ndarray,
     upper: np.ndarray,
-    rough: bool = False,
+    tolerance: float | None = None,
 ) -> np.ndarray:
     """The minimum between ``lower`` and ``upper``, downhill from ``first``."""
     from scipy.optimize import minimize
@@ -303,7 +305,7 @@ def _downhill(
         jac=True,
         method="L-BFGS-B",
         # Nearer to round-off, line searches fail, and try twenty times each.
-        options={"ftol": GUESSED, "gtol": GUESSED} if rough else {"ftol": 1e-13, "gtol": 1e-9},
+        options={"ftol": tolerance or 1e-13, "gtol": tolerance or 1e-9},
     )
     return np.asarray(np.clip(optimum.x * spacing, lower, upper))
 

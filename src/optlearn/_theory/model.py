@@ -492,8 +492,8 @@ class LearningModel(System):
             yield name, with_known_settings(name), (fields, whole, latent, u)
 
     def reads(self, name: str) -> bool:
-        """Whether the theory itself reads a parameter: rates of weights, the batch, the input dimension."""
-        return name in ("batch", "N") or name.endswith("_rate")
+        """Whether the theory itself reads a parameter: a rate, the batch, the input dimension, a break."""
+        return name in ("batch", "N", *(place.at for place in self.breaks)) or name.endswith("_rate")
 
     def check(self, x: OrderParameters) -> str | None:
         """Why no weight vectors have these overlaps; None: some have."""
