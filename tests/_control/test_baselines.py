@@ -119,7 +119,9 @@ def test_several_controls_have_numbers_of_their_own():
     assert list(found) == SHAPES
     switch = ol.baselines(both, INTERVALS)["best single switch"]
     assert len(np.unique(switch["rate"])) == len(np.unique(switch["task"])) == 2
-    assert found["best single switch"] < found["best linear"] <= found["best constant"]
+    # Here no line is better than the constant, so that they are equal up to round-off.
+    assert found["best linear"] == pytest.approx(found["best constant"], rel=1e-9)
+    assert found["best single switch"] < 0.2 * found["best constant"]
 
 
 def test_baselines_of_its_own_come_first():
