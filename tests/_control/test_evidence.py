@@ -164,3 +164,20 @@ def test_a_lone_start_is_no_evidence() -> None:
     assert not Starts.of([0.1, 0.1, 0.2]).lone
     assert not Starts.of([1e-9, 2e-9], negligible=1e-8).lone
     assert np.isfinite(Starts.of([0.1, 0.3]).spread)
+
+
+def test_an_objective_without_a_derivative_is_not_certified() -> None:
+    class Step(ol.System):
+        names = ("e",)
+        parameters = {"u": 0.5}  # noqa: RUF012
+
+        def drift(self, x, u):
+            return {"e": -u["u"]}
+
+        def error(self, x, u):
+            return jnp.where(x["e"] > -0.5, 1.0, 0.0)
+
+    controls = {"u": ol.Continuous(0.0, 1.0)}
+    problem = ol.Problem(model=Step(), start={"e": 1.0}, horizon=1.0, controls=controls, intervals=4)
+    with pytest.warns(ol.NotConvergedWarning, match="derivative of the objective is 0"):
+        ol.solve(problem)

@@ -141,6 +141,7 @@ def judged(
     quadrature_error: float | None = None,
     excess: float = 0.0,
     negligible: float = 0.0,
+    blind: bool = False,
 ) -> Certificate:
     """The certificate that the evidence amounts to.
 
@@ -158,6 +159,7 @@ def judged(
         quadrature_error: see ``Certificate``.
         excess: share of itself by which a limit is broken.
         negligible: see ``Certificate``.
+        blind: the objective, a function of the final state, has no derivative with respect to any state.
     """
     solver_gap = hamiltonian_gap if mixed_gap is None else min(hamiltonian_gap, mixed_gap)
     relaxation = None if relaxed_objective is None else objective - relaxed_objective
@@ -182,6 +184,11 @@ def judged(
         reasons.append(
             f"integration_error {integration_error:.1e} exceeds "
             f"{small['integration_error']:.1e}: use more intervals or steps"
+        )
+    if blind:
+        reasons.append(
+            "the derivative of the objective is 0 in all directions, and gaps say nothing: if the error "
+            "jumps, as a sign or a comparison does, say where (breaks=…)"
         )
     if starts.lone:
         reasons.append(

@@ -186,6 +186,7 @@ def certify(
         quadrature_error=quadrature_error,
         excess=excess,
         negligible=negligible,
+        blind=not (np.any(rolled.costates) or compiled.problem.objective.has_running),
     )
     return certificate, rolled
 
