@@ -218,11 +218,11 @@ class Kind:
         controls: name → control.
         intervals: of the grid.
         levels: of each control that a brute force tries.
+        systems: how many.
         budget: control with a budget, on its mean, or on the share of its first value.
         sense: of the budget.
         limited: must the second state stay below a limit?
         horizon: the longest.
-        systems: how many.
         batched: are they also solved all at once?
         bounds: other kinds of bounds that are asked: "convex" of all systems, "hjb" and "sos" of the first.
     """
@@ -232,11 +232,11 @@ class Kind:
     controls: dict[str, ol.Continuous | ol.Discrete]
     intervals: int
     levels: int
+    systems: int
     budget: str | None = None
     sense: str = "equal"
     limited: bool = False
     horizon: float = 2.0
-    systems: int = 36
     batched: bool = False
     bounds: tuple[str, ...] = ()
 
@@ -311,29 +311,39 @@ THREE = _coefficients(l=(0, 1), m=(0, 1.2), n=(0, 0.8), w=(1, 20), k=(0.3, 30))
 CHOICES = _coefficients(a=(0.3, 2), b=(0.3, 2), c=(0, 1), d=(0, 2), r=(-1, 1))
 
 KINDS = {
-    "quartic": Kind(Quartic, QUARTIC, {"u": BOTH_SIGNS}, 3, 21, bounds=("hjb", "sos")),
-    "quartic-budget": Kind(Quartic, QUARTIC, {"u": BOTH_SIGNS}, 3, 41, budget="u", batched=True),
-    "waves": Kind(Waves, WAVES, {"u": ONE}, 2, 129, bounds=("convex", "hjb")),
+    "quartic": Kind(Quartic, QUARTIC, {"u": BOTH_SIGNS}, 3, 21, 44, bounds=("hjb", "sos")),
+    "quartic-budget": Kind(Quartic, QUARTIC, {"u": BOTH_SIGNS}, 3, 41, 12, budget="u"),
+    "waves": Kind(Waves, WAVES, {"u": ONE}, 2, 129, 44, bounds=("convex", "hjb")),
     "waves-at-most": Kind(
-        Waves, WAVES, {"u": ONE}, 3, 25, budget="u", sense="at most", systems=16, bounds=("convex",)
+        Waves, WAVES, {"u": ONE}, 3, 25, 12, budget="u", sense="at most", bounds=("convex",)
     ),
-    "narrow": Kind(Narrow, NARROW, {"u": ONE}, 2, 129, horizon=3, bounds=("hjb",)),
-    "valley": Kind(Valley, _steep, {"a": ONE, "b": ONE}, 2, 13, batched=True, bounds=("convex",)),
+    "narrow": Kind(Narrow, NARROW, {"u": ONE}, 2, 129, 36, horizon=3, bounds=("hjb",)),
+    "valley": Kind(Valley, _steep, {"a": ONE, "b": ONE}, 2, 13, 44, batched=True, bounds=("convex",)),
     "saturating-budget": Kind(
-        Saturating, SATURATING, {"u": ONE}, 3, 41, budget="u", horizon=4, bounds=("hjb",)
+        Saturating, SATURATING, {"u": ONE}, 3, 41, 40, budget="u", horizon=4, bounds=("hjb",)
     ),
-    "capped": Kind(Capped, SATURATING, {"u": ONE}, 3, 33, limited=True, horizon=4),
-    "bistable": Kind(Bistable, BISTABLE, {"u": BOTH_SIGNS}, 4, 13, horizon=4, bounds=("hjb",)),
-    "swing": Kind(Swing, SWING, {"u": BOTH_SIGNS}, 4, 13, horizon=6, batched=True),
+    "capped": Kind(Capped, SATURATING, {"u": ONE}, 3, 33, 36, limited=True, horizon=4),
+    "bistable": Kind(Bistable, BISTABLE, {"u": BOTH_SIGNS}, 4, 13, 44, horizon=4, bounds=("hjb",)),
+    "swing": Kind(Swing, SWING, {"u": BOTH_SIGNS}, 4, 13, 36, horizon=6, batched=True),
     "reactor": Kind(
-        Reactor, REACTOR, {"a": ol.Continuous(0.05, 1), "b": ONE}, 3, 6, budget="b", sense="at most"
+        Reactor, REACTOR, {"a": ol.Continuous(0.05, 1), "b": ONE}, 3, 6, 36, budget="b", sense="at most"
     ),
     "batches": Kind(
-        Batches, BATCHES, {"a": ONE, "b": ol.Continuous(0.5, 8)}, 3, 6, budget="b", horizon=3, batched=True
+        Batches,
+        BATCHES,
+        {"a": ONE, "b": ol.Continuous(0.5, 8)},
+        3,
+        6,
+        28,
+        budget="b",
+        horizon=3,
+        batched=True,
     ),
-    "three": Kind(Three, THREE, {"a": ONE, "b": ONE, "c": ONE}, 2, 5, systems=24, batched=True),
-    "choices": Kind(Choices, CHOICES, {"u": ol.Discrete((0.0, 0.5, 1.0))}, 6, 3, horizon=4, bounds=("hjb",)),
+    "three": Kind(Three, THREE, {"a": ONE, "b": ONE, "c": ONE}, 2, 5, 20),
+    "choices": Kind(
+        Choices, CHOICES, {"u": ol.Discrete((0.0, 0.5, 1.0))}, 6, 3, 32, horizon=4, bounds=("hjb",)
+    ),
     "choices-share": Kind(
-        Choices, CHOICES, {"u": ol.Discrete((0.0, 1.0))}, 8, 2, budget="u", horizon=4, batched=True
+        Choices, CHOICES, {"u": ol.Discrete((0.0, 1.0))}, 8, 2, 44, budget="u", horizon=4, batched=True
     ),
 }

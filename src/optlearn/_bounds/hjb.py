@@ -32,7 +32,7 @@ from optlearn._schedule import Schedule
 # rounds that close in on the best. Once more, on the coarsest grid, to see what that overlooks.
 TRIED = 5
 FIRST = {1: 9}
-FIRST_CHECK = {1: 65, 2: 17}
+FIRST_CHECK = {1: 257, 2: 17}
 FIRST_CHECK_MANY = 7
 CLOSER = 0.3  # reach of a round, of the one before; of the first, in units of its spacing: 4 times as much
 ROUNDS = 3
