@@ -59,8 +59,8 @@ def test_a_point_that_raises_is_recorded_and_the_others_go_on(tiny, serial, tmp_
     assert (found["error"].sel(eta=[0.5, 1.5]) == "").all()
     assert bool(found["finished"].all())
     assert not bool(found["converged"].sel(eta=1.0).any())
-    # The next point starts from the last one that did not fail.
-    assert abs(found["objective"] - serial["objective"]).sel(eta=[0.5, 1.5]).max() < 1e-9
+    # The next point starts from the last one that did not fail, and ends within the tolerance of such starts.
+    assert abs(found["objective"] - serial["objective"]).sel(eta=[0.5, 1.5]).max() < 1e-8
     stamps = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "points").iterdir()}
     with pytest.warns(NotConvergedWarning):
         ol.sweep(

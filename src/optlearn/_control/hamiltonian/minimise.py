@@ -78,6 +78,7 @@ class PointwiseMinimiser:
 
     Attributes:
         resolved: was the grid fine enough for H̄, as far as samples tell?
+        span: (V, I) by how much H̄ varies on the grid.
     """
 
     def __init__(self, hamiltonian: Hamiltonian, w: Array, quick: bool = False) -> None:
@@ -124,8 +125,9 @@ class PointwiseMinimiser:
         finite = xp.isfinite(self._table)
         low, high = xp.where(finite, self._table, np.inf), xp.where(finite, self._table, -np.inf)
         low, high = low.min(axis=1), high.max(axis=1)
-        self._size = high - low + xp.maximum(xp.abs(low), xp.abs(high))  # (V, I)
-        self._nothing = _NOTHING * (high - low) + _ROUND_OFF * self._size
+        self.span = high - low  # (V, I)
+        self._size = self.span + xp.maximum(xp.abs(low), xp.abs(high))
+        self._nothing = _NOTHING * self.span + _ROUND_OFF * self._size
         self._bends = [self._bend(axis) for axis in range(1, c + 1)]
         # How far below a point of the grid H̄ may fall, on the way to its neighbours.
         self._dips = xp.zeros_like(self._table)
