@@ -253,9 +253,11 @@ def test_at_most_two_switches_reach_the_best_two_switch_schedule() -> None:
 def test_at_most_one_switch() -> None:
     """Curriculum (0.15586) is better than anti-curriculum (0.16282)."""
     control = ol.Discrete((0.0, 2.0), max_switches=1)
-    with pytest.warns(NotConvergedWarning, match="price of max_switches"):
-        found = ol.solve(curriculum({"difficulty": control}), 60, starts=1)
+    found = ol.solve(curriculum({"difficulty": control}), 60, starts=1)
     np.testing.assert_array_equal(found.schedule["difficulty"], np.repeat([0.0, 2.0], 30))
+    # What the limit costs is a price that was asked for, and nothing against convergence.
+    assert found.certificate.converged
+    assert found.certificate.relaxation_gap > 0.005
     assert found.objective == pytest.approx(0.155861767207, abs=1e-10)
 
 
