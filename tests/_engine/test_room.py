@@ -19,6 +19,7 @@ def end_of_training(nodes):
     return ol.integrate(model, schedule, start=model.start(), record=2, backend="xla")["test_error"][-1]
 
 
+@pytest.mark.slow
 def test_programs_are_forgotten_where_maps_are_few_and_made_anew_when_asked_for(monkeypatch):
     monkeypatch.setattr(build, "_MADE", {})
     first = end_of_training(9)

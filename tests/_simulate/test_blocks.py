@@ -21,6 +21,7 @@ def scores(model, start, schedule, **options):
     return found[np.isfinite(found)]
 
 
+@pytest.mark.slow
 def test_both_simulators_follow_the_theory():
     model, start = committee(sigma_n=0.2)
     schedule = ol.Schedule.constant(2, {"learning_rate": 1.0})

@@ -121,7 +121,7 @@ class TestResume:
             pytest.param(0, {"steps": 40}, id="steps"),
             pytest.param(0, {"epochs": 3}, id="epochs"),
             pytest.param(2, {"steps": 40}, id="steps, workers", marks=pytest.mark.slow),
-            pytest.param(2, {"epochs": 3}, id="epochs, workers"),
+            pytest.param(2, {"epochs": 3}, id="epochs, workers", marks=pytest.mark.slow),
         ],
     )
     def test_goes_on_with_the_identical_continuation(self, workers, length, tmp_path):

@@ -50,10 +50,14 @@ def test_the_call_that_made_a_problem_makes_it_again(entry):
 
 # A probe is trained on given samples (tests/practice/test_regression.py); a power law has more blocks at a
 # larger N (tests/models/test_linear.py).
+# Two seconds or more each, of programs that are compiled.
+SIMULATED_FOR_LONG = ("attention", "batch_size", "denoising", "denoising_batch", "diffusion", "finite_data")
+
+
 @pytest.mark.parametrize(
     "entry",
     [
-        pytest.param(entry, id=name)
+        pytest.param(entry, id=name, marks=[pytest.mark.slow] * (name in SIMULATED_FOR_LONG))
         for name, entry in catalogue().items()
         if name not in ("probe", "power_law")
     ],
@@ -108,8 +112,8 @@ def theory(name, N, problem, schedule):
 
 
 # Attention, which one method alone can solve, takes twenty seconds; the many baselines of networks of several
-# layers take ten.
-TAKE_LONG = ("attention", "fine_tuning", "layers")
+# layers, and gates, take ten.
+TAKE_LONG = ("attention", "fine_tuning", "gating", "layers", "power_law", "probe")
 
 
 @pytest.mark.parametrize(

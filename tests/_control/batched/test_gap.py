@@ -126,6 +126,7 @@ def test_the_minimum_is_never_above_the_present_value():
         np.testing.assert_allclose(found[0][2], found[1][2], atol=size)
 
 
+@pytest.mark.slow
 def test_a_tilted_valley_is_followed_to_its_end():
     """Coordinate by coordinate, the gap was 0 half-way, and ended the descent at 0.1125."""
     problem = valley(0.13)

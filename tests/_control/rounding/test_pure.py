@@ -90,7 +90,7 @@ def aircraft() -> ol.Problem:
 @pytest.mark.parametrize(
     ("make", "intervals", "reached"),
     [
-        (fishing, 50, 1.352071),
+        pytest.param(fishing, 50, 1.352071, marks=pytest.mark.slow),
         pytest.param(fishing, 100, 1.346599, marks=pytest.mark.slow),
         pytest.param(tanks, 50, 8.8534, marks=pytest.mark.slow),
         pytest.param(aircraft, 60, 1e-3, marks=pytest.mark.slow),
@@ -121,7 +121,7 @@ def test_no_swap_is_better() -> None:
 def test_limits_on_switches_have_a_price_and_no_gap() -> None:
     problem = fishing()
     limited = ol.Discrete([0.0, 1.0], max_switches=3)
-    found = ol.solve(ol.Problem(**{**vars_of(problem), "controls": {"fishing": limited}}), 40)
+    found = ol.solve(ol.Problem(**{**vars_of(problem), "controls": {"fishing": limited}}), 24)
     assert found.certificate.converged
     assert found.certificate.relaxation_gap > 1e-3
     assert np.count_nonzero(np.diff(found.schedule["fishing"])) <= 3
