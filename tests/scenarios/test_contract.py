@@ -48,12 +48,12 @@ def test_the_call_that_made_a_problem_makes_it_again(entry):
             assert all(np.array_equal(a, b) for a, b in pairs)
 
 
-# A probe is trained on given samples (tests/practice/test_regression.py); a power law has more blocks at a
-# larger N (tests/models/test_linear.py).
 # Two seconds or more each, of programs that are compiled.
 SIMULATED_FOR_LONG = ("attention", "batch_size", "denoising", "denoising_batch", "diffusion", "finite_data")
 
 
+# A probe is trained on given samples (tests/practice/test_regression.py); a power law has more blocks at a
+# larger N (tests/models/test_linear.py).
 @pytest.mark.parametrize(
     "entry",
     [
