@@ -5,7 +5,7 @@ registered in ``methods``.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from time import perf_counter
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 # Share of the objective by which a sharper run may end above another, since an interior point stays inside
 # bounds, and still be the better schedule.
 CLOSE = 1e-8
+
+
+# And share by which one that has converged may end above one that was cut short.
+CUT_SHORT = 1e-6
 
 
 def is_as_low(objective: float, lowest: float) -> bool:
@@ -210,6 +214,14 @@ class Run:
         """(b,) multipliers of the budgets in units of the Hamiltonian, if the solver has them."""
         multipliers = self.budget_multipliers
         return None if multipliers is None or not np.all(np.isfinite(multipliers)) else multipliers / horizon
+
+
+def lowest(runs: Sequence[Run], rank: Callable[[Run], float] = lambda run: run.objective) -> Run:
+    """The run of the lowest rank; if that was cut short, one that has converged to nearly the same."""
+    best = min(runs, key=rank)
+    value = rank(best)
+    converged = [run for run in runs if run.outcome.ok and rank(run) <= value + CUT_SHORT * abs(value)]
+    return best if best.outcome.ok or not converged else min(converged, key=rank)
 
 
 MOST_STEPS = 512  # in an interval: stiff dynamics on long intervals are stable with so many

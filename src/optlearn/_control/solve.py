@@ -23,6 +23,7 @@ from optlearn._control.runs import (
     Start,
     finer,
     is_as_low,
+    lowest,
 )
 from optlearn._control.shortest import shortest
 from optlearn._control.solution import Solution
@@ -270,9 +271,9 @@ class _Search:
         if abs(reached - best.objective) <= allowed:
             return  # every descent from a start ended below it, and these steps say so truthfully
         starts = [(accurate(self.compiled, start), start) for start in self.candidates.every]
-        lowest, start = min(starts, key=lambda pair: pair[0])
-        allowed = limits(lowest, self.negligible)["integration_error"]
-        if accurate(self.compiled, best) > lowest + allowed:
+        least, start = min(starts, key=lambda pair: pair[0])
+        allowed = limits(least, self.negligible)["integration_error"]
+        if accurate(self.compiled, best) > least + allowed:
             self.notes.append(
                 f"integrated accurately, the solver's end is above its start {start.name!r}, which is kept"
             )
@@ -325,11 +326,12 @@ def _best(rollout: Rollout, runs: list[Run]) -> Run:
         prices = np.zeros(len(broken)) if run.weights is None else np.abs(run.weights[weighing.members :])
         return weighing.excess(costs) > LIMITS_MET, run.objective + float(prices @ broken)
 
-    lowest = min(runs, key=rank)
-    breaks, value = rank(lowest)
+    breaks, _ = min(map(rank, runs))
+    best = lowest([run for run in runs if rank(run)[0] == breaks], lambda run: rank(run)[1])
+    value = rank(best)[1]
 
     def is_close(run: Run) -> bool:
         return rank(run)[0] == breaks and is_as_low(rank(run)[1], value)
 
     sharp = [run for run in runs if run.sharp and is_close(run)]
-    return sharp[-1] if sharp else lowest
+    return sharp[-1] if sharp else best

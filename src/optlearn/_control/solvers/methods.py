@@ -6,7 +6,7 @@ from dataclasses import replace
 from optlearn._arguments import Arguments
 from optlearn._control.compiled import Rollout
 from optlearn._control.problem import MOST_INTERVALS
-from optlearn._control.runs import Method, Run, Start, is_as_low
+from optlearn._control.runs import Method, Run, Start, is_as_low, lowest
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import Greedy
 from optlearn._control.solvers.indirect import Indirect
@@ -73,7 +73,7 @@ class Auto(Method):
             return runs
         # Where the objective hardly depends on a control, as on singular arcs, the indirect method leaves
         # that ragged.
-        best = min(runs, key=lambda run: run.objective)
+        best = lowest(runs)
         if any(run.sharp and is_as_low(run.objective, best.objective) for run in runs):
             return runs
         direct = Direct(self.max_iterations, self.tolerance, near=best.outcome.ok)
