@@ -113,7 +113,16 @@ def theory(name, N, problem, schedule):
 
 # Attention, which one method alone can solve, takes twenty seconds; the many baselines of networks of several
 # layers, and gates, take ten.
-TAKE_LONG = ("attention", "fine_tuning", "gating", "layers", "power_law", "probe")
+TAKE_LONG = (
+    "attention",
+    "fine_tuning",
+    "finite_data",
+    "gating",
+    "layers",
+    "power_law",
+    "probe",
+    "task_order",
+)
 
 
 @pytest.mark.parametrize(
