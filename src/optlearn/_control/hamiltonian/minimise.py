@@ -23,7 +23,7 @@ _WELLS = {1: 32}  # refined at most, of one interval, by the number of continuou
 _WELLS_MANY = 8
 _PRECISE = 1e-7  # of a control, relative to its range; Newton's last step squares that
 _NOTHING = 1e-9  # bends and depths below this share of the range of H̄ count as none
-_ROUND_OFF = 1e-14  # the same, of its size
+_ROUND_OFF = 1e-9  # the same, of its size: on singular arcs its terms cancel to fewer digits
 
 
 class Minimum(NamedTuple):
