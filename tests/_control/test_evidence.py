@@ -181,3 +181,18 @@ def test_an_objective_without_a_derivative_is_not_certified() -> None:
     problem = ol.Problem(model=Step(), start={"e": 1.0}, horizon=1.0, controls=controls, intervals=4)
     with pytest.warns(ol.NotConvergedWarning, match="derivative of the objective is 0"):
         ol.solve(problem)
+
+
+@pytest.mark.slow
+def test_a_limit_out_of_reach_is_told() -> None:
+    problem = ol.Problem(
+        model=Cart(),
+        start={"place": 1.0, "speed": 0.0},
+        horizon=1.0,
+        controls={"push": ol.Continuous(-1.0, 1.0)},
+        objective=ol.Objective.average_error(),
+        limits=(ol.Limit(final((1.0, 0.0)), equals=9.0),),
+        intervals=10,
+    )
+    with pytest.warns(ol.NotConvergedWarning, match="no schedule was found that keeps it"):
+        ol.solve(problem)

@@ -51,6 +51,7 @@ _DAMPED = 4  # at most so many damped steps in a row
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
+_STIFFEST = 60  # times that limits are enforced four times as hard, before they count as out of reach
 _MET = 1e-8  # a limit that is broken by this share of itself counts as met
 _CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
 _ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
@@ -149,7 +150,7 @@ def _by_weights(
     room = np.maximum(np.abs(costs[weighing.members :] - limits), LITTLE * np.array(weighing.sizes))
     rho = np.concatenate([np.full(len(members), 1 / spread), size / room**2])
     p = weighing.nearest(np.concatenate([np.array(weighing.caps) / sum(weighing.caps), 0.0 * limits]))
-    done, before = 0, np.inf
+    done, before, stiffer = 0, np.inf, 0
     while True:
         near = Proximal(weighing, p, rho)
         descent = _Descent(rollout.weighted(near), start, max_iterations - done, tolerance, tell)
@@ -165,7 +166,9 @@ def _by_weights(
         if settled or outcome in (Outcome.INTERRUPTED, Outcome.ITERATIONS) or done >= max_iterations:
             return descent, outcome if settled or not outcome.ok else Outcome.ITERATIONS, done, p
         if left > before / 4:
-            rho = 4 * rho
+            rho, stiffer = 4 * rho, stiffer + 1
+            if stiffer > _STIFFEST:
+                return descent, Outcome.INFEASIBLE, done, p
         before = left
 
 
