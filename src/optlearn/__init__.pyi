@@ -17,6 +17,7 @@ from ._control.controls import Free as Free
 from ._control.evaluate import evaluate as evaluate
 from ._control.objective import Limit as Limit
 from ._control.objective import Objective as Objective
+from ._control.path import Path as Path
 from ._control.problem import Problem as Problem
 from ._control.solution import NotConvergedWarning as NotConvergedWarning
 from ._control.solution import Solution as Solution

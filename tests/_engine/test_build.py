@@ -279,7 +279,7 @@ def test_step_is_classical_runge_kutta() -> None:
     end, cost = compiled.engine.step(compiled.constants, x, w, theta, h)
     close(end, x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4))
     close(cost, h / 6 * (l1 + 2 * l2 + 2 * l3 + l4))
-    value, total = interval_functions(compiled.engine, 1).value(compiled.constants, x, w, theta, h)
+    value, total, _ = interval_functions(compiled.engine, 1).value(compiled.constants, x, w, theta, h)
     close(value, end)
     close(total, cost)
 

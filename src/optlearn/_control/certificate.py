@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from optlearn._control.path import KEPT, Excess
 from optlearn._control.problem import Problem
 from optlearn._control.runs import Outcome
 from optlearn._engine.adaptive import EXPLODED
@@ -82,6 +83,9 @@ class Certificate:
         lower_bound: what no schedule beats, by another road than the solver's (``ol.bound``).
         lower_bound_kind: what it rests on: "convex", "sos" or "hjb".
         negligible: gain that does not matter, in units of the objective; see ``solve``.
+        path_error: with paths, by how much one of them exceeds its limit at most, also between the points of
+            the solver's grid, as a share of the limit; None without. Up to 1e-5 counts as kept.
+        path_at: training time at which this is, or at which a path is nearest to its limit.
     """
 
     hamiltonian_gap: float
@@ -96,6 +100,8 @@ class Certificate:
     lower_bound: float | None = None
     lower_bound_kind: str | None = None
     negligible: float = 0.0
+    path_error: float | None = None
+    path_at: float | None = None
 
     @property
     def may_still_be_won(self) -> float:
@@ -123,6 +129,7 @@ def limits(objective: float, negligible: float = 0.0) -> dict[str, float]:
         "integration_error": small,
         "quadrature_error": QUADRATURE * abs(objective) + ROUND_OFF,
         "budget_error": 1e-7,
+        "path_error": KEPT,
     }
 
 
@@ -142,6 +149,7 @@ def judged(
     excess: float = 0.0,
     negligible: float = 0.0,
     blind: bool = False,
+    path: Excess | None = None,
 ) -> Certificate:
     """The certificate that the evidence amounts to.
 
@@ -160,6 +168,7 @@ def judged(
         excess: share of itself by which a limit is broken.
         negligible: see ``Certificate``.
         blind: the objective, a function of the final state, has no derivative with respect to any state.
+        path: where the worst of the paths is worst, if there are any.
     """
     solver_gap = hamiltonian_gap if mixed_gap is None else min(hamiltonian_gap, mixed_gap)
     relaxation = None if relaxed_objective is None else objective - relaxed_objective
@@ -199,6 +208,14 @@ def judged(
         reasons.append(f"budget_error {budget_error:.1e}")
     if excess > LIMITS_MET:
         reasons.append(f"a limit is broken by {excess:.1e} of itself: no schedule was found that keeps it")
+    if path is not None and not path.kept:
+        pure = relaxed_objective is not None and outcome.ok
+        advice = (
+            "pure values overshoot it; use more intervals, or the mixed schedule (solution.relaxed)"
+            if pure
+            else "no schedule was found that keeps it"
+        )
+        reasons.append(f"a path is broken by {path.share:.1e} of its limit, {path.words}: {advice}")
     if quadrature_error is not None and not quadrature_error <= small["quadrature_error"]:
         reasons.append(
             f"quadrature_error {quadrature_error:.1e} exceeds {small['quadrature_error']:.1e}: expectations "
@@ -220,4 +237,6 @@ def judged(
         quadrature_error,
         mixed_gap,
         negligible=negligible,
+        path_error=None if path is None else path.share,
+        path_at=None if path is None else path.at,
     )

@@ -10,9 +10,10 @@ import numpy as np
 from optlearn._arrays import Array, float64
 from optlearn._control.problem import Problem
 from optlearn._control.relaxation import Relaxation
+from optlearn._control.weighing import Weighing
 from optlearn._dynamics.system import resolved_for
 from optlearn._engine.build import Backend, Compiled, engine_for
-from optlearn._engine.functions import FlatSystem, Functions, pack
+from optlearn._engine.functions import FlatSystem, Functions, PathFunctions, pack
 from optlearn._engine.rollout import Rollout as EngineRollout
 
 # Positions and weights of Gauss's rule of three points on [0, 1].
@@ -44,6 +45,16 @@ class CompiledProblem(Compiled):
 
 # Forward and backward passes of a problem.
 Rollout: TypeAlias = EngineRollout[CompiledProblem]
+
+
+def weighing_on(rollout: Rollout) -> Weighing | None:
+    """How costs count together on a grid: each path has a limit at the ends of its steps."""
+    problem, paths = rollout.compiled.problem, rollout.compiled.engine.paths
+    if problem.weighing is None or paths is None:
+        return problem.weighing
+    at = np.nonzero(paths.points(rollout.steps))[1].tolist() * rollout.intervals
+    bounds = problem.path_bounds
+    return problem.weighing.along([bounds[i].limit for i in at], [bounds[i].size for i in at])
 
 
 @float64
@@ -89,6 +100,7 @@ def problem_functions(problem: Problem) -> tuple[Functions, Relaxation, float]:
         "the free parameters": tuple(problem.free),
         "the objective": tuple(o.key(model, settings) for o in problem.objectives),
         "the risk": problem.risk is None,
+        "the paths": tuple((bound.sign, bound.path.key(model, settings)) for bound in problem.path_bounds),
     }
     functions = Functions(
         system=system,
@@ -99,6 +111,7 @@ def problem_functions(problem: Problem) -> tuple[Functions, Relaxation, float]:
         make_rate=lambda flat_system: _rate(problem, relaxation, flat_system),
         final=_final(problem),
         weights=weights,
+        paths=_paths(problem, relaxation, system) if problem.paths else None,
     )
     return functions, relaxation, resolved.rtol
 
@@ -128,6 +141,27 @@ def _rate(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> Calla
         return slope, cost / horizon
 
     return rate
+
+
+def _paths(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> PathFunctions:
+    """What must not exceed a limit all along; of mixed controls, the mean."""
+    free, bounds = tuple(problem.free), problem.path_bounds
+    mixed = tuple(problem.reads_controls(bound.path) for bound in bounds)
+
+    def values(constants: Any, flat: Array, w: Array, theta: Array) -> Array:
+        model, settings, options, _ = constants[:4]
+        settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
+        u, shares = relaxation.table(w, options)
+        x, rows = model.layout.unflatten(flat), []
+        for bound, reads in zip(bounds, mixed, strict=True):
+            each = [
+                jnp.asarray(problem.path_value(bound, model, x, system.merge(settings, u[i])))
+                for i in range(u.shape[0] if reads else 1)
+            ]
+            rows.append(jnp.stack(each) @ shares if reads else each[0])
+        return jnp.stack(rows)
+
+    return PathFunctions(values, mixed)
 
 
 def _final(problem: Problem) -> Callable[..., Array]:

@@ -7,9 +7,11 @@ import numpy as np
 
 from optlearn._arrays import Float
 from optlearn._control.certificate import STEPS, Certificate, Starts, judged
-from optlearn._control.compiled import CompiledProblem, Rollout
+from optlearn._control.compiled import CompiledProblem, Rollout, weighing_on
 from optlearn._control.evaluate import evaluate
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
+from optlearn._control.kept import excesses, worst
+from optlearn._control.path import Excess
 from optlearn._control.rounding.rounded import Rounded, round_controls, whole_schedule
 from optlearn._control.runs import Method, Outcome, Run
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
@@ -94,6 +96,7 @@ def finish(search: SearchResult, tell: Report) -> Solution:
         weights=best.weights,
         multipliers=best.multipliers(problem.horizon),
         negligible=search.negligible,
+        path=worst(excesses(compiled, schedule, final.theta, trajectory, rollout.steps)),
     )
     if not certificate.converged and search.method.optimises:
         warn(
@@ -116,7 +119,7 @@ def finish(search: SearchResult, tell: Report) -> Solution:
         runs=tuple(run.record for run in search.runs),
         notes=tuple(notes),
         options=search.options,
-        weights=_weights(compiled, rolled, final.theta, best.weights),
+        weights=_weights(rollout, rolled, final.theta, best.weights),
         curvature=best.curvature,
     )
 
@@ -137,6 +140,7 @@ def certify(
     weights: Float[np.ndarray, " K"] | None = None,
     multipliers: Float[np.ndarray, " b"] | None = None,
     negligible: float = 0.0,
+    path: Excess | None = None,
 ) -> tuple[Certificate, RolloutResult]:
     """Certificate of relaxed controls, and the fine rollout that it is based on.
 
@@ -158,15 +162,20 @@ def certify(
             the sum leaves out of the objective.
         multipliers: of the budgets, in units of the Hamiltonian, near which to look for them.
         negligible: gain that does not matter.
+        path: where the worst of the paths is worst, along a trajectory that was integrated accurately.
     """
-    weighing = compiled.problem.weighing
+    rollout = Rollout(compiled, len(w), steps)
+    weighing = weighing_on(rollout)
     slack = excess = 0.0
     if weighing is not None:
-        costs = Rollout(compiled, len(w), steps).costs(w, theta)
+        costs = rollout.costs(w, theta)
         weights = weighing.weights(costs) if weights is None else weights
-        slack, excess = max(0.0, weighing.slack(costs, weights)), weighing.excess(costs)
+        slack = max(0.0, weighing.slack(costs, weights))
+        # Paths are judged apart, along a finer trajectory.
+        excess = compiled.problem.weighing.excess(costs[: compiled.problem.weighing.size])
         compiled = compiled.weighted(Fixed(weights))
-    steps = steps if compiled.engine.exact else max(STEPS, steps)
+    # Paths have their multipliers at the ends of the solver's own steps.
+    steps = steps if compiled.engine.exact or compiled.problem.paths else max(STEPS, steps)
     gap, rolled = _gap(compiled, w, theta, steps, multipliers)
     gap += slack
     mixed = None
@@ -187,6 +196,7 @@ def certify(
         excess=excess,
         negligible=negligible,
         blind=not (np.any(rolled.costates) or compiled.problem.objective.has_running),
+        path=path,
     )
     return certificate, rolled
 
@@ -201,14 +211,20 @@ def _gap(
 
 
 def _weights(
-    compiled: CompiledProblem, rolled: RolloutResult, theta: np.ndarray, of_run: np.ndarray | None
+    rollout: Rollout, rolled: RolloutResult, theta: np.ndarray, of_run: np.ndarray | None
 ) -> tuple[float, ...]:
-    """Of the costs, if there are several; by a baseline, which has none, the worst ones."""
-    if compiled.problem.weighing is None:
+    """Of the costs, if there are several; by a baseline, which has none, the worst ones; sums of paths."""
+    compiled, weighing = rollout.compiled, rollout.compiled.problem.weighing
+    if weighing is None:
         return ()
+    paths = compiled.engine.paths
+    totals = np.zeros(0 if paths is None else len(paths.mixed))
     if of_run is None:
-        of_run = compiled.problem.weighing.weights(compiled.costs(rolled.states[-1], theta))
-    return tuple(map(float, of_run))
+        of_run = weighing.weights(compiled.costs(rolled.states[-1], theta))
+    elif paths is not None:
+        each = of_run[weighing.size :].reshape(rollout.intervals, -1).sum(axis=0)
+        np.add.at(totals, np.nonzero(paths.points(rollout.steps))[1], each)
+    return tuple(map(float, [*of_run[: weighing.size], *totals]))
 
 
 def _variant(

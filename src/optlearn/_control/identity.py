@@ -47,6 +47,8 @@ def description(problem: Problem) -> dict[str, Any]:
         described["rivals"] = [rival.tests for rival in problem.rivals]
     if problem.limits:
         described["limits"] = [limit.value for limit in problem.limits]
+    if problem.paths:
+        described["paths"] = [path.words for path in problem.paths]
     return plain(described)
 
 

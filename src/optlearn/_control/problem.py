@@ -13,6 +13,7 @@ from optlearn._arrays import Array, Settings, float64
 from optlearn._control.budgets import Budget, check_together
 from optlearn._control.controls import Control, Free
 from optlearn._control.objective import Limit, Objective
+from optlearn._control.path import KEPT, Path, PathBound
 from optlearn._control.scenario_call import ScenarioCall
 from optlearn._control.weighing import CVaR, Weighing
 from optlearn._dynamics.checks import check_states
@@ -63,6 +64,7 @@ class Problem:
         name: shown in tables.
         risk: of an ensemble, what counts instead of its mean; see ``ol.robust``.
         limits: further costs that must not exceed a value at the end of training.
+        paths: what must stay within limits all along training.
         rivals: further objectives: what is minimised is the largest of them all; see ``ol.worst_of``.
         reach: the objective to be reached, in the shortest training: ``solve`` then finds the horizon, and
             its solution's problem has it.
@@ -87,6 +89,7 @@ class Problem:
     name: str = "problem"
     risk: CVaR | None = None
     limits: tuple[Limit, ...] = ()
+    paths: tuple[Path, ...] = ()
     rivals: tuple[Objective, ...] = ()
     reach: float | None = None
     shortest: float = 0.0
@@ -143,6 +146,7 @@ class Problem:
             )
         for name, control in self.controls.items():
             check_together(name, control, [b for b in self.budgets if b.control == name])
+        self._check_paths(settings)
         self._warn_of_unread()
 
     def _check_reach(self) -> None:
@@ -157,6 +161,18 @@ class Problem:
                 f"shortest must be above 0 and below the longest horizon, {self.horizon:g}, got {shortest:g}"
             )
         object.__setattr__(self, "shortest", float(shortest))
+
+    @float64
+    def _check_paths(self, settings: Settings) -> None:
+        for path in self.paths:
+            path.check(self.model, self.start, settings)
+        for bound in self.path_bounds:
+            value, path = float(self.path_value(bound, self.model, self.start, settings)), bound.path
+            if value > bound.limit + KEPT * bound.size and not self.reads_controls(path):
+                raise SpecificationError(
+                    f"paths: {path.words} is asked for, and it is {bound.sign * value:.6g} at the start, "
+                    "which no schedule changes"
+                )
 
     @float64
     def _warn_of_unread(self) -> None:
@@ -206,12 +222,27 @@ class Problem:
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """The objective, its rivals, and those that are limited."""
-        return (self.objective, *self.rivals, *(limit.objective for limit in self.limits))
+        along = [path.objective for path in self.paths]
+        limited = [*(limit.objective for limit in self.limits), *(o for o in along if o is not None)]
+        return (self.objective, *self.rivals, *limited)
+
+    @property
+    def path_bounds(self) -> tuple[PathBound, ...]:
+        """The sides of all paths, in the order in which engines compute them."""
+        return tuple(bound for path in self.paths for bound in path.bounds)
+
+    def reads_controls(self, path: Path) -> bool:
+        """Whether what a path limits depends on the controls, and not on the state alone."""
+        return path.reads_any(self.controls, self.model, self.start, self.settings)
+
+    def path_value(self, bound: PathBound, model: System, x: Any, u: Settings) -> Array:
+        """What must be at most ``bound.limit``, in state x under settings u."""
+        return bound.sign * self._mean(bound.path.value, model, x, u)
 
     @cached_property
     def weighing(self) -> Weighing | None:
         """How members, rivals and limits count together; None: there is one mean to be minimised."""
-        if self.risk is None and not self.rivals and not self.limits:
+        if self.risk is None and not (self.rivals or self.limits or self.paths):
             return None
         caps = np.ones(1) if self.risk is None else self.risk.caps(np.asarray(self.model.mean_weights))
         every = tuple(map(float, caps)) * (1 + len(self.rivals))

@@ -10,8 +10,9 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import float64
 from optlearn._control.certificate import LIMITS_MET, NEGLIGIBLE, Starts, limits
-from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem, weighing_on
 from optlearn._control.finish import SearchResult, finish
+from optlearn._control.kept import broken_between
 from optlearn._control.problem import Problem
 from optlearn._control.rounding.rounded import check_grid
 from optlearn._control.runs import (
@@ -47,6 +48,8 @@ from optlearn._signatures import checked
 
 __all__ = ["METHODS", "continuation", "solve"]
 
+# Steps in an interval, at least, at whose ends paths are kept.
+PATH_STEPS = 2
 # How many times more steps follow, where they have led astray.
 FAR_FINER = 4
 # Passes through training that a start takes where expectations are quadratures (measured: 60 to 125).
@@ -193,9 +196,10 @@ class _Search:
         self.wanted = 1 if self.near or not method.optimises else self.starts
         tell(Progress("choosing starts"))
         self.candidates = Candidates.of(compiled, intervals, self.wanted, self.warm, self.notes)
-        self.rollout = Rollout(
-            compiled, intervals, steps or enough_steps(compiled, intervals, self.candidates.every)
-        )
+        steps = steps or enough_steps(compiled, intervals, self.candidates.every)
+        if compiled.problem.paths and not self.fixed_steps:
+            steps = max(steps, PATH_STEPS)
+        self.rollout = Rollout(compiled, intervals, steps)
         if negligible is None:
             guesses = [self.rollout.objective(start.w, start.theta) for start in self.candidates.every]
             negligible = NEGLIGIBLE * min((abs(v) for v in guesses if np.isfinite(v)), default=0.0)
@@ -243,8 +247,11 @@ class _Search:
         """On from the best with twice as many steps, until they do not change its objective."""
         if self.fixed_steps or not self.method.optimises:
             return
-        while not self._interrupted and finer(self.rollout) is not None:
-            if not (self._astray or too_coarse(self.rollout, self.best, self.negligible)):
+        while not self._interrupted and self.rollout.steps < MOST_STEPS:
+            between = broken_between(self.rollout, self.best.w, self.best.theta)
+            if not between and finer(self.rollout) is None:
+                return
+            if not (between or self._astray or too_coarse(self.rollout, self.best, self.negligible)):
                 return
             coarse = self.rollout.steps
             if not self._astray:
@@ -315,7 +322,7 @@ def _best(rollout: Rollout, runs: list[Run]) -> Run:
     A direct run may end a little above, since it stays inside bounds, and is the better schedule: passes
     leave ragged what the objective hardly depends on.
     """
-    weighing = rollout.compiled.problem.weighing
+    weighing = weighing_on(rollout)
 
     def rank(run: Run) -> tuple[bool, float]:
         if weighing is None or not weighing.limits:

@@ -25,6 +25,8 @@ def summary(solution: "Solution") -> str:
         f"  integration error {c.integration_error:.1e}, budget error {c.budget_error:.1e}",
         f"  starts: {c.starts.agreeing} of {c.starts.tried} within 1e-6 of the best{_dropped(c.starts)}",
     ]
+    if c.path_error is not None:
+        lines.append(f"  {path_words(solution)}")
     if solution.relaxed is not None:
         lines.append(f"  best mixed schedule {solution.relaxed.objective:.10g}")
     if solution.whole_numbers is not None:
@@ -40,6 +42,14 @@ def may_still_be_won(solution: "Solution") -> str:
     share = won / max(abs(solution.objective), 1e-300)
     included = "" if solution.relaxed is None else ", mixed schedules included"
     return f"{won:.1e} to first order, {share:.1e} of the objective{included}"
+
+
+def path_words(solution: "Solution") -> str:
+    """How well paths are kept, and where it is tightest."""
+    c = solution.certificate
+    if not c.path_error:
+        return f"paths are kept all along, nearest to a limit at α = {c.path_at:.4g}"
+    return f"paths are exceeded by {c.path_error:.1e} of a limit at most, at α = {c.path_at:.4g}"
 
 
 def course_lines(schedule: Schedule) -> list[str]:
@@ -91,6 +101,10 @@ def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
         f"{abs(c.integration_error):.1e}. Expectations are {expectations}."
     )
     words["Are budgets met?"] = "Exactly." if c.budget_error == 0 else f"Up to {c.budget_error:.1e}."
+    if c.path_error is not None:
+        words["Are paths kept?"] = (
+            f"Along the accurate trajectory {path_words(solution)}; up to 1e-5 is small."
+        )
     words["Is it the best of many optima?"] = _starts(c.starts)
     if c.lower_bound is not None:
         words["How good can any schedule be?"] = f"{c.lower_bound:.6g} at best ({c.lower_bound_kind})."

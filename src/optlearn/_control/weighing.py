@@ -8,6 +8,7 @@ needs weighted sums of costs only: the maximum is never smoothed. Direct methods
 variable, whose multipliers are the weights; indirect ones look for the weights themselves.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +64,15 @@ class Weighing:
     equal: tuple[bool, ...] = ()  # (L,) which of these are values that costs must have
     sizes: tuple[float, ...] = ()  # (L,) beside which it is small or large by how much they are broken
 
+    def along(self, limits: Sequence[float], sizes: Sequence[float]) -> "Weighing":
+        """With further limits, of values along the way that follow the costs."""
+        return Weighing(
+            self.caps,
+            (*self.limits, *limits),
+            (*self.equal, *[False] * len(limits)),
+            (*self.sizes, *sizes),
+        )
+
     @property
     def members(self) -> int:
         """M."""
@@ -78,8 +88,8 @@ class Weighing:
         return float(self.weights(J) @ J)
 
     def weights(self, J: np.ndarray) -> np.ndarray:
-        """(K,) the worst weights of the members, zeros for limits."""
-        p, left = np.zeros(self.size), 1.0
+        """(K,) the worst weights of the members, zeros for limits and for what follows them."""
+        p, left = np.zeros(len(J)), 1.0
         for i in np.argsort(-J[: self.members], kind="stable"):
             p[i] = min(self.caps[i], left)
             left -= p[i]

@@ -61,6 +61,32 @@ class Derivatives(NamedTuple):
     final_hessian: Expr
 
 
+class PathKernels(NamedTuple):
+    """Kernels of (c, x, w, θ) and multipliers μ (p), around what must stay within limits all along, g (p).
+
+    Attributes:
+        value: (c, x, w, θ) → g.
+        gradient: (c, x, w, θ, μ) → gradients of μ·g in x, w and θ.
+        expansion: (c, x, w, θ, μ) → μ·g, its gradient (m) in w, and its Hessian (c·c) in the first c of w.
+    """
+
+    value: Kernel
+    gradient: Kernel
+    expansion: Kernel
+
+
+class PathDerivatives(NamedTuple):
+    """The same for expressions, q = n + m + k; whoever builds them must keep this alive.
+
+    Attributes:
+        first: (c, x, w, θ) → g (p) and its Jacobian (p, q) in (x, w, θ).
+        second: (c, x, w, θ, μ) → Hessian (q, q) of μ·g.
+    """
+
+    first: Expr
+    second: Expr
+
+
 class Expressions(NamedTuple):
     """Everything as CasADi expressions of symbols: for proofs, which look at what is computed.
 
@@ -91,6 +117,7 @@ class Engine(ABC):
         constants: how many there are.
         key: equal for problems that share the engine.
         stages: of a step.
+        paths: what must stay within limits all along, if anything must.
     """
 
     name: ClassVar[str]
@@ -100,6 +127,7 @@ class Engine(ABC):
         self.constants = pack(functions.constants).size
         self.key: Hashable = functions.key
         self.stages: Stages = functions.stages
+        self.paths = functions.paths
         self._made: dict[Hashable, Any] = {}
 
     def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -166,13 +194,19 @@ class Engine(ABC):
 
         Forward: (start, w, h, c, θ) → states and costs after each step. Backward: (costate at the end, x,
         w, h, c, θ), from the last step to the first → costates before each, gradients in w and θ. Neither
-        may be called by two threads at once.
+        may be called by two threads at once. With ``paths`` the backward one takes (…, h, jump, c, θ): what
+        is added to the costate before each step.
         """
 
     @property
     @abstractmethod
     def hamiltonians(self) -> Hamiltonians:
         """Kernels for the minimum principle."""
+
+    @property
+    @abstractmethod
+    def path_kernels(self) -> PathKernels:
+        """Kernels for ``paths``, of which there must be some."""
 
     # --- adaptive integration ----------------------------------------------------------------------
 
@@ -193,6 +227,11 @@ class Engine(ABC):
     @abstractmethod
     def derivatives(self) -> Derivatives:
         """Functions for CasADi expressions."""
+
+    @property
+    @abstractmethod
+    def path_derivatives(self) -> PathDerivatives:
+        """Functions for expressions of ``paths``, of which there must be some."""
 
     @property
     def expressions(self) -> Expressions | None:

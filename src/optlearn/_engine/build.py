@@ -33,6 +33,8 @@ EXACT_LIMIT = 10_000
 # structure compiles to takes hundreds of them, and without any XLA dies of a segmentation fault.
 CROWDED = 0.75
 
+NOTHING = np.zeros(0)
+
 # By structure. What is derived from an engine is kept by the engine itself (``Engine.once``).
 _MADE: dict[Hashable, Any] = {}
 
@@ -75,12 +77,18 @@ def _make(functions: Functions, backend: Backend) -> Engine:
     rate = trace(functions.rate(unrolled=True), constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
     final = trace(functions.final, constants, np.zeros(n), theta)
     limit = EXACT_LIMIT if functions.stages is EXACT else EXPRESSION_LIMIT
-    small = max(rate.size, final.size) <= limit and not _wide(constants)
+    parts = [rate, final]
+    if functions.paths is not None:
+        parts.append(trace(functions.paths.values, constants, np.zeros(n), np.zeros(m), theta))
+    small = max(part.size for part in parts) <= limit and not _wide(constants)
     if backend == "casadi" or (backend == "auto" and small):
         from optlearn._engine.casadi import CasadiEngine
 
         try:
-            return CasadiEngine(functions, rate.size, rate.function("rate"), final.function("final"))
+            made = [
+                part.function(name) for part, name in zip(parts, ("rate", "final", "paths"), strict=False)
+            ]
+            return CasadiEngine(functions, rate.size, *made)
         except UnsupportedPrimitive:
             # XLA knows all operations, CasADi does not.
             if backend == "casadi":
@@ -195,18 +203,21 @@ class Compiled:
         """The constants with these weights of the costs."""
         return np.concatenate([self.constants[: -len(weights)], weights])
 
-    def final(self, x: State, theta: FreeValues) -> float:
-        """Cost of the final state."""
+    def final(self, x: State, theta: FreeValues, along: np.ndarray = NOTHING) -> float:
+        """Cost of the final state, and of values along the way if the weigher counts these."""
         if self.weigher is None:
             return float(self.engine.final(self.constants, x, theta))
-        return self.weigher.value(self.costs(x, theta))
+        return self.weigher.value(np.concatenate([self.costs(x, theta), along]))
 
-    def final_gradient(self, x: State, theta: FreeValues) -> tuple[float, State, FreeValues]:
-        """Cost of the final state, and its gradients in x and θ."""
+    def final_gradient(
+        self, x: State, theta: FreeValues, along: np.ndarray = NOTHING
+    ) -> tuple[float, State, FreeValues]:
+        """The same, and its gradients in x and θ."""
         constants, cost = self.constants, None
         if self.weigher is not None:
-            costs = self.costs(x, theta)
-            constants, cost = self.with_weights(self.weigher.weights(costs)), self.weigher.value(costs)
+            costs = np.concatenate([self.costs(x, theta), along])
+            own = self.weigher.weights(costs)[: self.functions.weights]
+            constants, cost = self.with_weights(own), self.weigher.value(costs)
         total, by_x, by_theta = self.engine.final_gradient(constants, x, theta)
         return float(total) if cost is None else cost, np.array(by_x).ravel(), np.array(by_theta).ravel()
 

@@ -15,6 +15,8 @@ from optlearn._engine.base import (
     Expressions,
     Hamiltonians,
     Kernel,
+    PathDerivatives,
+    PathKernels,
     Slope,
 )
 from optlearn._engine.functions import Functions
@@ -31,20 +33,21 @@ SMALL = 3_000
 
 
 class CasadiEngine(Engine):
-    """Everything from two traced functions.
+    """Everything from a few traced functions.
 
     Args:
         functions: what was traced.
         size: estimated scalar operations in one rate.
         rate: (c, x, w, θ, h) → dx/dα, running cost, as a CasADi function.
         final: (c, x, θ) → final cost.
+        path: (c, x, w, θ) → what must stay within limits all along, if anything must.
     """
 
     name = "casadi"
 
-    def __init__(self, functions: Functions, size: int, rate: Expr, final: Expr) -> None:
+    def __init__(self, functions: Functions, size: int, rate: Expr, final: Expr, path: Expr = None) -> None:
         super().__init__(functions, size)
-        self._rate, self._final = rate, final
+        self._rate, self._final, self._path = rate, final, path
 
     @property
     def costly(self) -> bool:
@@ -103,10 +106,14 @@ class CasadiEngine(Engine):
 
         def make() -> tuple[Expr, Expr]:
             c, x, w, theta, h, costate = self.symbols()
-            gradients = self.adjoint_step(c, x, w, theta, h, costate)
+            before, *gradients = self.adjoint_step(c, x, w, theta, h, costate)
+            rows = [x, w, h]
+            if self.paths is not None:
+                jump = casadi.SX.sym("jump", before.shape[0])
+                before, rows = before + jump, [*rows, jump]
             return (
                 _in_a_row("forward", [x, w, h], [c, theta], self.step(c, x, w, theta, h), total),
-                _in_a_row("backward", [costate, x, w, h], [c, theta], gradients, total),
+                _in_a_row("backward", [costate, *rows], [c, theta], [before, *gradients], total),
             )
 
         forward, backward = self.once(("chains", total), make)
@@ -127,6 +134,39 @@ class CasadiEngine(Engine):
             _function("H_expansion", inputs, dense),
             _function("H_free", inputs, [H, casadi.gradient(H, theta)]),
         )
+
+    @cached_property
+    def path_kernels(self) -> PathKernels:
+        """Kernels for what must stay within limits all along."""
+        c, x, w, theta, mu, total = self._weighed_path
+        hessian, gradient = casadi.hessian(total, w)
+        bends = hessian[: self.curved, : self.curved]
+        outputs = [casadi.gradient(total, v) for v in (x, w, theta)], [total, gradient, casadi.vec(bends)]
+        return PathKernels(
+            self._path,
+            *(
+                _function(name, [c, x, w, theta, mu], [casadi.densify(v) for v in values])
+                for name, values in zip(("path_gradient", "path_expansion"), outputs, strict=True)
+            ),
+        )
+
+    @cached_property
+    def path_derivatives(self) -> PathDerivatives:
+        """By CasADi's own differentiation."""
+        c, x, w, theta, mu, total = self._weighed_path
+        own, values = casadi.vertcat(x, w, theta), self._path(c, x, w, theta)
+        jacobian, (curvature, _) = casadi.jacobian(values, own), casadi.hessian(total, own)
+        return PathDerivatives(
+            _function("path_first", [c, x, w, theta], [values, casadi.densify(jacobian)]),
+            _function("path_second", [c, x, w, theta, mu], [casadi.densify(curvature)]),
+        )
+
+    @property
+    def _weighed_path(self) -> tuple[Expr, ...]:
+        """Symbols c, x, w, θ, μ, and μ·g."""
+        c, x, w, theta, _, _ = self.symbols()
+        mu = casadi.SX.sym("mu", self._path.size1_out(0))
+        return c, x, w, theta, mu, casadi.dot(mu, self._path(c, x, w, theta))
 
     def slope(self, constants: np.ndarray) -> Callable[[np.ndarray], Slope]:
         """In place: conversions would take as long as a small rate itself."""

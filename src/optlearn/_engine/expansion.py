@@ -99,11 +99,13 @@ class StepExpansion:
 class IntervalFunctions:
     """Functions of one interval of several steps of length h, for y = (x, w, θ), q = n + m + k.
 
+    With paths there are also g values along the way, at the points of ``PathFunctions.points``.
+
     Attributes:
-        value: (c, x, w, θ, h) → state at the end, cost.
-        slope: (c, x, w, θ, h) → state at the end and its Jacobian (n, q) in y.
+        value: (c, x, w, θ, h) → state at the end, cost, values along the way (g).
+        slope: (c, x, w, θ, h) → state at the end and its Jacobian (n, q) in y, and so for these (g), (g, q).
         cost_slope: (c, x, w, θ, h) → gradient (q) of the cost in y.
-        curvature: (c, x, w, θ, h, λ, ν) → Hessian (q, q) of λ·end + ν·cost in y.
+        curvature: (c, x, w, θ, h, λ, ν, μ) → Hessian (q, q) of λ·end + ν·cost + μ·values in y.
     """
 
     value: Expr
@@ -122,30 +124,73 @@ def interval_functions(engine: Engine, steps: int) -> IntervalFunctions:
     costate = casadi.MX.sym("costate", n)
     below = casadi.horzcat(casadi.DM(rest, n), casadi.DM.eye(rest))
     slope = casadi.MX(casadi.horzcat(casadi.DM.eye(n), casadi.DM(n, rest)))
+    paths = _Paths(engine, steps, c, w, theta, below)
     plain, cost = x, casadi.MX(0)
     for _ in range(steps):
         plain, own_cost = expansion.plain(c, plain, w, theta, h)
         cost = cost + own_cost
     end, cost_slope = x, casadi.MX(casadi.DM(1, n + rest))
+    paths.pass_by(end, slope)
     passed = []
     for _ in range(steps):
         end, _, slope, own_slope, kept = expansion.forward(c, end, w, theta, h, slope, below)
         cost_slope = cost_slope + own_slope
+        paths.pass_by(end, slope)
         passed.append(kept)
-    hessian, adjoint = 0, costate
-    for kept in reversed(passed):
+    hessian, jump = paths.backward(steps)
+    adjoint = costate + jump
+    for place, kept in reversed(list(enumerate(passed))):
         own, adjoint = expansion.backward(kept, adjoint, weight)
-        hessian = hessian + own
+        there, jump = paths.backward(place)
+        hessian, adjoint = hessian + own + there, adjoint + jump
     # As one flat expression, what is below the diagonal is then not computed a second time.
     symmetric = casadi.triu2symm(casadi.triu(hessian))
     inputs = [c, x, w, theta, h]
     made = (
-        casadi.Function("value", inputs, [plain, cost]),
-        casadi.Function("slope", inputs, [end, slope]),
+        casadi.Function("value", inputs, [plain, cost, paths.values]),
+        casadi.Function("slope", inputs, [end, slope, paths.values, paths.slopes]),
         casadi.Function("cost_slope", inputs, [casadi.densify(cost_slope.T)]),
-        casadi.Function("curvature", [*inputs, costate, weight], [symmetric]),
+        casadi.Function("curvature", [*inputs, costate, weight, paths.multipliers], [symmetric]),
     )
     return IntervalFunctions(*(f.expand() for f in made) if engine.better_flat(steps) else made)
+
+
+class _Paths:
+    """Values along an interval, at the ends of its steps, with derivatives; none without paths."""
+
+    def __init__(self, engine: Engine, steps: int, c: Expr, w: Expr, theta: Expr, below: Expr) -> None:
+        self._given, self._below = (c, w, theta), below
+        self._passed: list[tuple[Expr, Expr, Expr]] = []
+        self._used = np.zeros((steps + 1, 0), dtype=bool)
+        if engine.paths is not None:
+            self._derivatives, self._used = engine.path_derivatives, engine.paths.points(steps)
+        self.multipliers: Expr = casadi.MX.sym("mu", int(self._used.sum()))
+        self.values: Expr = casadi.MX(0, 1)
+        self.slopes: Expr = casadi.MX(0, below.shape[1])
+
+    def pass_by(self, x: Expr, slope: Expr) -> None:
+        """Take in the state x, with slope = ∂x/∂y, at the next end of a step."""
+        (c, w, theta), Z = self._given, casadi.vertcat(slope, self._below)
+        used = np.flatnonzero(self._used[len(self._passed)]).tolist()
+        jacobian = None
+        if used:
+            values, jacobian = self._derivatives.first(c, x, w, theta)
+            self.values = casadi.vertcat(self.values, values[used])
+            self.slopes = casadi.vertcat(self.slopes, casadi.mtimes(jacobian, Z)[used, :])
+        self._passed.append((x, Z, jacobian))
+
+    def backward(self, place: int) -> tuple[Expr, Expr]:
+        """Of the weighted sum of the values after so many steps: the Hessian in y, and the gradient in x."""
+        (c, w, theta), (x, Z, jacobian) = self._given, self._passed[place]
+        if jacobian is None:
+            return 0, 0
+        before, here = int(self._used[:place].sum()), self._used[place]
+        # Its multipliers, at the places of those that count here.
+        chosen = casadi.DM(np.eye(len(here))[:, here])
+        mu = casadi.mtimes(chosen, self.multipliers[before : before + int(here.sum())])
+        block = self._derivatives.second(c, x, w, theta, mu)
+        gradient = casadi.mtimes(jacobian[:, : x.shape[0]].T, mu)
+        return casadi.mtimes(casadi.mtimes(Z.T, block), Z), gradient
 
 
 # Results kept: values, Jacobian and Hessian of a program ask for the same points in turn.

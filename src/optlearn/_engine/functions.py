@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -116,6 +116,27 @@ def _no_cost(constants: Any, flat: Array, theta: Array) -> Array:
     return np.zeros(())
 
 
+class PathFunctions(NamedTuple):
+    """What must stay within limits all along, on a grid of intervals of s steps each.
+
+    Attributes:
+        values: (constants, x, w, θ) → (p,) values.
+        mixed: (p,) whether each reads w: it then jumps where w does, and counts on both sides.
+    """
+
+    values: Callable[..., Array]
+    mixed: tuple[bool, ...]
+
+    def points(self, steps: int) -> np.ndarray:
+        """(s + 1, p) flags: at which ends of the steps of an interval each value is looked at.
+
+        What reads the state alone has one value where two intervals meet, and none to choose at the start.
+        """
+        flags = np.ones((steps + 1, len(self.mixed)), dtype=bool)
+        flags[0] = self.mixed
+        return flags
+
+
 @dataclass(frozen=True)
 class Functions:
     """What an engine computes at a moment of training, in ``jax.numpy``.
@@ -132,6 +153,7 @@ class Functions:
             are the means over a length h; the cost is that at x itself for h = 0.
         final: (constants, x, θ) → final cost (); 0 for a system by itself.
         weights: how many of the constants, the last ones, are weights of several final costs.
+        paths: what must stay within limits all along, if anything must.
     """
 
     system: FlatSystem
@@ -142,6 +164,7 @@ class Functions:
     make_rate: Callable[[FlatSystem], Callable[..., tuple[Array, Array]]]
     final: Callable[..., Array] = _no_cost
     weights: int = 0
+    paths: PathFunctions | None = None
 
     @property
     def key(self) -> Hashable:
@@ -161,7 +184,8 @@ class Functions:
     def on_vectors(self) -> "VectorFunctions":
         """For JAX: the constants are a vector too."""
         rate, final = (unpacked(function, self.constants) for function in (self.rate(), self.final))
-        return VectorFunctions(rate, final, self.stages)
+        paths = None if self.paths is None else unpacked(self.paths.values, self.constants)
+        return VectorFunctions(rate, final, self.stages, paths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,11 +196,13 @@ class VectorFunctions:
         rate: (c, x, w, θ, h) → dx/dα (n,), running cost ().
         final: (c, x, θ) → final cost ().
         stages: of a step.
+        paths: (c, x, w, θ) → (p,) what must stay within limits all along, if anything must.
     """
 
     rate: Callable[..., tuple[Array, Array]]
     final: Callable[..., Array]
     stages: Stages
+    paths: Callable[..., Array] | None = None
 
     def step(
         self, c: Array, x: Flat, w: Float[Array, " m"], theta: Float[Array, " k"], h: Number

@@ -5,13 +5,13 @@ discretised objective and its costates are those of Pontryagin to the order of t
 """
 
 from copy import copy
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from optlearn._arrays import Float
-from optlearn._engine.build import Compiled, Weigher
+from optlearn._engine.build import NOTHING, Compiled, Weigher
 from optlearn._engine.functions import Controls, FreeValues
 from optlearn._schedule import uniform_grid
 
@@ -28,6 +28,9 @@ class RolloutResult:
         costates: (I·s + 1, n) derivative of the objective with respect to the state there.
         gradient: (I, m) derivative of the objective with respect to the controls.
         free_gradient: (k,) derivative with respect to the free parameters.
+        along: (L,) values along the way that have limits; none if there are no paths.
+        multipliers: (I, s + 1, p) of these, at the ends of the steps of every interval; None without paths.
+        jumps: (I·s + 1, n) by how much costates are larger just before each of these; likewise.
     """
 
     objective: float
@@ -35,6 +38,9 @@ class RolloutResult:
     costates: Float[np.ndarray, "points n"]
     gradient: Controls
     free_gradient: FreeValues
+    along: np.ndarray = field(default_factory=lambda: NOTHING)
+    multipliers: np.ndarray | None = None
+    jumps: np.ndarray | None = None
 
 
 class Rollout(Generic[C]):
@@ -75,7 +81,8 @@ class Rollout(Generic[C]):
 
     def costs(self, w: Controls, theta: FreeValues) -> np.ndarray:
         """(K,) the costs of which there are several, under controls w (I, m)."""
-        return self.compiled.costs(self.forward(w, theta)[1][-1], theta)
+        states = self.forward(w, theta)[1]
+        return np.concatenate([self.compiled.costs(states[-1], theta), self.along(states, w, theta)])
 
     @property
     def operations(self) -> int:
@@ -88,7 +95,27 @@ class Rollout(Generic[C]):
         start, constants = self.compiled.start, self.compiled.constants
         X, cost = self._forward(start, np.repeat(w, self.steps, axis=0), self._h, constants, theta)
         states = np.vstack([start, X])
-        return self.compiled.final(states[-1], theta) + float(np.sum(cost)), states
+        along = self.along(states, w, theta)
+        return self.compiled.final(states[-1], theta, along) + float(np.sum(cost)), states
+
+    def along(self, states: np.ndarray, w: Controls, theta: FreeValues) -> np.ndarray:
+        """(L,) values that have limits all along, at ends of steps: interval by interval, step by step."""
+        paths = self.compiled.engine.paths
+        if paths is None:
+            return NOTHING
+        values = self.compiled.engine.path_kernels.value(*self._at_points(states, w, theta))
+        every = np.array(values).T.reshape(self.intervals, self.steps + 1, -1)
+        return np.asarray(every[:, paths.points(self.steps)].ravel())
+
+    def _at_points(self, states: np.ndarray, w: Controls, theta: FreeValues) -> tuple[np.ndarray, ...]:
+        """Arguments of kernels at the ends of the steps of every interval, one after the other."""
+        at = states[self._points.ravel()].T
+        return self.compiled.constants, at, np.repeat(w, self.steps + 1, axis=0).T, theta
+
+    @property
+    def _points(self) -> np.ndarray:
+        """(I, s + 1) which states are those at the ends of the steps of an interval."""
+        return np.arange(self.intervals)[:, None] * self.steps + np.arange(self.steps + 1)[None, :]
 
     def objective(self, w: Controls, theta: FreeValues) -> float:
         """Objective alone."""
@@ -102,9 +129,46 @@ class Rollout(Generic[C]):
     ) -> RolloutResult:
         """A forward pass, unless what it gives is known, and a backward pass."""
         objective, states = self.forward(w, theta) if forward is None else forward
-        _, end, by_theta = self.compiled.final_gradient(states[-1], theta)
-        W = np.repeat(w[::-1], self.steps, axis=0)
-        L, G, F = self._backward(end, states[-2::-1], W, self._h[::-1], self.compiled.constants, theta)
+        along = self.along(states, w, theta)
+        _, end, by_theta = self.compiled.final_gradient(states[-1], theta, along)
+        rows = [states[-2::-1], np.repeat(w[::-1], self.steps, axis=0), self._h[::-1]]
+        weighed = None
+        if self.compiled.engine.paths is not None:
+            weighed = self._weigh(states, w, theta, along)
+            end, by_theta = end + weighed.jumps[-1], by_theta + weighed.by_theta
+            rows.append(weighed.jumps[-2::-1])
+        L, G, F = self._backward(end, *rows, self.compiled.constants, theta)
         costates = np.vstack([L[::-1], end])
         gradient = G[::-1].reshape(self.intervals, self.steps, -1).sum(axis=1)
-        return RolloutResult(objective, states, costates, gradient, by_theta + F.sum(axis=0))
+        result = RolloutResult(objective, states, costates, gradient, by_theta + F.sum(axis=0), along)
+        if weighed is None:
+            return result
+        return replace(
+            result, gradient=gradient + weighed.by_w, multipliers=weighed.multipliers, jumps=weighed.jumps
+        )
+
+    def _weigh(self, states: np.ndarray, w: Controls, theta: FreeValues, along: np.ndarray) -> "_Weighed":
+        """What values along the way have for multipliers, and the gradients of their weighted sum."""
+        compiled, paths = self.compiled, self.compiled.engine.paths
+        assert paths is not None
+        assert compiled.weigher is not None
+        costs = np.concatenate([compiled.costs(states[-1], theta), along])
+        used = paths.points(self.steps)
+        multipliers = np.zeros((self.intervals, *used.shape))
+        multipliers[:, used] = compiled.weigher.weights(costs)[-len(along) :].reshape(self.intervals, -1)
+        mu = multipliers.reshape(-1, used.shape[1]).T
+        slopes = compiled.engine.path_kernels.gradient(*self._at_points(states, w, theta), mu)
+        by_x, by_w, by_theta = (np.array(slope).T for slope in slopes)
+        jumps = np.zeros_like(states)
+        np.add.at(jumps, self._points.ravel(), by_x)
+        by_w = by_w.reshape(self.intervals, self.steps + 1, -1).sum(axis=1)
+        return _Weighed(multipliers, jumps, by_w, by_theta.reshape(len(mu.T), -1).sum(axis=0))
+
+
+class _Weighed(NamedTuple):
+    """Multipliers (I, s + 1, p), jumps (I·s + 1, n) of costates, and gradients (I, m), (k,) in w and θ."""
+
+    multipliers: np.ndarray
+    jumps: np.ndarray
+    by_w: np.ndarray
+    by_theta: np.ndarray

@@ -14,7 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array
-from optlearn._engine.base import Derivatives, Engine, Hamiltonians, Kernel, Slope
+from optlearn._engine.base import (
+    Derivatives,
+    Engine,
+    Hamiltonians,
+    Kernel,
+    PathDerivatives,
+    PathKernels,
+    Slope,
+)
 from optlearn._engine.functions import Functions
 from optlearn._engine.xla_kernels import Chain, Columns
 
@@ -143,9 +151,10 @@ class XlaEngine(Engine):
             return self._forward(start, (w, h[:, None]), shared)
 
         def backward(
-            end: np.ndarray, x: np.ndarray, w: np.ndarray, h: np.ndarray, *shared: np.ndarray
+            end: np.ndarray, x: np.ndarray, w: np.ndarray, h: np.ndarray, *others: np.ndarray
         ) -> Any:
-            return self._backward(end, (x, w, h[:, None]), shared)
+            *jump, constants, theta = others
+            return self._backward(end, (x, w, h[:, None], *jump), (constants, theta))
 
         return forward, backward
 
@@ -184,6 +193,56 @@ class XlaEngine(Engine):
     def hamiltonians(self) -> Hamiltonians:
         """Kernels for the minimum principle."""
         return Hamiltonians(*self._hamiltonians)
+
+    @cached_property
+    def path_kernels(self) -> PathKernels:
+        """Kernels for what must stay within limits all along."""
+        path, curved = self._path, self.curved
+
+        def gradient(*arguments: Array) -> tuple[Array, ...]:
+            return jax.grad(lambda c, x, w, theta, mu: mu @ path(c, x, w, theta), (1, 2, 3))(*arguments)
+
+        def expansion(c: Array, x: Array, w: Array, theta: Array, mu: Array) -> tuple[Array, ...]:
+            def total(w: Array) -> Array:
+                return mu @ path(c, x, w, theta)
+
+            return total(w), jax.grad(total)(w), jax.hessian(total)(w)[:curved, :curved].reshape(-1)
+
+        return PathKernels(
+            self._over_columns(path, "cxwt"),
+            self._over_columns(gradient, "cxwtp"),
+            self._over_columns(expansion, "cxwtp"),
+        )
+
+    @cached_property
+    def path_derivatives(self) -> PathDerivatives:
+        """Compiled programs behind callbacks."""
+        from optlearn._engine.expansion import Callback
+
+        n, m, k = self.sizes
+        lengths, path = self._lengths("cxwtp"), self._path
+        p, q = lengths[-1], n + m + k
+
+        def first(c: Array, x: Array, w: Array, theta: Array) -> tuple[Array, Array]:
+            jacobians = jax.jacfwd(path, (1, 2, 3))(c, x, w, theta)
+            return path(c, x, w, theta), jnp.concatenate(jacobians, -1).reshape(-1)
+
+        def second(c: Array, x: Array, w: Array, theta: Array, mu: Array) -> Array:
+            def total(y: Array) -> Array:
+                return mu @ path(c, y[:n], y[n : n + m], y[n + m :])
+
+            return jax.hessian(total)(jnp.concatenate([x, w, theta])).reshape(-1)
+
+        firsts, seconds = self._over_columns(first, "cxwt"), self._over_columns(second, "cxwtp")
+        return PathDerivatives(
+            Callback("path_first", lengths[:-1], [(p, 1), (p, q)], firsts),
+            Callback("path_second", lengths, [(q, q)], seconds),
+        )
+
+    @property
+    def _path(self) -> Callable[..., Array]:
+        assert self._functions.paths is not None
+        return self._functions.paths
 
     @cached_property
     def derivatives(self) -> Derivatives:
@@ -232,20 +291,23 @@ class XlaEngine(Engine):
     @cached_property
     def _backward(self) -> Chain:
         def back(
-            costate: Array, x: Array, w: Array, h: Array, c: Array, theta: Array
+            costate: Array, x: Array, w: Array, h: Array, *others: Array
         ) -> tuple[Array, tuple[Array, ...]]:
+            *jump, c, theta = others
             _, pull = jax.vjp(lambda x, w, theta: self._step(c, x, w, theta, h), x, w, theta)
-            gradients = pull((costate, jnp.ones(())))
-            return gradients[0], gradients
+            before, *gradients = pull((costate, jnp.ones(())))
+            before = sum(jump, before)
+            return before, (before, *gradients)
 
-        return Chain(back, self._lengths("xxwhct"), 3)
+        return Chain(back, self._lengths("xxwhct" if self.paths is None else "xxwhxct"), 3)
 
     def _over_columns(self, function: Callable[..., Any], arguments: str) -> Columns:
         return Columns(function, self._lengths(arguments), [letter in "ct" for letter in arguments])
 
     def _lengths(self, arguments: str) -> list[int]:
         n, m, k = self.sizes
-        lengths = {"c": self.constants, "x": n, "w": m, "t": k, "h": 1, "l": n}
+        p = 0 if self.paths is None else len(self.paths.mixed)
+        lengths = {"c": self.constants, "x": n, "w": m, "t": k, "h": 1, "l": n, "p": p}
         return [lengths[letter] for letter in arguments]
 
 

@@ -81,6 +81,10 @@ def feedback(solution: Solution) -> Feedback:
                 f"feedback would break the budget of {budget.control!r}: plan again (solution.replan), which "
                 "keeps it"
             )
+    if problem.paths:
+        raise SpecificationError(
+            f"feedback would break {problem.paths[0].words}: plan again (solution.replan), which keeps it"
+        )
     compiled = compile_problem(problem)
     if solution.weights:
         compiled = compiled.weighted(Fixed(np.array(solution.weights)))
@@ -109,9 +113,8 @@ def _gains(
     free[:, compiled.relaxation.curved :] = False
     gains = np.zeros((intervals, m, n))
     for i in reversed(range(intervals)):
-        _, slope = functions.slope(c, states[i], w[i], theta, h)
-        slope = np.array(slope)[:, : n + m]
-        curvature = functions.curvature(c, states[i], w[i], theta, h, costates[i + 1], 1.0)
+        slope = np.array(functions.slope(c, states[i], w[i], theta, h)[1])[:, : n + m]
+        curvature = functions.curvature(c, states[i], w[i], theta, h, costates[i + 1], 1.0, [])
         Q = np.array(curvature)[: n + m, : n + m] + slope.T @ S @ slope
         chosen = n + np.flatnonzero(free[i])
         if len(chosen):

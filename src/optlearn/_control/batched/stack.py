@@ -61,7 +61,7 @@ def _check_kind(problem: Problem, relaxation: Relaxation) -> None:
     rows = relaxation.budget_rows.rows
     refusals = {
         "a horizon to be found (reach)": problem.reach is not None,
-        "several costs (a worst case, rivals or limits)": problem.weighing is not None,
+        "several costs or constraints (a worst case, rivals, limits or paths)": problem.weighing is not None,
         f"free parameters ({', '.join(problem.free)})": bool(problem.free),
         "several discrete controls": len(problem.discrete) > 1,
         "a discrete and a continuous control together": bool(problem.discrete and problem.continuous),

@@ -136,7 +136,7 @@ def free_gap(
     integral = program.free_in_rate
 
     def total(trial: np.ndarray) -> tuple[float, np.ndarray]:
-        value, _, gradient = compiled.final_gradient(rolled.states[-1], trial)
+        value, _, gradient = compiled.final_gradient(rolled.states[-1], trial, rolled.along)
         if integral:
             H, H_gradient = along.free(w, trial)
             value = value + compiled.problem.horizon * H

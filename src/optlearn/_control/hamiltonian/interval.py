@@ -116,9 +116,13 @@ class Hamiltonian(ABC):
 
 
 def on_intervals(
-    states: Array, costates: Array, intervals: int, horizon: Any, exact: bool
+    states: Array, costates: Array, intervals: int, horizon: Any, exact: bool, jumps: Array | None = None
 ) -> tuple[Array, Array, np.ndarray, Any]:
-    """States, costates, weights and length of a Hamiltonian, from (I·s + 1, n) at the ends of all steps."""
+    """States, costates, weights and length of a Hamiltonian, from (I·s + 1, n) at the ends of all steps.
+
+    With paths costates have jumps (I·s + 1, n): they are those before it at the end of an interval, after it
+    at the beginning, and the mean of both between.
+    """
     steps, length = (len(states) - 1) // intervals, horizon / intervals
     points = np.arange(intervals)[:, None] * steps + np.arange(steps + 1)[None, :]
     weights = interval_weights(steps)
@@ -126,7 +130,11 @@ def on_intervals(
         # What a control changes is the end of each step, from its beginning.
         states, costates, points = states[:-1], costates[1:], points[:, :-1]
         weights, length = np.full(steps, 1 / steps), length / steps
-    return states[points], costates[points], weights, length
+    inside = costates[points]
+    if jumps is not None and not exact:
+        after = np.array([1.0, *[0.5] * (steps - 1), 0.0])
+        inside = inside - after[:, None] * jumps[points]
+    return states[points], inside, weights, length
 
 
 @dataclass(frozen=True)
@@ -136,10 +144,13 @@ class IntervalHamiltonian(Hamiltonian):
     Attributes:
         compiled: the problem.
         theta: (k,) free parameters.
+        paths: of those that read controls, states (I, s + 1, n) at the ends of the steps of each interval and
+            multipliers (I, s + 1, p) there; None if there are no such.
     """
 
     compiled: "CompiledProblem"
     theta: np.ndarray
+    paths: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
     def at_point(
@@ -166,22 +177,44 @@ class IntervalHamiltonian(Hamiltonian):
     ) -> "IntervalHamiltonian":
         """H̄ along a rollout under controls w (I, m), with the exact slope at w."""
         assert len(rolled.states) == len(w) * steps + 1
-        along = on_intervals(
-            rolled.states, rolled.costates, len(w), compiled.problem.horizon, compiled.engine.exact
+        horizon, paths = compiled.problem.horizon, compiled.engine.paths
+        points = on_intervals(
+            rolled.states, rolled.costates, len(w), horizon, compiled.engine.exact, rolled.jumps
         )
-        plain = cls(_domain(compiled), *along, np.zeros_like(w), w, compiled, theta)
+        plain = cls(_domain(compiled), *points, np.zeros_like(w), w, compiled, theta)
+        if paths is not None and any(paths.mixed) and np.any(rolled.multipliers):
+            ends = np.arange(len(w))[:, None] * steps + np.arange(steps + 1)
+            # In units of H: what is weighed in an interval counts for its whole length.
+            plain = replace(plain, paths=(rolled.states[ends], rolled.multipliers * len(w) / horizon))
         return plain.tilted(w, rolled.gradient)
 
     def mean(self, w: np.ndarray, of: Any) -> np.ndarray:
         """(P,) means of H, nothing added."""
-        return self._averages([self.compiled.engine.hamiltonians.value(*self._columns(w, of))])[0][:, 0]
+        mean = self._averages([self.compiled.engine.hamiltonians.value(*self._columns(w, of))])[0][:, 0]
+        return mean if self.paths is None else mean + self._of_paths(w, of)[0]
 
     def mean_expansion(self, w: np.ndarray, of: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """These, and their gradients (P, m) and Hessians (P, c, c)."""
         expansion = self.compiled.engine.hamiltonians.expansion
         value, slope, curvature = self._averages(expansion(*self._columns(w, of)))
         c = self.compiled.relaxation.curved
-        return value[:, 0], slope, curvature.reshape(len(w), c, c)
+        parts = value[:, 0], slope, curvature.reshape(len(w), c, c)
+        if self.paths is None:
+            return parts
+        value, slope, curvature = (a + b for a, b in zip(parts, self._of_paths(w, of), strict=True))
+        return value, slope, curvature
+
+    def _of_paths(self, w: np.ndarray, of: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What paths add to H (P,), with gradients (P, m) and Hessians (P, c, c)."""
+        assert self.paths is not None
+        states, multipliers = (part[of] for part in self.paths)
+        count, points = len(w), states.shape[1]
+        columns = (states.reshape(count * points, -1).T, np.repeat(w, points, axis=0).T)
+        mu = multipliers.reshape(count * points, -1).T
+        added = self.compiled.engine.path_kernels.expansion(self.compiled.constants, *columns, self.theta, mu)
+        value, slope, curvature = (np.array(part).T.reshape(count, points, -1).sum(axis=1) for part in added)
+        c = self.compiled.relaxation.curved
+        return value[:, 0], slope, curvature.reshape(count, c, c)
 
     def free(self, w: np.ndarray, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Mean over all intervals of H under controls w (I, m), and its gradient (k,) in θ."""

@@ -10,7 +10,7 @@ from typing import Any
 import casadi
 import numpy as np
 
-from optlearn._control.compiled import CompiledProblem, Rollout
+from optlearn._control.compiled import CompiledProblem, Rollout, weighing_on
 from optlearn._control.runs import Run, Solver, Start, from_ipopt
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.shooting import shooting_program
@@ -72,7 +72,7 @@ class Direct(Solver):
             idle = ~budgets.rows[:, ~self.fixed].any(axis=1)
             least, most = np.where(idle, -np.inf, least), np.where(idle, np.inf, most)
         steps_met, sums = np.zeros(n * intervals), len(compiled.relaxation.share_sums) * intervals
-        epigraph = _Epigraph.at(compiled, states[-1], theta)
+        epigraph = _Epigraph.at(rollout, states[-1], theta)
         solver = self._ipopt(rollout, rolled.objective)
         most_values = np.concatenate([steps_met, most, np.ones(sums), epigraph.limits])
         solution = solver(
@@ -105,7 +105,7 @@ class Direct(Solver):
             theta=z[(n + m) * intervals : len(z) - len(epigraph.start)],
             costates=multipliers[: n * intervals].reshape(intervals, n),
             budget_multipliers=multipliers[n * intervals : n * intervals + len(budgets.targets)],
-            weights=epigraph.weights(compiled, multipliers),
+            weights=epigraph.weights(rollout, multipliers),
         )
 
     def _ipopt(self, rollout: Rollout, objective: float) -> Any:
@@ -148,7 +148,7 @@ class Direct(Solver):
 
 @dataclass(frozen=True)
 class _Epigraph:
-    """Variables above the costs of an ensemble, and limits of costs; all empty for a single cost.
+    """Variables above the costs of an ensemble, and limits of costs and paths; all empty for a single cost.
 
     Attributes:
         start, lower, upper: of t and of what members may exceed it by.
@@ -164,9 +164,9 @@ class _Epigraph:
     limits: np.ndarray
 
     @classmethod
-    def at(cls, compiled: CompiledProblem, x: np.ndarray, theta: np.ndarray) -> "_Epigraph":
+    def at(cls, rollout: Rollout, x: np.ndarray, theta: np.ndarray) -> "_Epigraph":
         """With room to begin with at a final state x (n,)."""
-        weighing, none = compiled.problem.weighing, np.zeros(0)
+        compiled, weighing, none = rollout.compiled, weighing_on(rollout), np.zeros(0)
         if weighing is None:
             return cls(none, none, none, none, none, none)
         limits, equal = np.array(weighing.limits), np.array(weighing.equal, dtype=bool)
@@ -185,9 +185,9 @@ class _Epigraph:
             np.append(np.zeros(len(caps)), limits),
         )
 
-    def weights(self, compiled: CompiledProblem, multipliers: np.ndarray) -> np.ndarray | None:
+    def weights(self, rollout: Rollout, multipliers: np.ndarray) -> np.ndarray | None:
         """(K,) of the costs, which are the multipliers of their constraints."""
-        weighing = compiled.problem.weighing
+        weighing = weighing_on(rollout)
         if weighing is None:
             return None
         own = multipliers[len(multipliers) - len(self.limits) :]

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optlearn._control.compiled import Rollout
+from optlearn._control.compiled import Rollout, weighing_on
 from optlearn._control.hamiltonian.gap import free_gap, minimise_hamiltonian
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.newton import ARMIJO
@@ -141,7 +141,7 @@ def _by_weights(
     Returns:
         The last descent, how it ended, passes in all, and the weights (K,).
     """
-    weighing = rollout.compiled.problem.weighing
+    weighing = weighing_on(rollout)
     assert weighing is not None
     costs = rollout.costs(start.w, start.theta)
     members, limits = costs[: weighing.members], np.array(weighing.limits)

@@ -2,7 +2,8 @@
 
 Variables z = (X, W, θ): states at the interval ends (n, I), relaxed controls (m, I), free parameters
 (k); with several costs of an ensemble also an epigraph variable t and what each member exceeds it by.
-Every interval sees only its own (x, w, θ), so Jacobian and Hessian are made of small dense
+Constraints: steps, budgets, sums of shares, costs of the final state, and values along the way that have
+limits. Every interval sees only its own (x, w, θ), so Jacobian and Hessian are made of small dense
 blocks, each one call of a function that CasADi differentiated once. Handing IPOPT the assembled
 matrices is several times faster than letting CasADi find the structure of the whole program by
 colouring.
@@ -48,29 +49,29 @@ def shooting_program(compiled: CompiledProblem, intervals: int, steps: int) -> N
         constants, casadi.horzcat(start, X[:, :-1]), W, theta, horizon / (intervals * steps),
     )  # fmt: skip
     blocks = _Blocks(compiled, steps, intervals)
-    ends, running = blocks.interval(*arguments)
+    ends, running, along = blocks.interval(*arguments)
     beyond_steps = (
         casadi.mtimes(rows.T, casadi.sum2(W)) / intervals,
         casadi.vec(casadi.mtimes(casadi.DM(sums), W)),
         costs.limited(blocks.derivatives.final, constants, X[:, -1], theta, above),
     )
 
-    def constraints(ends: Expr) -> Expr:
+    def constraints(ends: Expr, along: Expr) -> Expr:
         # Signs such that the multipliers are the costates: L = objective + λ·(step − next state).
-        return casadi.vertcat(casadi.vec(ends - X), *beyond_steps)
+        return casadi.vertcat(casadi.vec(ends - X), *beyond_steps, casadi.vec(along))
 
-    g = constraints(ends)
+    g = constraints(ends, along)
     f = casadi.dot(prices, above)
     if not costs.extra:
         f = blocks.derivatives.final(costs.weighted(constants, costs.minimised), X[:, -1], theta)
     if compiled.problem.objective.has_running:
         f = f + casadi.sum2(running)
-    ends_too, jacobian = blocks.jacobian(arguments, rows, sums, costs, X[:, -1])
+    *values_too, jacobian = blocks.jacobian(arguments, rows, sums, costs, X[:, -1])
     lam_f, lam_g = casadi.MX.sym("lam_f"), casadi.MX.sym("lam_g", g.shape[0])
     hessian = blocks.hessian(arguments, X[:, -1], lam_f, lam_g, costs)
     gradient = blocks.gradient(arguments, X[:, -1], costs, prices)
     derivatives = {
-        "jac_g": casadi.Function("jac_g", [z, p], [constraints(ends_too), jacobian]),
+        "jac_g": casadi.Function("jac_g", [z, p], [constraints(*values_too), jacobian]),
         "hess_lag": casadi.Function("hess_lag", [z, p, lam_f, lam_g], [hessian]),
         "grad_f": casadi.Function("grad_f", [z, p], [f, gradient]),
     }
@@ -126,11 +127,10 @@ class FinalCosts:
             limited[j] = limited[j] - above[0] - above[1 + j]
         return casadi.vertcat(*limited)
 
-    def lagrangian(self, constants: Expr, lam_f: Expr, lam_g: Expr) -> tuple[Expr, Expr]:
-        """A factor, and constants, with which the final cost is that of the Lagrangian."""
+    def lagrangian(self, constants: Expr, lam_f: Expr, own: Expr) -> tuple[Expr, Expr]:
+        """A factor, and constants, with which the final cost is that of the Lagrangian, given its own."""
         if not self.size:
             return lam_f, constants
-        own = lam_g[lam_g.shape[0] - len(self.constrained) :]
         return 1, self.weighted(constants, own if self.extra else casadi.vertcat(lam_f, own))
 
 
@@ -150,6 +150,7 @@ class _Blocks:
                 ("curvature", functions.curvature, [*_SHARED, 6]),
             )
         )
+        self.along = functions.value.size1_out(2)  # values along an interval
         self.derivatives = compiled.engine.derivatives
         # Columns of z that an interval's (x, w, θ) stand for; its x is the state before it, which
         # for the first interval is the fixed start.
@@ -186,15 +187,15 @@ class _Blocks:
 
     def jacobian(
         self, arguments: tuple[Expr, ...], rows: Expr, sums: np.ndarray, costs: "FinalCosts", last: Expr
-    ) -> tuple[Expr, Expr]:
-        """States at the ends of the intervals, which come with it, and the Jacobian of all constraints."""
+    ) -> tuple[Expr, Expr, Expr]:
+        """States at the ends of intervals and values along them, which come with it; and the Jacobian."""
         n, m, k = self.sizes
         I = self.intervals  # noqa: E741
         steps = np.arange(n * I).reshape(I, n)
         # Entry (r, c) of block i stands at i·n·q + c·n + r of the mapped output (column-major).
         row = [np.repeat(steps[:, None, :], self.own.shape[1], axis=1).ravel(), steps.ravel()]
         column = [np.repeat(self.own[:, :, None], n, axis=2).ravel(), steps.ravel()]
-        ends, slopes = self._slope(*arguments)
+        ends, slopes, along, along_slopes = self._slope(*arguments)
         values = [casadi.vec(slopes), -casadi.MX(casadi.DM.ones(n * I, 1))]
         controls = n * I + np.arange(m * I).reshape(I, m)
         budgets = rows.shape[1]
@@ -215,8 +216,13 @@ class _Blocks:
             row.append(np.full(len(of_final) + len(above), total + j))
             column.append(np.concatenate([of_final, (n + m) * I + k + np.array(above, dtype=int)]))
             values += [by_x, by_theta, -casadi.MX(casadi.DM.ones(len(above), 1))]
-        shape = (total + len(costs.constrained), (n + m) * I + k + costs.extra)
-        return ends, _sparse(shape, np.concatenate(row), np.concatenate(column), values)
+        total += len(costs.constrained)
+        points = total + np.arange(self.along * I).reshape(I, self.along)
+        row.append(np.repeat(points[:, None, :], self.own.shape[1], axis=1).ravel())
+        column.append(np.repeat(self.own[:, :, None], self.along, axis=2).ravel())
+        values.append(casadi.vec(along_slopes))
+        shape = (total + points.size, (n + m) * I + k + costs.extra)
+        return ends, along, _sparse(shape, np.concatenate(row), np.concatenate(column), values)
 
     def hessian(
         self, arguments: tuple[Expr, ...], last: Expr, lam_f: Expr, lam_g: Expr, costs: "FinalCosts"
@@ -225,8 +231,11 @@ class _Blocks:
         n, m, k = self.sizes
         I, q = self.intervals, n + m + k  # noqa: E741
         costates = casadi.reshape(lam_g[: n * I], n, I)
-        blocks = casadi.vec(self._curvature(*arguments, costates, lam_f))
-        scaled, constants = costs.lagrangian(arguments[0], lam_f, lam_g)
+        along = lam_g.shape[0] - self.along * I
+        of_costs, of_along = lam_g[along - len(costs.constrained) : along], lam_g[along:]
+        of_along = casadi.reshape(of_along, self.along, I)
+        blocks = casadi.vec(self._curvature(*arguments, costates, lam_f, of_along))
+        scaled, constants = costs.lagrangian(arguments[0], lam_f, of_costs)
         final = casadi.vec(self.derivatives.final_hessian(constants, last, arguments[3])) * scaled
         first, second = (a.ravel() for a in np.meshgrid(np.arange(q), np.arange(q), indexing="ij"))
         # Blocks of θ with itself overlap between intervals: they are summed.
