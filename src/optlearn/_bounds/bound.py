@@ -127,6 +127,8 @@ def bound(
 ) -> Bound:
     """What no schedule of a problem beats, by another road than a solver's.
 
+    Paths are left out: what no schedule beats, none beats that keeps them; it may only be far below.
+
     Args:
         problem: the problem.
         kind: "convex": a proof for schedules on the problem's own intervals, where rate and costs are linear
@@ -154,6 +156,8 @@ def bound(
     if nodes is not None:
         check.count("nodes", nodes, 4)
     check.count("dimensions", dimensions)
+    if problem.paths:
+        problem = replace(problem, paths=())
     if problem.reach is not None or problem.weighing is not None:
         raise SpecificationError(
             f"bound: {problem.name!r} must minimise one mean over a given horizon, without reach, "

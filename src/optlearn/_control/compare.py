@@ -9,18 +9,22 @@ import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._control.baselines import baselines_of
-from optlearn._control.certificate import limits
+from optlearn._control.certificate import LIMITS_MET, limits
+from optlearn._control.compiled import compile_problem
 from optlearn._control.controls import TOLERANCE, Control
 from optlearn._control.evaluate import check_schedule, evaluate_anyway
 from optlearn._control.identity import check_same, description
+from optlearn._control.kept import excesses
+from optlearn._control.path import KEPT
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._control.solve import solve
+from optlearn._control.summary import path_words
 from optlearn._errors import SpecificationError, UnphysicalStateError, warn
 from optlearn._progress import Progress, Report, shown, silent
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn._trajectory import improvement, reduction
+from optlearn._trajectory import Trajectory, improvement, reduction
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -274,6 +278,9 @@ def _row(problem: Problem, name: str, schedule: Schedule, solution: Solution) ->
     try:
         if schedule is not solution.schedule:
             trajectory = evaluate_anyway(problem, schedule, record=2)
+            notes += _broken_on_the_way(problem, schedule, trajectory)
+        elif (solution.certificate.path_error or 0.0) > KEPT:
+            notes.append(path_words(solution))
     except (UnphysicalStateError, SpecificationError) as error:
         return Row(name, None, None, None, None, not notes, "; ".join([*notes, str(error)]))
     aim, objective, best = problem.objective, trajectory.objective, solution.objective
@@ -290,6 +297,28 @@ def broken_limits(problem: Problem, schedule: Schedule) -> list[str]:
     notes = [note for name, control in controls for note in control.broken_bounds(name, schedule)]
     notes += [note for name, control in controls for note in _broken_switches(name, control, schedule)]
     return [*notes, *(note for budget in problem.budgets for note in budget.broken(schedule))]
+
+
+def _broken_on_the_way(problem: Problem, schedule: Schedule, trajectory: Trajectory) -> list[str]:
+    """What a schedule breaks of what must hold at the end of training, or all along, in words."""
+    if not (problem.limits or problem.paths):
+        return []
+    compiled = compile_problem(problem)
+    theta = np.array([trajectory.info["parameters"][name] for name in problem.free])
+    found = excesses(compiled, schedule, theta, trajectory)
+    costs, weighing = compiled.costs(trajectory.states[-1], theta), problem.weighing
+    assert weighing is not None
+    ends = zip(
+        costs[weighing.members :], weighing.broken(costs) / weighing.sizes, problem.limits, strict=True
+    )
+    return [
+        *(
+            f"{value:.6g} at the end, {limit.words} is allowed"
+            for value, share, limit in ends
+            if share > LIMITS_MET
+        ),
+        *(excess.words for excess in found if not excess.kept),
+    ]
 
 
 def _broken_switches(name: str, control: Control, schedule: Schedule) -> list[str]:

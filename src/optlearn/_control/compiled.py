@@ -146,14 +146,14 @@ def _rate(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> Calla
 def _paths(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> PathFunctions:
     """What must not exceed a limit all along; of mixed controls, the mean."""
     free, bounds = tuple(problem.free), problem.path_bounds
-    mixed = tuple(problem.reads_controls(bound.path) for bound in bounds)
+    state, controls = zip(*(problem.read_by(bound.path) for bound in bounds), strict=True)
 
     def values(constants: Any, flat: Array, w: Array, theta: Array) -> Array:
         model, settings, options, _ = constants[:4]
         settings = {**settings, **{name: theta[i] for i, name in enumerate(free)}}
         u, shares = relaxation.table(w, options)
         x, rows = model.layout.unflatten(flat), []
-        for bound, reads in zip(bounds, mixed, strict=True):
+        for bound, reads in zip(bounds, controls, strict=True):
             each = [
                 jnp.asarray(problem.path_value(bound, model, x, system.merge(settings, u[i])))
                 for i in range(u.shape[0] if reads else 1)
@@ -161,7 +161,7 @@ def _paths(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> Path
             rows.append(jnp.stack(each) @ shares if reads else each[0])
         return jnp.stack(rows)
 
-    return PathFunctions(values, mixed)
+    return PathFunctions(values, state, controls)
 
 
 def _final(problem: Problem) -> Callable[..., Array]:

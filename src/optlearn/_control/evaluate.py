@@ -9,6 +9,7 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import float64
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
+from optlearn._control.kept import with_paths
 from optlearn._control.problem import Problem
 from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError, UnphysicalStateError
@@ -63,7 +64,9 @@ def evaluate_anyway(
         quadrature=problem.quadrature,
         **_integrator(compiled),
     )
-    objective = _objective(compiled, schedule, np.array(list(free.values())), trajectory)
+    theta = np.array(list(free.values()))
+    trajectory = with_paths(compiled, schedule, theta, trajectory)
+    objective = _objective(compiled, schedule, theta, trajectory)
     if not np.isfinite(objective):
         raise UnphysicalStateError(_not_finite(problem, objective, trajectory))
     info = {**trajectory.info, "objective": objective, "parameters": free}

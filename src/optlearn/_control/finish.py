@@ -12,7 +12,7 @@ from optlearn._control.evaluate import evaluate
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.kept import excesses, worst
 from optlearn._control.path import Excess
-from optlearn._control.rounding.rounded import Rounded, round_controls, whole_schedule
+from optlearn._control.rounding.rounded import Rounded, keeping_limits, round_controls, whole_schedule
 from optlearn._control.runs import Method, Outcome, Run
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.weighing import Fixed
@@ -65,8 +65,11 @@ def finish(search: SearchResult, tell: Report) -> Solution:
         relaxed = _variant(compiled, "mixed", best.w, best.theta, notes)
         if search.method.optimises or not _is_pure(compiled, best.w):
             tell(Progress("rounding"))
-            final = round_controls(rollout, best.w, best.theta)
-    whole_numbers = whole_schedule(rollout, final.w, final.theta)
+            priced = keeping_limits(rollout, best.w, best.theta, best.weights)
+            final = round_controls(priced, best.w, best.theta)
+            final = replace(final, objective=rollout.objective(final.w, final.theta))
+    priced = keeping_limits(rollout, final.w, final.theta, best.weights)
+    whole_numbers = whole_schedule(priced, final.w, final.theta)
     if whole_numbers is not None:
         whole = _variant(compiled, "whole-number", whole_numbers.w, whole_numbers.theta, notes)
     tell(Progress("re-integrating and certifying"))
@@ -164,23 +167,28 @@ def certify(
         negligible: gain that does not matter.
         path: where the worst of the paths is worst, along a trajectory that was integrated accurately.
     """
-    rollout = Rollout(compiled, len(w), steps)
-    weighing = weighing_on(rollout)
-    slack = excess = 0.0
-    if weighing is not None:
+    rollout, excess = Rollout(compiled, len(w), steps), 0.0
+    weighing, own = weighing_on(rollout), compiled.problem.weighing
+    if weighing is not None and own is not None:
         costs = rollout.costs(w, theta)
-        weights = weighing.weights(costs) if weights is None else weights
-        slack = max(0.0, weighing.slack(costs, weights))
         # Paths are judged apart, along a finer trajectory.
-        excess = compiled.problem.weighing.excess(costs[: compiled.problem.weighing.size])
+        excess = own.excess(costs[: own.size])
+        weights = weighing.weights(costs) if weights is None else weights
         compiled = compiled.weighted(Fixed(weights))
+
+    def left_out(w: Controls, theta: FreeValues) -> float:
+        """What the weights leave out of the cost of controls."""
+        if weighing is None or weights is None:
+            return 0.0
+        return max(0.0, weighing.slack(rollout.costs(w, theta), weights))
+
     # Paths have their multipliers at the ends of the solver's own steps.
     steps = steps if compiled.engine.exact or compiled.problem.paths else max(STEPS, steps)
     gap, rolled = _gap(compiled, w, theta, steps, multipliers)
-    gap += slack
+    gap += left_out(w, theta)
     mixed = None
     if relaxed_controls is not None:
-        mixed = _gap(compiled, *relaxed_controls, steps, multipliers)[0] + slack
+        mixed = _gap(compiled, *relaxed_controls, steps, multipliers)[0] + left_out(*relaxed_controls)
     certificate = judged(
         compiled.problem,
         objective=objective,
@@ -218,7 +226,7 @@ def _weights(
     if weighing is None:
         return ()
     paths = compiled.engine.paths
-    totals = np.zeros(0 if paths is None else len(paths.mixed))
+    totals = np.zeros(0 if paths is None else len(paths.read_controls))
     if of_run is None:
         of_run = weighing.weights(compiled.costs(rolled.states[-1], theta))
     elif paths is not None:

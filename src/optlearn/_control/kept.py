@@ -1,5 +1,7 @@
 """Whether a schedule keeps its paths, between the points that a solver looks at too."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from optlearn._control.compiled import CompiledProblem, Rollout, weighing_on
@@ -35,15 +37,41 @@ def excesses(
     part = np.linspace(0.0, 1.0, points + 1)
     times = schedule.grid[:-1, None] * (1 - part) + schedule.grid[1:, None] * part
     times = np.minimum(times.ravel(), trajectory.alpha[-1])
-    w = np.repeat(compiled.relaxation.own_vectors(schedule), points + 1, axis=0)
     states = np.stack(list(trajectory.at(times).values()), axis=1)
-    values = np.array(compiled.engine.path_kernels.value(compiled.constants, states.T, w.T, theta))
+    intervals = np.repeat(np.arange(schedule.intervals), points + 1)
+    values = _values(compiled, schedule, theta, states, intervals)
     found = []
     for bound, row in zip(compiled.problem.path_bounds, values, strict=True):
         worst = int(np.argmax(row))  # which is that of a NaN, if there is one
         size = abs(bound.limit) or float(np.abs(row).max()) or 1.0
         found.append(Excess(bound, bound.sign * float(row[worst]), float(times[worst]), size))
     return found
+
+
+def with_paths(
+    compiled: CompiledProblem, schedule: Schedule, theta: np.ndarray, trajectory: Trajectory
+) -> Trajectory:
+    """The trajectory, with the courses of what paths limit."""
+    bounds = compiled.problem.path_bounds
+    if all(bound.path.label in trajectory.values for bound in bounds):
+        return trajectory
+    intervals = np.searchsorted(schedule.grid, trajectory.alpha, side="right") - 1
+    intervals = np.minimum(intervals, schedule.intervals - 1)
+    values = _values(compiled, schedule, theta, trajectory.states, intervals)
+    courses = {bound.path.label: bound.sign * row for bound, row in zip(bounds, values, strict=True)}
+    return replace(trajectory, values={**courses, **trajectory.values})
+
+
+def _values(
+    compiled: CompiledProblem,
+    schedule: Schedule,
+    theta: np.ndarray,
+    states: np.ndarray,
+    intervals: np.ndarray,
+) -> np.ndarray:
+    """(p, T) of what paths limit, at states (T, n) on the schedule's intervals (T,)."""
+    w = compiled.relaxation.own_vectors(schedule)[intervals]
+    return np.array(compiled.engine.path_kernels.value(compiled.constants, states.T, w.T, theta))
 
 
 def worst(found: list[Excess]) -> Excess | None:

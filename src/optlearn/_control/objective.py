@@ -227,3 +227,8 @@ class Limit:
     def value(self) -> float:
         """The most that it may be, or what it must be."""
         return float(self.at_most if self.equals is None else self.equals)  # type: ignore[arg-type]
+
+    @property
+    def words(self) -> str:
+        """The limit, in words."""
+        return f"{self.value:g} alone" if self.equals is not None else f"at most {self.value:g}"

@@ -4,12 +4,13 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from optlearn._arrays import Array, Settings
 from optlearn._control.objective import Objective
-from optlearn._dynamics.own_code import slips_explained
+from optlearn._dynamics.own_code import Known, slips_explained
 from optlearn._dynamics.system import System
 from optlearn._engine.tracing.trace import dependencies
 from optlearn._errors import SpecificationError
@@ -84,9 +85,10 @@ class Path:
 
     def check(self, model: System, x: Any, u: Settings) -> None:
         """Raise unless it is a number in state x under settings u."""
-        for member in model.each(x, u):
+        for system, state, settings in model.each(x, u):
+            named = Known("x", state) if isinstance(state, dict) else state
             with slips_explained(f"Path {self.label!r}"):
-                shape = np.shape(self.value(*member))
+                shape = np.shape(self.value(system, named, Known("u", settings)))
             if shape != ():
                 raise SpecificationError(
                     f"Path: quantity must be one number at each time, got shape {shape} of {self.label!r}"
@@ -102,7 +104,7 @@ class Path:
         outputs = model.outputs(x, u)
         if self.quantity not in outputs:
             raise SpecificationError(
-                f"Path: quantity must be one of {', '.join([*names, *outputs])}, or a function, got "
+                f"quantity must be one of {', '.join([*names, *outputs])}, or a function, got "
                 f"{self.quantity!r}"
             )
         return outputs[str(self.quantity)]
@@ -111,14 +113,15 @@ class Path:
         """What is limited, with what own functions compute now: programs are kept by this."""
         return self.quantity if self.objective is None else self.objective.key(model, u)
 
-    def reads_any(self, names: Iterable[str], model: System, x: Any, u: Settings) -> bool:
-        """Whether it depends on any of the settings ``names``."""
-        given = {name: u[name] for name in names}
+    def reads(self, names: Iterable[str], model: System, x: Any, u: Settings) -> tuple[bool, bool]:
+        """Whether it depends on the state, and on any of the settings ``names``."""
 
-        def values(given: Any, x: Any, u: Any) -> list[Array]:
-            return [self.value(*member) for member in model.each(x, {**u, **given})]
+        def values(given: Any, u: Any) -> list[Array]:
+            return [self.value(*member) for member in model.each(given[0], {**u, **given[1]})]
 
-        return any(np.any(flags) for flags in dependencies(values, given, x, u).values())
+        flags = dependencies(values, (x, {name: u[name] for name in names}), u)
+        state, settings = (any(map(np.any, jax.tree.leaves(part))) for part in flags)
+        return state, settings
 
 
 @dataclass(frozen=True)

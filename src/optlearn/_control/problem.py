@@ -164,11 +164,16 @@ class Problem:
 
     @float64
     def _check_paths(self, settings: Settings) -> None:
+        taken: dict[str, Any] = {name: name for name in (*self.model.layout.names, "error")}
         for path in self.paths:
             path.check(self.model, self.start, settings)
+            if taken.setdefault(path.label, path.quantity) != path.quantity:
+                raise SpecificationError(
+                    f"paths: {path.label!r} is the name of something else: give this path another (name=…)"
+                )
         for bound in self.path_bounds:
             value, path = float(self.path_value(bound, self.model, self.start, settings)), bound.path
-            if value > bound.limit + KEPT * bound.size and not self.reads_controls(path):
+            if value > bound.limit + KEPT * bound.size and not self.read_by(path)[1]:
                 raise SpecificationError(
                     f"paths: {path.words} is asked for, and it is {bound.sign * value:.6g} at the start, "
                     "which no schedule changes"
@@ -231,9 +236,9 @@ class Problem:
         """The sides of all paths, in the order in which engines compute them."""
         return tuple(bound for path in self.paths for bound in path.bounds)
 
-    def reads_controls(self, path: Path) -> bool:
-        """Whether what a path limits depends on the controls, and not on the state alone."""
-        return path.reads_any(self.controls, self.model, self.start, self.settings)
+    def read_by(self, path: Path) -> tuple[bool, bool]:
+        """Whether what a path limits depends on the state, and on controls."""
+        return path.reads(self.controls, self.model, self.start, self.settings)
 
     def path_value(self, bound: PathBound, model: System, x: Any, u: Settings) -> Array:
         """What must be at most ``bound.limit``, in state x under settings u."""

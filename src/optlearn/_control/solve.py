@@ -236,7 +236,11 @@ class _Search:
         for again in range(1, MORE_STARTS + 1):
             ends = [run.objective for run in self.runs if run.counts]
             starts = Starts.of(ends, negligible=self.negligible)
-            if self._interrupted or self._astray or not starts.scattered:
+            # Where limits are out of reach, all ends differ, and none is an optimum.
+            lost = any(run.outcome is Outcome.INFEASIBLE for run in self.runs) and not any(
+                run.outcome.ok for run in self.runs
+            )
+            if self._interrupted or self._astray or lost or not starts.scattered:
                 break
             others = random_starts(self.rollout, self.starts, (self.seed, again))
             if others:

@@ -144,3 +144,25 @@ class Proximal:
     def weights(self, J: np.ndarray) -> np.ndarray:
         """(K,) p'."""
         return self.weighing.nearest(self.p + self.rho * self.weighing.over(J))
+
+
+@dataclass(frozen=True)
+class Penalised:
+    """The exact cost, and a price for every unit by which a limit is broken: for searches among a few values.
+
+    No schedule that breaks a limit is better than the best that keeps it, if prices are above multipliers.
+    """
+
+    weighing: Weighing
+    prices: np.ndarray  # (L,)
+
+    def value(self, J: np.ndarray) -> float:
+        """The cost with its penalty."""
+        return self.weighing.value(J) + float(self.prices @ self.weighing.broken(J))
+
+    def weights(self, J: np.ndarray) -> np.ndarray:
+        """(K,) its gradient."""
+        p = self.weighing.weights(J)
+        over = self.weighing.over(J)[self.weighing.members :]
+        p[self.weighing.members :] = self.prices * np.sign(over) * (self.weighing.broken(J) > 0)
+        return p

@@ -121,19 +121,23 @@ class PathFunctions(NamedTuple):
 
     Attributes:
         values: (constants, x, w, θ) → (p,) values.
-        mixed: (p,) whether each reads w: it then jumps where w does, and counts on both sides.
+        read_state: (p,) whether each reads x.
+        read_controls: (p,) whether each reads w.
     """
 
     values: Callable[..., Array]
-    mixed: tuple[bool, ...]
+    read_state: tuple[bool, ...]
+    read_controls: tuple[bool, ...]
 
     def points(self, steps: int) -> np.ndarray:
         """(s + 1, p) flags: at which ends of the steps of an interval each value is looked at.
 
-        What reads the state alone has one value where two intervals meet, and none to choose at the start.
+        What reads controls jumps where they do, and counts on both sides; if it reads no state, it has one
+        value in an interval. What reads the state alone has one value where two intervals meet, and none to
+        choose at the start. Counted twice, constraints would have no unique multipliers.
         """
-        flags = np.ones((steps + 1, len(self.mixed)), dtype=bool)
-        flags[0] = self.mixed
+        flags = np.tile(self.read_state, (steps + 1, 1))
+        flags[0] = self.read_controls
         return flags
 
 

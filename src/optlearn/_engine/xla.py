@@ -306,7 +306,7 @@ class XlaEngine(Engine):
 
     def _lengths(self, arguments: str) -> list[int]:
         n, m, k = self.sizes
-        p = 0 if self.paths is None else len(self.paths.mixed)
+        p = 0 if self.paths is None else len(self.paths.read_controls)
         lengths = {"c": self.constants, "x": n, "w": m, "t": k, "h": 1, "l": n, "p": p}
         return [lengths[letter] for letter in arguments]
 

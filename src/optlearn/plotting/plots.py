@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 
 from optlearn._control.certificate import limits
 from optlearn._control.compare import Comparison
+from optlearn._control.identity import MissingProblem
+from optlearn._control.path import Path
 from optlearn._control.solution import Solution
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Mixture, Schedule
@@ -29,6 +31,7 @@ WORDS = {
     "integration_error": "integration error",
     "quadrature_error": "quadrature error",
     "budget_error": "budget error",
+    "path_error": "path error",
 }
 
 
@@ -165,8 +168,8 @@ def _draw(axes: Axes, trajectory: Trajectory, name: str, **line: Any) -> None:
 @styled
 def plot_solution(solution: Solution) -> Figure:
     """Every control, the error, the order parameters and the certificate."""
-    controls = solution.schedule.controls
-    count = len(controls) + 3
+    controls, paths = solution.schedule.controls, paths_of(solution)
+    count = len(controls) + len(paths) + 3
     rows = -(-count // 2)
     figure = ShownFigure(figsize=(9.5, 2.9 * rows), layout="constrained")
     grid = figure.subplots(rows, 2, squeeze=False).ravel()
@@ -175,11 +178,30 @@ def plot_solution(solution: Solution) -> Figure:
     after = grid[len(controls) :]
     plot_error(solution.trajectory, after[0])
     plot_order_parameters(solution.trajectory, axes=after[1])
-    plot_certificate(solution, after[2])
-    for unused in after[3:]:
+    for path, axes in zip(paths, after[2:], strict=False):
+        plot_path(solution.trajectory, path, axes)
+    after = after[2 + len(paths) :]
+    plot_certificate(solution, after[0])
+    for unused in after[1:]:
         unused.set_visible(False)
     figure.suptitle(f"{solution.problem.name}: objective {solution.objective:.8g}", fontsize=10)
     return figure
+
+
+def paths_of(solution: Solution) -> tuple[Path, ...]:
+    """What must stay within limits all along; none if the problem is not in the solution's file."""
+    return () if isinstance(solution.problem, MissingProblem) else solution.problem.paths
+
+
+def plot_path(trajectory: Trajectory, path: Path, axes: Axes) -> Axes:
+    """Draw what a path limits, with a line at each limit."""
+    plot_error(trajectory, axes, path.label)
+    for bound in path.bounds:
+        axes.axhline(
+            bound.sign * bound.limit, color=VERMILION, linestyle="--", linewidth=1, label=bound.words
+        )
+    axes.legend()
+    return axes
 
 
 @checked

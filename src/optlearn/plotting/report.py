@@ -75,6 +75,10 @@ def _page(solution: Solution, comparison: Comparison | None) -> str:
     plots += [
         _figure(draw.plot_error(_courses(solution, comparison), _new_axes()), "generalisation error"),
         _figure(draw.plot_order_parameters(solution.trajectory, axes=_new_axes()), "order parameters"),
+        *(
+            _figure(draw.plot_path(solution.trajectory, path, _new_axes()), f"{path.label} and its limits")
+            for path in draw.paths_of(solution)
+        ),
     ]
     sections = [
         f"<h1>{html.escape(solution.problem.name)}: the best schedule found</h1>",

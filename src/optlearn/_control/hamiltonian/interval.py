@@ -182,7 +182,7 @@ class IntervalHamiltonian(Hamiltonian):
             rolled.states, rolled.costates, len(w), horizon, compiled.engine.exact, rolled.jumps
         )
         plain = cls(_domain(compiled), *points, np.zeros_like(w), w, compiled, theta)
-        if paths is not None and any(paths.mixed) and np.any(rolled.multipliers):
+        if paths is not None and any(paths.read_controls) and np.any(rolled.multipliers):
             ends = np.arange(len(w))[:, None] * steps + np.arange(steps + 1)
             # In units of H: what is weighed in an interval counts for its whole length.
             plain = replace(plain, paths=(rolled.states[ends], rolled.multipliers * len(w) / horizon))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optlearn._control.certificate import limits
-from optlearn._control.compiled import CompiledProblem, Rollout
+from optlearn._control.compiled import CompiledProblem, Rollout, weighing_on
 from optlearn._control.controls import Control
 from optlearn._control.rounding.counts import (
     check_limits,
@@ -20,8 +20,11 @@ from optlearn._control.rounding.search import exchange, first_schedules, search_
 from optlearn._control.runs import Start
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.starts import neutral
+from optlearn._control.weighing import Penalised
 from optlearn._errors import SpecificationError
 
+# Times all multipliers together: more than any limit can be worth.
+PRICE = 2.0
 # Operations that a search may spend on curvature: some seconds.
 CURVATURE_OPERATIONS = 400_000_000
 
@@ -43,6 +46,17 @@ def check_grid(compiled: CompiledProblem, intervals: int) -> None:
         counts = levels.exact_counts
         levels.nearest_counts(guess)  # raises if there are none
         check_limits(name, levels.control, counts, levels.dwell)
+
+
+def keeping_limits(rollout: Rollout, w: np.ndarray, theta: np.ndarray, weights: np.ndarray | None) -> Rollout:
+    """The same passes, with a price on limits and paths that are broken, above their multipliers (K,)."""
+    weighing = weighing_on(rollout)
+    if weighing is None or not weighing.limits:
+        return rollout
+    multipliers = np.zeros(1) if weights is None else weights[weighing.members :]
+    price = PRICE * float(np.abs(multipliers).sum())
+    prices = price + abs(rollout.objective(w, theta)) / np.array(weighing.sizes)
+    return rollout.weighted(Penalised(weighing, prices))
 
 
 def round_controls(rollout: Rollout, w: np.ndarray, theta: np.ndarray, polish: bool = True) -> Rounded:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from optlearn._arguments import Arguments
 from optlearn._control.compiled import Rollout
 from optlearn._control.problem import MOST_INTERVALS
-from optlearn._control.runs import Method, Run, Start, is_as_low, lowest
+from optlearn._control.runs import Method, Outcome, Run, Start, is_as_low, lowest
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import Greedy
 from optlearn._control.solvers.indirect import Indirect
@@ -60,6 +60,9 @@ class Auto(Method):
         if any(run.outcome.ok or run.interrupted or run.astray for run in runs):
             return runs
         most = self.max_iterations or _passes(rollout)
+        if runs and all(run.outcome is Outcome.INFEASIBLE for run in runs):
+            # Nothing keeps all limits, then; passes from all starts would only say so again, slowly.
+            return runs + Indirect(most).run_all(rollout, starts[:1], tell)
         polished = not (costly or long)
         passes = Indirect(most, PASSES_TOLERANCE if polished else None)
         runs = (
