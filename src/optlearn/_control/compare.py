@@ -284,7 +284,8 @@ def _row(problem: Problem, name: str, schedule: Schedule, solution: Solution) ->
     except (UnphysicalStateError, SpecificationError) as error:
         return Row(name, None, None, None, None, not notes, "; ".join([*notes, str(error)]))
     aim, objective, best = problem.objective, trajectory.objective, solution.objective
-    only_final = not (aim.has_running or aim.terminal or aim.tests) and problem.weighing is None
+    several = problem.risk is not None or problem.rivals or problem.limits
+    only_final = not (aim.has_running or aim.terminal or aim.tests or several)
     start = aim.final * trajectory["error"][0]
     learned = improvement([objective], [best], start)[0] if only_final else np.nan
     percents = [None if np.isnan(p) else float(p) for p in (reduction(objective, best), learned)]

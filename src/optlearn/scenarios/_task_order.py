@@ -1,5 +1,6 @@
 """Continual learning: which of several tasks to train on, and when to go back to an old one."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import numpy as np
@@ -13,10 +14,16 @@ from optlearn.scenarios._baselines import Baseline, Baselines, rate_baselines, r
 from optlearn.scenarios._catalogue import Example, scenario
 from optlearn.scenarios._committee import random_overlaps
 
+_HALVINGS = 16  # of the share of replay that keeps a limit
+
 
 @scenario(
     citations=("lee2021continual", "mori2024optimal"),
-    code_only={"K": "a number, by default that of tasks", "readout_rate": "a number, by default eta"},
+    code_only={
+        "K": "a number, by default that of tasks",
+        "readout_rate": "a number, by default eta",
+        "forgetting_limit": "a number, by default none",
+    },
     variants=({"joint": True},),
     example=Example({"task": [1.0, 0.0]}, 12, {"alpha_F": 3.0}),
 )
@@ -31,6 +38,7 @@ def task_order(
     sigma_n: float = 0.0,
     K: int | None = None,
     readout_rate: float | None = None,
+    forgetting_limit: float | None = None,
     start_norm: float = 0.01,
     start_overlap: Annotated[float, (0, 0.1, 0.01)] = 0.03,
     start_readout: float = 0.1,
@@ -41,6 +49,9 @@ def task_order(
     Control ``task``, from 0 to ``tasks`` − 1, is the task of the training samples; each task has a teacher
     and a readout head of its own, and all share the hidden weights. The first task has been learned
     before, for a time ``pretraining``. With ``joint`` the control ``learning_rate`` is optimised as well.
+    With ``forgetting_limit`` the error of the first task stays below a limit all along. Of two tasks, any
+    share of the samples may then be from the second one, ``task`` from 0 to 1: intervals of one task alone
+    would overshoot the limit.
 
     Args:
         tasks: how many.
@@ -53,6 +64,8 @@ def task_order(
         sigma_n: standard deviation of the label noise.
         K: hidden nodes of the student; None for one a task.
         readout_rate: learning rate η_v of the heads; None for η, also where that is controlled.
+        forgetting_limit: the most that the error of the first task may be at any time, above what it is at
+            α = 0; None for no limit.
         start_norm: squared norm Q_kk of every student's weights at the start, over N.
         start_overlap: typical cosine at the start, 1/√N for random weights in N dimensions.
         start_readout: standard deviation of the readout weights at the start.
@@ -68,6 +81,12 @@ def task_order(
     start = random_overlaps(check, model.students, overlaps, start_norm, start_overlap, seed)
     readout = size * np.random.default_rng(seed + 1).standard_normal((model.students, tasks))
     controls: dict[str, ol.Discrete | ol.Continuous] = {"task": ol.Discrete(range(tasks))}
+    paths: tuple[ol.Path, ...] = ()
+    if forgetting_limit is not None:
+        limit = check.number("forgetting_limit", forgetting_limit, 0.0, open_below=True)
+        paths = (ol.Path("error1", at_most=limit),)
+        if tasks == 2:
+            controls["task"] = ol.Continuous(0.0, 1.0)
     if check.flag("joint", joint):
         controls["learning_rate"] = rate_control(check, eta, highest)
     return ol.Problem(
@@ -75,9 +94,10 @@ def task_order(
         start=_pretrained(model, model.state(**start, v=readout), before),
         horizon=horizon,
         controls=controls,
-        intervals=50 if joint else 150,
-        baselines=_baselines(range(1 if before else 0, tasks), joint),
-        name="task_order, joint" if joint else "task_order",
+        intervals=50 if joint else 60 if paths else 150,
+        baselines=_baselines(range(1 if before else 0, tasks), joint, bool(paths)),
+        name=", ".join(["task_order", *["joint"] * joint, *["limited forgetting"] * bool(paths)]),
+        paths=paths,
     )
 
 
@@ -91,7 +111,7 @@ def _pretrained(
     return model.layout.unflatten(trained.states[-1])
 
 
-def _baselines(new: range, joint: bool) -> Baselines:
+def _baselines(new: range, joint: bool, limited: bool) -> Baselines:
     """Usual orders at a constant rate; ``new`` are the tasks that have not been trained on before."""
     orders: dict[str, Baseline] = {
         "blocked": lambda problem, intervals: _blocks(problem, new, problem.horizon),
@@ -101,7 +121,28 @@ def _baselines(new: range, joint: bool) -> Baselines:
             lambda problem, intervals, a: _blocks(problem, new, a), lambda problem: (0.0, problem.horizon)
         ),
     }
+    if limited:
+        orders["steady replay"] = _steady
     return {**orders, **rate_baselines(_random_at_rate)} if joint else orders
+
+
+def _steady(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
+    """As little of the first task, at random all along, as keeps the limit; the others have equal shares."""
+    del intervals
+    limit, count = problem.paths[0].at_most, _tasks(problem)
+    free = replace(problem, paths=())
+
+    def schedule(replayed: float) -> "ol.Schedule":
+        others = {float(task): [(1 - replayed) / (count - 1)] for task in range(1, count)}
+        mixture = {0.0: [replayed], **others}
+        return ol.Schedule.mixed([0.0, problem.horizon], {"task": mixture}, _constant_rate(problem, 1))
+
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        forgets = ol.evaluate(free, schedule(middle))["error1"].max() > limit
+        low, high = (middle, high) if forgets else (low, middle)
+    return schedule(high)
 
 
 def _blocks(problem: "ol.Problem", new: range, a: float) -> "ol.Schedule":
@@ -131,8 +172,9 @@ def _random_at_rate(problem: "ol.Problem", intervals: int, rate: shapes.Shape) -
 
 def _constant_rate(problem: "ol.Problem", intervals: int) -> dict[str, np.ndarray]:
     """The first guess of the learning rate, if that is controlled."""
-    return {name: np.full(intervals, rate.start) for name, rate in problem.continuous.items()}
+    rates = {name: rate for name, rate in problem.continuous.items() if name != "task"}
+    return {name: np.full(intervals, rate.start) for name, rate in rates.items()}
 
 
 def _tasks(problem: "ol.Problem") -> int:
-    return len(problem.discrete["task"].values)
+    return int(problem.controls["task"].upper) + 1
