@@ -107,6 +107,7 @@ def subjects() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     yield "draws", ol.draws, {"mean": {"weight_decay": 0.1}, "covariance": [[0.01]]}
     yield "CVaR", ol.CVaR, {"level": 0.8}
     yield "Limit", ol.Limit, {"objective": ol.Objective(), "at_most": 0.1}
+    yield "Path", ol.Path, {"quantity": "error", "at_most": 0.1}
     yield "worst_of", ol.worst_of, {"problem": problem, "objectives": [ol.Objective()]}
     goals = {"error": None, "price": ol.Objective.price()}
     yield "pareto", ol.pareto, {"problem": problem, "objectives": goals}

@@ -150,6 +150,7 @@ def judged(
     negligible: float = 0.0,
     blind: bool = False,
     path: Excess | None = None,
+    path_kept_on_grid: bool = False,
 ) -> Certificate:
     """The certificate that the evidence amounts to.
 
@@ -169,6 +170,7 @@ def judged(
         negligible: see ``Certificate``.
         blind: the objective, a function of the final state, has no derivative with respect to any state.
         path: where the worst of the paths is worst, if there are any.
+        path_kept_on_grid: whether all of them are kept at the ends of the solver's steps.
     """
     solver_gap = hamiltonian_gap if mixed_gap is None else min(hamiltonian_gap, mixed_gap)
     relaxation = None if relaxed_objective is None else objective - relaxed_objective
@@ -209,12 +211,11 @@ def judged(
     if excess > LIMITS_MET:
         reasons.append(f"a limit is broken by {excess:.1e} of itself: no schedule was found that keeps it")
     if path is not None and not path.kept:
-        pure = relaxed_objective is not None and outcome.ok
-        advice = (
-            "pure values overshoot it; use more intervals, or the mixed schedule (solution.relaxed)"
-            if pure
-            else "no schedule was found that keeps it"
-        )
+        advice = "no schedule was found that keeps it"
+        if path_kept_on_grid:
+            advice = "it is kept at the ends of steps only; use more intervals or steps"
+        elif relaxed_objective is not None and outcome.ok:
+            advice = "pure values overshoot it; use more intervals, or the mixed schedule (solution.relaxed)"
         reasons.append(f"a path is broken by {path.share:.1e} of its limit, {path.words}: {advice}")
     if quadrature_error is not None and not quadrature_error <= small["quadrature_error"]:
         reasons.append(

@@ -11,7 +11,7 @@ from optlearn._control.compiled import CompiledProblem, Rollout, weighing_on
 from optlearn._control.evaluate import evaluate
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.kept import excesses, worst
-from optlearn._control.path import Excess
+from optlearn._control.path import KEPT, Excess
 from optlearn._control.rounding.rounded import Rounded, keeping_limits, round_controls, whole_schedule
 from optlearn._control.runs import Method, Outcome, Run
 from optlearn._control.solution import NotConvergedWarning, Solution, Variant
@@ -167,12 +167,13 @@ def certify(
         negligible: gain that does not matter.
         path: where the worst of the paths is worst, along a trajectory that was integrated accurately.
     """
-    rollout, excess = Rollout(compiled, len(w), steps), 0.0
+    rollout, excess, on_grid = Rollout(compiled, len(w), steps), 0.0, False
     weighing, own = weighing_on(rollout), compiled.problem.weighing
     if weighing is not None and own is not None:
         costs = rollout.costs(w, theta)
         # Paths are judged apart, along a finer trajectory.
         excess = own.excess(costs[: own.size])
+        on_grid = weighing.excess(costs) <= max(excess, KEPT)
         weights = weighing.weights(costs) if weights is None else weights
         compiled = compiled.weighted(Fixed(weights))
 
@@ -205,6 +206,7 @@ def certify(
         negligible=negligible,
         blind=not (np.any(rolled.costates) or compiled.problem.objective.has_running),
         path=path,
+        path_kept_on_grid=on_grid,
     )
     return certificate, rolled
 

@@ -299,7 +299,9 @@ class XlaEngine(Engine):
             before = sum(jump, before)
             return before, (before, *gradients)
 
-        return Chain(back, self._lengths("xxwhct" if self.paths is None else "xxwhxct"), 3)
+        if self.paths is None:
+            return Chain(back, self._lengths("xxwhct"), 3)
+        return Chain(back, self._lengths("xxwhxct"), 4)
 
     def _over_columns(self, function: Callable[..., Any], arguments: str) -> Columns:
         return Columns(function, self._lengths(arguments), [letter in "ct" for letter in arguments])

@@ -23,8 +23,8 @@ from optlearn._control.solvers.starts import neutral
 from optlearn._control.weighing import Penalised
 from optlearn._errors import SpecificationError
 
-# Times all multipliers together: more than any limit can be worth.
-PRICE = 2.0
+# Times all multipliers together, which are those of shares: whole values have larger ones.
+PRICE = 100.0
 # Operations that a search may spend on curvature: some seconds.
 CURVATURE_OPERATIONS = 400_000_000
 
@@ -54,9 +54,8 @@ def keeping_limits(rollout: Rollout, w: np.ndarray, theta: np.ndarray, weights: 
     if weighing is None or not weighing.limits:
         return rollout
     multipliers = np.zeros(1) if weights is None else weights[weighing.members :]
-    price = PRICE * float(np.abs(multipliers).sum())
-    prices = price + abs(rollout.objective(w, theta)) / np.array(weighing.sizes)
-    return rollout.weighted(Penalised(weighing, prices))
+    sizes = abs(rollout.objective(w, theta)) / np.array(weighing.sizes)
+    return rollout.weighted(Penalised(weighing, PRICE * (float(np.abs(multipliers).sum()) + sizes)))
 
 
 def round_controls(rollout: Rollout, w: np.ndarray, theta: np.ndarray, polish: bool = True) -> Rounded:
