@@ -100,8 +100,12 @@ def main(*names: str) -> None:
     if unknown:
         sys.exit(f"unknown problem {unknown[0]!r}; there are {', '.join(TASKS)}")
     _, unit = fresh("optlearn._cli", "solve", "curriculum")
-    print(f"CPU seconds of fresh processes, and as multiples of the {unit:.2f} of `optlearn solve curriculum`.")
-    print(f"{'problem':>30} {'seconds':>8} {'ratio':>6} {'limit':>6} {'objective':>10} {'error bar':>9}  beside")
+    print(
+        f"CPU seconds of fresh processes, and as multiples of the {unit:.2f} of `optlearn solve curriculum`."
+    )
+    print(
+        f"{'problem':>30} {'seconds':>8} {'ratio':>6} {'limit':>6} {'objective':>10} {'error bar':>9}  beside"
+    )
     for name in names or TASKS:
         task = TASKS[name]
         try:
