@@ -134,3 +134,20 @@ class Proximal:
     def weights(self, J: np.ndarray) -> np.ndarray:
         """(K,) p'."""
         return self.weighing.nearest(self.p + self.rho * self.weighing.over(J))
+
+
+@dataclass(frozen=True)
+class Violation:
+    """By how much limits are broken, and nothing else: Σ (broken/size)²/2."""
+
+    weighing: Weighing
+
+    def value(self, J: np.ndarray) -> float:
+        """The sum; 0 if all limits hold."""
+        return float(((self.weighing.broken(J) / np.array(self.weighing.sizes)) ** 2).sum() / 2)
+
+    def weights(self, J: np.ndarray) -> np.ndarray:
+        """(K,) its derivatives by the costs."""
+        over = self.weighing.over(J)[self.weighing.members :]
+        slopes = np.sign(over) * self.weighing.broken(J) / np.array(self.weighing.sizes) ** 2
+        return np.concatenate([np.zeros(self.weighing.members), slopes])
