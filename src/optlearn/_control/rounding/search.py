@@ -298,7 +298,7 @@ def _moved_phases(levels: np.ndarray, cost: np.ndarray) -> Iterator[np.ndarray]:
 def first_schedules(
     shares: np.ndarray, counts: np.ndarray, cost: np.ndarray, dwell: int, most: int | None
 ) -> list[np.ndarray]:
-    """Levels (I,) to start from: constants, rounded shares (I, n) with fewer and fewer phases, and all orders.
+    """Levels (I,) to start from: constants, rounded shares (I, n) of fewer and fewer phases, and all orders.
 
     Where no budget asks for counts, limits may allow nothing of these but constants.
 
