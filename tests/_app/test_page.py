@@ -202,6 +202,19 @@ def test_what_is_not_converged_says_so(page, workers, optimum):
     assert "hamiltonian_gap" in page.status.text
     assert page.status.tone == "warning"
     assert "not converged" in page.certificate.object
+    assert [line.name for line in page.error.lines] == ["solution"]
+    assert "optim" not in page.headline.object
+    assert "not converged" in FILES["torch"](*page._solved, page.optimum).text
+
+
+def test_what_a_usual_schedule_beats_is_no_optimum(page, workers, optimum, answers):
+    compared = next(event for event in answers[0] if isinstance(event, Compared))
+    best = compared.usual[0]
+    for note, name in (("", "solution"), ("breaks a budget", "optimum")):
+        better = replace(best, objective=0.9 * optimum.objective, note=note)
+        workers[0].tell(optimum, Compared((better, *compared.usual[1:])))
+        assert name in {line.name for line in page.error.lines}
+        assert name in page.table.object
 
 
 def test_the_simulation_is_that_of_the_schedule_that_is_shown(solved, workers, optimum):

@@ -183,7 +183,6 @@ def test_an_objective_without_a_derivative_is_not_certified() -> None:
         ol.solve(problem)
 
 
-@pytest.mark.slow
 def test_a_limit_out_of_reach_is_told() -> None:
     problem = ol.Problem(
         model=Cart(),

@@ -410,3 +410,12 @@ def test_a_coarser_table_has_the_same_shape():
 def test_a_grid_says_how_many_dimensions_it_lacks():
     with pytest.raises(SpecificationError, match="has 3 dimensions"):
         Grid((4, 4)).points((False,) * 3)
+
+
+def test_a_grid_for_the_drift_is_not_tried_for_an_error_of_fewer_dimensions():
+    """A metric without label noise has one coordinate fewer than the loss."""
+    model = committee(K=1, M=1, sigma_n=0.5)
+    states, wanted = probe_states(model, model.state(Q=0.5)), AutoQuadrature(0.3)
+    rule, error = choose_quadrature(model, states, model.settings(), wanted, "error", Grid((6, 6, 2)))
+    assert rule == GaussHermite(6)
+    assert error <= wanted.accuracy

@@ -173,3 +173,18 @@ def test_the_drift_is_the_mean_of_single_steps(mode, N, seeds):
 def test_a_wrong_argument_is_named(arguments, message):
     with pytest.raises(SpecificationError, match=message):
         gating(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("control", "changed", "message"),
+    [
+        ("threshold", {"teacher_gain": -1.0}, "teacher_gain must be at least 0.*, got -1.0"),
+        ("threshold", {"gain": -1.0}, "gain must be at least 0.*, got -1.0"),
+        ("gain", {"test_gate": -1.0}, "test_gate must be at least 0.*, got -1.0"),
+        ("switch", {"gate": 1.5}, "gate must be from 0 to 1.*, got 1.5"),
+    ],
+)
+def test_a_changed_parameter_has_the_limits_of_the_argument(control, changed, message):
+    with pytest.raises(SpecificationError, match=message):
+        gating(control=control).settings(changed)
+    assert gating(control="threshold").settings({"test_gate": -1.0})["test_gate"] == -1.0

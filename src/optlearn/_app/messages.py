@@ -122,7 +122,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Optimum:
-    """An optimum."""
+    """What was solved for; it may not be converged."""
 
     schedule: Schedule
     mixed: Schedule | None  # with discrete controls, the best schedule that may mix values
@@ -144,6 +144,7 @@ class Usual:
     name: str
     objective: float | None  # re-integrated; None if the schedule leaves the physical region
     trajectory: Trajectory | None  # None likewise
+    schedule: Schedule | None = None  # None likewise
     note: str = ""  # what it breaks of bounds and budgets, or why it cannot be followed
 
 
@@ -215,8 +216,9 @@ def as_csv(scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> Fil
 def as_script(framework: Framework, scenario: str, arguments: Mapping[str, Any], optimum: Optimum) -> File:
     """A PyTorch script, or one for JAX and optax, that trains under the schedule."""
     call = ", ".join(f"{argument}={plain(value)!r}" for argument, value in arguments.items())
+    what = "optimal" if optimum.certificate.converged else "solved, but not converged,"
     title = (
-        f"Training under a schedule of {', '.join(optimum.schedule.controls)}, optimal for {scenario}.\n\n"
+        f"Training under a schedule of {', '.join(optimum.schedule.controls)}, {what} for {scenario}.\n\n"
         f"{scenario}({call}): final error {optimum.objective:.8g} in theory."
     )
     text = training_script(optimum.schedule, framework=framework, arguments=arguments, title=title)

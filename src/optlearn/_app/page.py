@@ -8,13 +8,12 @@ import panel as pn
 from optlearn._app import messages, parts, words
 from optlearn._app.simulation import SimulationPanel
 from optlearn._app.worker import Worker
-from optlearn._control.compare import OPTIMUM
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress
 from optlearn.scenarios._arguments import Value
 from optlearn.scenarios._files import known
 
-OPTIMAL, MIXED = "optimal", "mixed, sample by sample"
+PURE, MIXED = "pure values", "mixed, sample by sample"
 WIDE, TALL = 1.25, 320
 NOT_POSITIVE = "Some values are 0 or below: the axis stays linear."
 CURVES = {"trajectory": "Order parameters", "costates": "Costates: what a small change is worth"}
@@ -279,7 +278,7 @@ class Page:
                 chart.darken(self.scheme.dark)
             self.schedule.objects = [chart.pane for chart in self.schedule_charts.values()]
         for name, chart in self.schedule_charts.items():
-            lines = [parts.Line(OPTIMAL, *parts.stairs(optimum.schedule, name), look=0)]
+            lines = [parts.Line(PURE, *parts.stairs(optimum.schedule, name), look=0)]
             if optimum.mixed is not None and name in optimum.mixed.mixtures:
                 mixed = parts.stairs(optimum.mixed, name)
                 lines.insert(0, parts.Line(MIXED, *mixed, look=2, width=3 * WIDE, solid=True))
@@ -298,15 +297,16 @@ class Page:
         stale = self._compared != self._solved
         assert optimum is not None
         usual = () if compared is None else compared.usual
-        looks = {name: i for i, name in enumerate([OPTIMUM, *sorted(baseline.name for baseline in usual)])}
+        own = words.name_of(optimum, () if stale else usual)
+        looks = {name: i for i, name in enumerate([own, *sorted(baseline.name for baseline in usual)])}
         alpha = parts.FADED if stale else 1.0
         lines = [
             parts.course(baseline.trajectory, "error", looks[baseline.name], label=baseline.name, alpha=alpha)
             for baseline in usual
             if baseline.trajectory is not None
         ]
-        self.error.show([*lines, parts.course(optimum.trajectory, "error", 0, label=OPTIMUM, width=2 * WIDE)])
-        table = words.table(optimum, usual, looks)
+        self.error.show([*lines, parts.course(optimum.trajectory, "error", 0, label=own, width=2 * WIDE)])
+        table = words.table(optimum, own, usual, looks)
         self.table.object = f'<div class="{"stale" if stale else ""}">{table}</div>'
         self.headline.object = words.headline(optimum, None if stale else compared)
         self._show_axes()

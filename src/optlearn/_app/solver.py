@@ -106,9 +106,9 @@ def _usual(problem: Problem, intervals: int, tell: Callable[[str], None]) -> tup
             note = "; ".join(broken_limits(problem, schedule))
             trajectory = evaluate(problem, schedule, record=RECORD)
         except UnphysicalStateError as error:
-            usual.append(Usual(name, None, None, str(error)))
+            usual.append(Usual(name, None, None, note=str(error)))
         else:
-            usual.append(Usual(name, trajectory.objective, _plain(trajectory), note))
+            usual.append(Usual(name, trajectory.objective, _plain(trajectory), schedule, note))
     return tuple(sorted(usual, key=lambda b: np.inf if b.objective is None else b.objective))
 
 

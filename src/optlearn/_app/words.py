@@ -7,7 +7,7 @@ import numpy as np
 
 from optlearn._app.messages import Compared, Optimum, Simulated, Usual
 from optlearn._app.parts import COLOURS, DARK_COLOURS, Line
-from optlearn._control.compare import OPTIMUM
+from optlearn._control.compare import OPTIMUM, SOLUTION, is_better
 from optlearn._schedule import Schedule
 from optlearn._trajectory import reduction
 from optlearn.scenarios._files import known
@@ -25,6 +25,16 @@ def about(scenario: str, strangers: Sequence[str]) -> str:
     return f"{purpose}<p class=mistake>The address names {escape(names)}, which {scenario} does not have.</p>"
 
 
+def name_of(optimum: Optimum, usual: Sequence[Usual]) -> str:
+    """What it is called, as ``compare`` does: an optimum is converged, and nothing beside it is better."""
+    beaten = any(
+        is_better(baseline.objective, baseline.schedule, optimum)
+        for baseline in usual
+        if baseline.objective is not None and baseline.schedule is not None and not baseline.note
+    )
+    return OPTIMUM if optimum.certificate.converged and not beaten else SOLUTION
+
+
 def headline(optimum: Optimum, compared: Compared | None) -> str:
     """The error that is reached, and how much better that is than what people would try."""
     number = f'<p class="number">{optimum.objective:.6g}</p>'
@@ -32,21 +42,22 @@ def headline(optimum: Optimum, compared: Compared | None) -> str:
 
 
 def _verdict(optimum: Optimum, compared: Compared | None) -> str:
-    about = "final error of the optimal schedule"
+    name = name_of(optimum, () if compared is None else compared.usual)
+    about = f"final error of the {'optimal schedule' if name == OPTIMUM else 'schedule that was found'}"
     if compared is None:
         return f"{about}; comparing with the usual schedules …"
     best = next((baseline for baseline in compared.usual if baseline.objective is not None), None)
     if best is None or best.objective is None:
         return f"{about}."
-    name = f"<b>{escape(best.name)}</b> ({best.objective:.6g}), the best of the usual schedules"
+    other = f"<b>{escape(best.name)}</b> ({best.objective:.6g}), the best of the usual schedules"
     if _same(best.objective, optimum.objective):
-        return f"{about}, the same as that of {name}."
+        return f"{about}, the same as that of {other}."
     if best.objective < optimum.objective:
         why = "" if optimum.full else ": “Solve at full accuracy” tries more starts"
         if optimum.mixed is not None:
             why = ", whose switches need not lie on this grid"
-        return f"{about}, {optimum.objective - best.objective:.1e} above {name}{why}."
-    return f"{about}, {reduction(best.objective, optimum.objective):.2g} % below {name}."
+        return f"{about}, {optimum.objective - best.objective:.1e} above {other}{why}."
+    return f"{about}, {reduction(best.objective, optimum.objective):.2g} % below {other}."
 
 
 def _same(first: float, second: float) -> bool:
@@ -91,15 +102,15 @@ def _course(schedule: Schedule, name: str) -> str:
     )
 
 
-def table(optimum: Optimum, usual: Sequence[Usual], looks: Mapping[str, int]) -> str:
-    """The schedules from the best to the worst; it is the legend of the chart too."""
-    rows = [(OPTIMUM, optimum.objective), *((baseline.name, baseline.objective) for baseline in usual)]
+def table(optimum: Optimum, own: str, usual: Sequence[Usual], looks: Mapping[str, int]) -> str:
+    """The schedules from the best to the worst, ``own`` that of the optimum; the legend of the chart too."""
+    rows = [(own, optimum.objective), *((baseline.name, baseline.objective) for baseline in usual)]
     rows.sort(key=lambda row: np.inf if row[1] is None else row[1])
     body = "".join(
-        f"<tr{' class=best' if name == OPTIMUM else ''}>"
+        f"<tr{' class=best' if name == own else ''}>"
         f"<th scope=row>{_swatch(Line(name, look=looks.get(name, 0)))}{escape(name)}</th>"
         f"<td>{'–' if error is None else f'{error:.6g}'}</td>"
-        f"<td>{'–' if error is None or name == OPTIMUM else _excess(error, optimum.objective)}</td></tr>"
+        f"<td>{'–' if error is None or name == own else _excess(error, optimum.objective)}</td></tr>"
         for name, error in rows
     )
     remarks = [f"{baseline.name}: {baseline.note}" for baseline in usual if baseline.note]

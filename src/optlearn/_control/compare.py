@@ -3,13 +3,13 @@
 import html
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._control.baselines import baselines_of
-from optlearn._control.certificate import LIMITS_MET, limits
+from optlearn._control.certificate import LIMITS_MET, Certificate, limits
 from optlearn._control.compiled import compile_problem
 from optlearn._control.controls import TOLERANCE, Control
 from optlearn._control.evaluate import check_schedule, evaluate_anyway
@@ -260,17 +260,35 @@ def _doubts(solution: Solution, better: list[Row]) -> tuple[str, ...]:
 
 
 def _beats(row: Row, schedule: Schedule, solution: Solution) -> bool:
-    """Is a schedule better by more than what counts as small?
+    return row.objective is not None and row.budgets_met and is_better(row.objective, schedule, solution)
+
+
+class Solved(Protocol):
+    """As much of a solution as tells what it is called."""
+
+    @property
+    def objective(self) -> float:
+        """Re-integrated."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """Its controls."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """What is known of it."""
+
+
+def is_better(objective: float, schedule: Schedule, solution: Solved) -> bool:
+    """Is a schedule that keeps all limits better than a solution, by more than what counts as small?
 
     More is allowed to one that is mixed, or that changes between the edges of the solution's grid, where no
     optimum on that grid can follow it.
     """
-    if row.objective is None or not row.budgets_met:
-        return False
     small = limits(solution.objective, solution.certificate.negligible)
     edges = schedule.grid / schedule.horizon * solution.schedule.intervals
     on_grid = np.all(np.abs(edges - np.round(edges)) < 1e-6) and not schedule.mixtures
-    return solution.objective - row.objective > small["hamiltonian_gap" if on_grid else "relaxation_gap"]
+    return solution.objective - objective > small["hamiltonian_gap" if on_grid else "relaxation_gap"]
 
 
 def _row(problem: Problem, name: str, schedule: Schedule, solution: Solution) -> Row:

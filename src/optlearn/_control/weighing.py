@@ -166,3 +166,20 @@ class Penalised:
         over = self.weighing.over(J)[self.weighing.members :]
         p[self.weighing.members :] = self.prices * np.sign(over) * (self.weighing.broken(J) > 0)
         return p
+
+
+@dataclass(frozen=True)
+class Violation:
+    """By how much limits are broken, and nothing else: Σ (broken/size)²/2."""
+
+    weighing: Weighing
+
+    def value(self, J: np.ndarray) -> float:
+        """The sum; 0 if all limits hold."""
+        return float(((self.weighing.broken(J) / np.array(self.weighing.sizes)) ** 2).sum() / 2)
+
+    def weights(self, J: np.ndarray) -> np.ndarray:
+        """(K,) its derivatives by the costs."""
+        over = self.weighing.over(J)[self.weighing.members :]
+        slopes = np.sign(over) * self.weighing.broken(J) / np.array(self.weighing.sizes) ** 2
+        return np.concatenate([np.zeros(self.weighing.members), slopes])

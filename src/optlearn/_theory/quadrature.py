@@ -66,6 +66,8 @@ def choose_quadrature(
     not suit a metric that jumps), relative to the largest at these states (at least 0.1), under a finer or
     independent quadrature. Warns when no quadrature within ``wanted.points`` is accurate enough.
     """
+    if isinstance(first, Grid) and len(first.nodes) != len(_where(model, what).segments):
+        first = None  # made for other coordinates: a metric without the label noise has one fewer
     candidates = _candidates(model, u, states, wanted, what)
     best: tuple[float, AbstractQuadrature] | None = None
     for size, quadrature in chain([] if first is None else [(np.inf, first)], candidates):

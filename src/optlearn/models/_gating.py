@@ -7,8 +7,10 @@ The teacher is a network of the same kind, with a gain and a threshold of its ow
 """
 
 import dataclasses
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import block_diag
@@ -31,8 +33,9 @@ from optlearn.models._averages import (
     stretched_line,
 )
 
-# What the parameter ``gate`` may be.
-GATES = ("gain", "threshold", "switch")
+# What the parameter ``gate`` may be, and its lowest and highest value. A gain below 0 would be
+# one above 0 of the opposite weights and threshold.
+GATES = {"gain": (0.0, np.inf), "threshold": (-np.inf, np.inf), "switch": (0.0, 1.0)}
 # Nodes in the field of each own gate, by the number of these; for more, the generic quadrature takes over.
 NODES = {1: 31, 2: 21}
 # Nodes of the bivariate normal law of the teacher's gates, of one and of two of them.
@@ -55,6 +58,10 @@ class Gating(LearningModel):
         fineness: by how much more nodes there are for the teacher's gates than by default.
     """
 
+    limits = MappingProxyType(
+        {**LearningModel.limits, **dict.fromkeys(("gain", "teacher_gain"), GATES["gain"])}
+    )
+
     control: str = field(static=True, kw_only=True)
     nodes: int = field(static=True, kw_only=True)
     fineness: int = field(static=True, kw_only=True, default=1)
@@ -65,6 +72,12 @@ class Gating(LearningModel):
         target = _soft_step(their_gates, u["teacher_gain"], u["teacher_threshold"])[0] @ their_values
         output = self._gate(gates, u)[0] @ values
         return (target + u["sigma_n"] * fields.noise - output) ** 2 / 2
+
+    def check_parameter(self, name: str, value: Array) -> None:
+        """The gate has the limits of what it is."""
+        super().check_parameter(name, value)
+        if name in ("gate", "test_gate") and not isinstance(value, jax.core.Tracer):
+            Arguments(type(self).__name__).number(name, value, *GATES[self.control])
 
     def test_settings(self, u: Settings) -> Settings:
         """The gate at test time is ``test_gate``."""
@@ -272,7 +285,6 @@ def gating(
         "threshold": check.number("teacher_threshold", teacher_threshold),
         "switch": 1.0,
     }
-    limits = {"gain": (0.0, np.inf), "threshold": (-np.inf, np.inf), "switch": (0.0, 1.0)}[control]
     parameters: dict[str, Array] = {
         "learning_rate": check.number("eta", eta, 0.0),
         "batch": check.number("batch", batch, 1.0),
@@ -282,7 +294,7 @@ def gating(
         **{name: setting[name] for name in ("gain", "threshold") if name != control},
     }
     for name, value in (("gate", gate), ("test_gate", test_gate)):
-        parameters[name] = setting[control] if value is None else check.number(name, value, *limits)
+        parameters[name] = setting[control] if value is None else check.number(name, value, *GATES[control])
     overlaps = Overlaps(T=check.gram("T", 1.0 if T is None else T, M))
     untracked = _apart(K, overlaps)
     return Gating(

@@ -194,8 +194,9 @@ def test_three_values_and_two_switches_give_the_best_of_all_schedules() -> None:
     assert rounded.objective == pytest.approx(wanted, abs=1e-12)
 
 
-def test_limits_without_a_budget() -> None:
-    compiled = compile_problem(curriculum(Discrete(TWO, max_switches=1)))
+@pytest.mark.parametrize("most", [0, 1])
+def test_limits_without_a_budget(most) -> None:
+    compiled = compile_problem(curriculum(Discrete(TWO, max_switches=most)))
     rollout = Rollout(compiled, 16)
     rounded = round_controls(rollout, np.full((16, 1), 0.5), NONE)
     np.testing.assert_array_equal(rounded.w, 1.0)  # easy throughout
@@ -207,6 +208,9 @@ def test_limits_that_nothing_can_meet() -> None:
         check_grid(compiled, 24)
     compiled = compile_problem(curriculum(Discrete(TWO, min_dwell=7.0), HALF))
     with pytest.raises(SpecificationError, match="min_dwell = 7"):
+        check_grid(compiled, 24)
+    compiled = compile_problem(curriculum(Discrete(TWO, min_dwell=15.0)))
+    with pytest.raises(SpecificationError, match="min_dwell = 15 of 'difficulty' is more than"):
         check_grid(compiled, 24)
 
 

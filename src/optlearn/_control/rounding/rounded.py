@@ -43,6 +43,11 @@ def check_grid(compiled: CompiledProblem, intervals: int) -> None:
     guess = neutral(compiled, intervals).w
     for name in compiled.problem.discrete:
         levels = _Levels(compiled, intervals, name)
+        if levels.dwell > intervals:
+            raise SpecificationError(
+                f"infeasible: min_dwell = {levels.control.min_dwell:g} of {name!r} is more than the whole of "
+                f"training, {compiled.problem.horizon:g}"
+            )
         counts = levels.exact_counts
         levels.nearest_counts(guess)  # raises if there are none
         check_limits(name, levels.control, counts, levels.dwell)

@@ -298,7 +298,9 @@ def _moved_phases(levels: np.ndarray, cost: np.ndarray) -> Iterator[np.ndarray]:
 def first_schedules(
     shares: np.ndarray, counts: np.ndarray, cost: np.ndarray, dwell: int, most: int | None
 ) -> list[np.ndarray]:
-    """Levels (I,) to start from: rounded shares (I, n) with fewer and fewer phases, and all orders.
+    """Levels (I,) to start from: constants, rounded shares (I, n) of fewer and fewer phases, and all orders.
+
+    Where no budget asks for counts, limits may allow nothing of these but constants.
 
     Args:
         shares: (I, n) relaxed shares.
@@ -310,7 +312,8 @@ def first_schedules(
     n = shares.shape[1]
     rounded = [sum_up(shares, counts), sum_up(shares, counts, dwell)]
     lengths = range(int(np.count_nonzero(counts)) - 1, (4 if most is None else min(most, 6)) + 1)
-    schedules = rounded + [
+    schedules = [np.full(len(shares), level) for level in range(n)] + rounded
+    schedules += [
         repair(limit_switches(levels, length), counts, cost) for levels in rounded for length in lengths
     ]
     for length in lengths:

@@ -36,7 +36,7 @@ from optlearn._control.solvers.rules import (
     lowers,
     shortened,
 )
-from optlearn._control.weighing import Proximal
+from optlearn._control.weighing import Proximal, Violation
 from optlearn._engine.rollout import RolloutResult
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report, silent
@@ -52,6 +52,9 @@ _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
 _STIFFEST = 60  # times that limits are enforced four times as hard, before they count as out of reach
+_STUCK = 3  # such times in a row that limits are broken as much as before: is there a way to break them less?
+_LESS = 0.99  # what is left of a violation that has become smaller
+_CLEARLY = 1e-3  # a limit that is broken by this share of itself is not broken for round-off
 _MET = 1e-8  # a limit that is broken by this share of itself counts as met
 _CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
 _ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
@@ -150,7 +153,7 @@ def _by_weights(
     room = np.maximum(np.abs(costs[weighing.members :] - limits), LITTLE * np.array(weighing.sizes))
     rho = np.concatenate([np.full(len(members), 1 / spread), size / room**2])
     p = weighing.nearest(np.concatenate([np.array(weighing.caps) / sum(weighing.caps), 0.0 * limits]))
-    done, before, stiffer = 0, np.inf, 0
+    done, before, stiffer, stuck, least = 0, np.inf, 0, 0, np.inf
     while True:
         near = Proximal(weighing, p, rho)
         descent = _Descent(rollout.weighted(near), start, max_iterations - done, tolerance, tell)
@@ -162,14 +165,39 @@ def _by_weights(
         # What weights and costs disagree by: 0 where every weight above 0 is of a cost that is active.
         own = weighing.value(costs) - float(p[: len(members)] @ costs[: len(members)])
         left = own + float(np.abs(p[len(members) :] * (costs[len(members) :] - limits)).sum())
-        settled = left <= descent.tolerance and weighing.excess(costs) <= _MET
+        excess = weighing.excess(costs)
+        settled = left <= descent.tolerance and excess <= _MET
         if settled or outcome in (Outcome.INTERRUPTED, Outcome.ITERATIONS) or done >= max_iterations:
             return descent, outcome if settled or not outcome.ok else Outcome.ITERATIONS, done, p
         if left > before / 4:
             rho, stiffer = 4 * rho, stiffer + 1
-            if stiffer > _STIFFEST:
+            stuck = stuck + 1 if excess > max(_LESS * least, _CLEARLY) else 0
+            reachable = stiffer <= _STIFFEST
+            if stuck == _STUCK:
+                reachable, passes = _can_fall(rollout, start, max_iterations - done, tolerance, tell)
+                done += passes
+            if not reachable:
                 return descent, Outcome.INFEASIBLE, done, p
-        before = left
+        before, least = left, min(least, excess)
+
+
+def _can_fall(
+    rollout: Rollout,
+    start: Start,
+    max_iterations: int,
+    tolerance: float,
+    tell: Callable[[int, float, float], None],
+) -> tuple[bool, int]:
+    """Whether limits are broken by less where nothing else counts, and the passes that it took to see."""
+    weighing = rollout.compiled.problem.weighing
+    assert weighing is not None
+    descent = _Descent(rollout.weighted(Violation(weighing)), start, max_iterations, tolerance, tell)
+    descent.descend()
+    before, after = (
+        weighing.excess(rollout.costs(w, theta))
+        for w, theta in ((start.w, start.theta), descent.feasible.split(descent.point.v))
+    )
+    return after < _LESS * before, descent.iterations
 
 
 @dataclass(frozen=True)
