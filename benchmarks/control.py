@@ -29,7 +29,7 @@ HEADER = ("problem", "method", "objective", "excess", "converged", "honest", "se
 # Random starts of the transcription, in the search for references.
 STARTS = 24
 # CPU seconds that the default may take before other methods are left out: they are there to compare.
-CHEAP = 10.0
+CHEAP = 3.0
 
 
 def in_casadi(function: Callable[..., Any]) -> Callable[..., Any]:

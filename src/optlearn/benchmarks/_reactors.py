@@ -72,7 +72,7 @@ def catalyst_mixing(x, u):
     final=lambda x, u: -x["c"],
     source="K. G. Denbigh, Chem. Eng. Sci. 8 (1958) 125; PROPT, Denbigh's System of Reactions",
     tests="rates over ten orders of magnitude, a long horizon, several optima",
-    reference=Reference(-0.2393, 50, "many starts", published=-0.23936),
+    reference=Reference(-0.66647971, 50, ""),
 )
 def denbigh(x, u):
     """A + B → X → Y with waste from both."""
@@ -122,7 +122,7 @@ def oil_shale(x, u):
     final=lambda x, u: -x["profit"],
     source="T. Jensen (1964); R. Luus, Int. J. Control 52 (1990) 239; PROPT, Nonlinear CSTR",
     tests="eight states and four controls, some of them singular",
-    reference=Reference(-21.757, 40, "many starts", published=-21.757),
+    reference=Reference(-21.8182049, 40, "many starts", published=-21.757),
 )  # fmt: skip
 def nonlinear_cstr(x, u):
     """Four simultaneous reactions in a stirred tank, one of them by light."""
@@ -166,7 +166,7 @@ BLEND = (
     final=lambda x, u: -1000 * x["x7"],
     source="R. Luus, J. Dittrich, F. J. Keil, Can. J. Chem. Eng. 70 (1992) 780; PROPT, Bifunctional Catalyst",
     tests="stiff, with 300 local optima on ten intervals",
-    reference=Reference(-10.0942, 10, "published", published=-10.0942),
+    reference=Reference(-10.0941644, 10, "published", published=-10.0942),
 )
 def bifunctional_catalyst(x, u):
     """A blend of two catalysts along a tube turns methylcyclopentane into benzene."""
@@ -190,7 +190,7 @@ def bifunctional_catalyst(x, u):
     final=lambda x, u: -x["protein"] * x["volume"],
     source="S. Park, W. F. Ramirez, AIChE J. 34 (1988) 1550; PROPT, Park-Ramirez Bioreactor",
     tests="singular arcs and an optimum 1e-4 above the best",
-    reference=Reference(-32.6366, 40, "many starts", published=-32.6867),
+    reference=Reference(-32.6367657, 40, "many starts", published=-32.6867),
 )
 def park_ramirez(x, u):
     """Feed yeast so that it secretes most protein."""
@@ -218,7 +218,7 @@ def park_ramirez(x, u):
     final=lambda x, u: -x["protein"] * x["volume"],
     source="J. Lee, W. F. Ramirez, AIChE J. 40 (1994) 899; PROPT, Lee-Ramirez Bioreactor",
     tests="seven states, two controls, an objective that is flat in both",
-    reference=Reference(-5.5, 50, "many starts", published=-5.5678),
+    reference=Reference(-5.56788441, 50, "published", published=-5.5678),
 )  # fmt: skip
 def lee_ramirez(x, u):
     """Feed and induce bacteria that make a foreign protein."""
@@ -246,7 +246,7 @@ def lee_ramirez(x, u):
     limits=(ends_below(200.0, lambda x, u: x["volume"]),),
     source="C. T. Chen, C. Hwang, Comput. Chem. Eng. 14 (1990); PROPT, Fed-batch Fermentor",
     tests="several optima, a limit at the end, numbers in thousands",
-    reference=Reference(-20.3, 40, "many starts", published=-20.3167),
+    reference=Reference(-20.4448566, 40, "", published=-20.3167),
 )
 def ethanol(x, u):
     """Feed yeast so that a tank of given size holds most ethanol."""

@@ -55,7 +55,7 @@ def singular_3(x, u):
     cost=lambda x, u: x["x"] ** 2,
     source=LUUS + "4",
     tests="a singular arc of third order, on 400 intervals: the objective is flat in the control",
-    reference=Reference(1.2521, 400, "convex", published=1.252390),
+    reference=Reference(1.25211595, 400, "convex", published=1.252390),
 )
 def singular_4(x, u):
     """Triple integrator, squared place."""
