@@ -1,14 +1,26 @@
-"""All benchmarks in one run, as ratios: python -m benchmarks [NAME …]."""
+"""All benchmarks in one run, as ratios: python -m benchmarks [NAME …], or control [PROBLEM …]."""
 
 import sys
 import time
 from collections.abc import Callable
 
-from benchmarks import batched, blocks, drifts, growth, integration, own_models, simulators, solvers, sweeps
+from benchmarks import (
+    batched,
+    blocks,
+    control,
+    drifts,
+    growth,
+    integration,
+    own_models,
+    simulators,
+    solvers,
+    sweeps,
+)
 
 ALL: dict[str, Callable[[], None]] = {
     "batched": batched.main,
     "blocks": blocks.main,
+    "control": control.main,
     "drifts": drifts.main,
     "growth": growth.main,
     "integration": integration.main,
@@ -21,6 +33,9 @@ ALL: dict[str, Callable[[], None]] = {
 
 def main() -> None:
     """Run the benchmarks named on the command line, or all."""
+    if sys.argv[1:2] == ["control"]:
+        control.main(*sys.argv[2:])
+        return
     wanted = sys.argv[1:] or list(ALL)
     unknown = [name for name in wanted if name not in ALL]
     if unknown:

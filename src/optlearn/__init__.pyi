@@ -1,3 +1,4 @@
+from . import benchmarks as benchmarks
 from . import laws as laws
 from . import models as models
 from . import paper as paper

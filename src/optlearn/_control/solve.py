@@ -267,11 +267,13 @@ class _Search:
                 self.notes.append(f"{coarse} steps in an interval led astray: all starts ran again with more")
                 most = MOST_COSTLY_STEPS if self.compiled.engine.costly else MOST_STEPS
                 self.rollout = self.rollout.with_steps(min(FAR_FINER * coarse, most))
-                again = self.runs = self.method.run_all(self.rollout, self._chosen(self.starts), self.tell)
+                self.runs = self.method.run_all(self.rollout, self._chosen(self.starts), self.tell)
+                self.run_more_starts()
+                continue
             self.best = _best(self.rollout, again)
 
     def keep_a_better_start(self) -> None:
-        """The result is never above a first guess: under steps that hide much, a solver may have left it."""
+        """The result is never above a first guess or another run: under steps that hide much, it may be."""
         if not self.method.optimises or self.compiled.engine.exact:
             return
         best, twice = self.best, finer(self.rollout)
@@ -281,17 +283,34 @@ class _Search:
         allowed = limits(size, self.negligible)["integration_error"]
         if abs(reached - best.objective) <= allowed:
             return  # every descent from a start ended below it, and these steps say so truthfully
-        starts = [(accurate(self.compiled, start), start) for start in self.candidates.every]
-        least, start = min(starts, key=lambda pair: pair[0])
+        weighing = self.compiled.problem.weighing
+        others: list[Start | Run] = [
+            other
+            for other in (*self.candidates.every, *self.runs)
+            if weighing is None or weighing.excess(self.rollout.costs(other.w, other.theta)) <= LIMITS_MET
+        ]
+        least, other = min(
+            ((accurate(self.compiled, o), o) for o in others),
+            key=lambda pair: pair[0],
+            default=(np.inf, None),
+        )
         allowed = limits(least, self.negligible)["integration_error"]
-        if accurate(self.compiled, best) > least + allowed:
+        if other is None or accurate(self.compiled, best) <= least + allowed:
+            return
+        if isinstance(other, Run):
             self.notes.append(
-                f"integrated accurately, the solver's end is above its start {start.name!r}, which is kept"
+                f"integrated accurately, the run from {best.record.start!r} is above that from "
+                f"{other.record.start!r}, which is kept"
             )
-            objective = self.rollout.objective(start.w, start.theta)
-            record = replace(best.record, start=start.name, outcome=Outcome.STALLED, objective=objective)
-            self.best = Run(record, start.w, start.theta, counts=False)
-            self.runs.append(self.best)
+            self.best = other
+            return
+        self.notes.append(
+            f"integrated accurately, the solver's end is above its start {other.name!r}, which is kept"
+        )
+        objective = self.rollout.objective(other.w, other.theta)
+        record = replace(best.record, start=other.name, outcome=Outcome.STALLED, objective=objective)
+        self.best = Run(record, other.w, other.theta, counts=False)
+        self.runs.append(self.best)
 
     def result(self, options: dict[str, Any]) -> SearchResult:
         """What has come of it, with the options for the record: those that are not left to the solver."""

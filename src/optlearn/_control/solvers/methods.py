@@ -16,7 +16,7 @@ from optlearn._progress import Report, silent
 MOST_PASSES = 400
 # Of a direct run from the first start: most end in a third of these, or take hundreds.
 FIRST_ITERATIONS = 60
-# Forward and backward passes that take as long as one of its iterations.
+# Passes for each of its iterations after which a direct run takes over.
 PASSES_AN_ITERATION = 6
 # Passes only have to tell which start is best: a fifth of what two starts may differ by and still agree,
 # since an end may lie a few times its gap above the optimum.
@@ -25,7 +25,7 @@ PASSES_TOLERANCE = 2e-7
 # times as much. They know the curvature, so that a sharper end takes one or two more.
 NEAR_PASSES, NEAR_TOLERANCE = 12, 3e-8
 # Steps in an interval, and operations of a pass, up to which that is worth its price.
-DIRECT_STEPS, DIRECT_OPERATIONS = 32, 4_000_000
+DIRECT_STEPS, DIRECT_OPERATIONS = 128, 4_000_000
 # Beyond it a start may take so many operations in all (ten seconds), but always a few passes.
 START_OPERATIONS, FEWEST_PASSES = 600_000_000, 20
 
@@ -94,7 +94,8 @@ class Auto(Method):
     ) -> list[Run]:
         """Direct from the first start, passes from the second, and from the others what was quicker.
 
-        Passes from all of them, if the direct run leads nowhere.
+        Passes that creep give way to a direct run, which goes on from where they have come to. Passes from
+        all of them, if the first direct run leads nowhere.
         """
         direct = Direct(self.max_iterations or FIRST_ITERATIONS, self.tolerance)
         runs = [direct.run(rollout, starts[0], tell)]
@@ -103,12 +104,20 @@ class Auto(Method):
             runs[0] = replace(runs[0], counts=stop)
             return runs if stop else runs + passes.run_all(rollout, starts, tell)
         if len(starts) > 1:
-            runs += passes.run_all(rollout, starts[1:2], tell)
+            few = min(passes.max_iterations or MOST_PASSES, PASSES_AN_ITERATION * runs[0].iterations)
+            runs += replace(passes, max_iterations=few).run_all(rollout, starts[1:2], tell)
+            second = runs[1]
             # The next problem may begin with it.
-            runs[0] = replace(runs[0], curvature=runs[1].curvature)
-        if len(starts) > 2 and not (runs[1].interrupted or runs[1].astray):
-            slow = runs[1].iterations > PASSES_AN_ITERATION * runs[0].iterations
-            runs += (direct if slow else passes).run_all(rollout, starts[2:], tell)
+            runs[0] = replace(runs[0], curvature=second.curvature)
+            if second.interrupted or second.astray:
+                return runs
+            if not second.outcome.ok:
+                runs[1] = replace(second, counts=False)
+                there = replace(starts[1], w=second.w, theta=second.theta)
+                runs.append(direct.run(rollout, there, tell))
+                if runs[-1].interrupted or runs[-1].astray:
+                    return runs
+            runs += (passes if second.outcome.ok else direct).run_all(rollout, starts[2:], tell)
         return runs
 
     def _from_nearby(self, rollout: Rollout, start: Start, tell: Report) -> list[Run]:

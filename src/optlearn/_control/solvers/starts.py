@@ -22,6 +22,8 @@ STARTS_ALONE = 6
 # Random schedules, of which those that make the state go different ways become starts.
 POOL = 32
 POOL_OPERATIONS = 100_000_000  # of all their forward passes
+# Steps in an interval beyond which fewer digits suffice for a beginning.
+MANY_STEPS = 8
 # Rounds of further starts, while at most half of them have reached the best.
 MORE_STARTS = 3
 
@@ -243,7 +245,8 @@ def warm_schedule(problem: Problem, schedule: Schedule) -> Schedule:
 def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[Start]) -> int:
     """Steps in an interval after which the objective changes by less than 1e-8, or 1e-5 of itself.
 
-    Or 1e-7 where expectations are wide quadratures, which are no more accurate than that. This is under the
+    Or 1e-7 where expectations are wide quadratures, which are no more accurate than that; or 1e-6 where it
+    takes many steps, since the fast start that asks for these may be the guess's alone. This is under the
     first guess whose dynamics stay finite; the optimum may need more, see ``too_coarse``.
     """
     if compiled.engine.exact:
@@ -259,7 +262,8 @@ def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int 
     coarse = rollout.objective(guess.w, guess.theta)
     while (twice := finer(rollout)) is not None:
         fine = twice.objective(guess.w, guess.theta)
-        if abs(fine - coarse) <= min(small * max(1.0, abs(fine)), 1e-5 * abs(fine) + ROUND_OFF):
+        allowed = small if rollout.steps < MANY_STEPS else 1e-6
+        if abs(fine - coarse) <= min(allowed * max(1.0, abs(fine)), 1e-5 * abs(fine) + ROUND_OFF):
             return rollout.steps
         # What is not finite may be an unstable step, or the dynamics themselves.
         if not np.isfinite(fine) and not known_to_stay:
