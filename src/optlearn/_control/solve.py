@@ -284,9 +284,10 @@ class _Search:
         if abs(reached - best.objective) <= allowed:
             return  # every descent from a start ended below it, and these steps say so truthfully
         weighing = self.compiled.problem.weighing
-        others: list[Start | Run] = [
+        ends: list[Start | Run] = [*self.candidates.every, *self.runs]
+        others = [
             other
-            for other in (*self.candidates.every, *self.runs)
+            for other in ends
             if weighing is None or weighing.excess(self.rollout.costs(other.w, other.theta)) <= LIMITS_MET
         ]
         least, other = min(

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
+from optlearn._arrays import Settings
 from optlearn._control.controls import Continuous
 from optlearn.benchmarks._benchmark import Reference, benchmark, ends, ends_below
 
@@ -20,7 +21,7 @@ from optlearn.benchmarks._benchmark import Reference, benchmark, ends, ends_belo
     tests="two numbers given at the end",
     reference=Reference(12 / (1 - 100**-2), 100, "exact", published=12.0),
 )
-def cart_to_rest(x, u):
+def cart_to_rest(x: Settings, u: Settings) -> Settings:
     """A cart comes to rest at 0 with least effort."""
     return {"place": x["speed"], "speed": u["push"]}
 
@@ -35,7 +36,7 @@ def cart_to_rest(x, u):
     tests="inequalities at the end whose limit is 0",
     reference=Reference(12 / (1 - 100**-2), 100, "exact", published=12.0),
 )
-def cart_one_sided(x, u):
+def cart_one_sided(x: Settings, u: Settings) -> Settings:
     """The same cart must pass 0 and not move on."""
     return {"place": x["speed"], "speed": u["push"]}
 
@@ -50,7 +51,7 @@ def cart_one_sided(x, u):
     tests="bang-bang",
     reference=Reference(-1.0, 100, "exact", published=-1.0),
 )
-def farthest_rest(x, u):
+def farthest_rest(x: Settings, u: Settings) -> Settings:
     """As far as possible within a given time, and at rest."""
     return {"place": x["speed"], "speed": u["push"]}
 
@@ -68,7 +69,7 @@ def farthest_rest(x, u):
     tests="infinitely many switches in finite time, an objective near 0",
     reference=Reference(1.52887986e-05, 100, "convex", published=1.52845e-5),
 )
-def fuller(x, u):
+def fuller(x: Settings, u: Settings) -> Settings:
     """Chattering to and from 0."""
     return {"place": x["speed"], "speed": u["push"]}
 
@@ -84,7 +85,7 @@ def fuller(x, u):
         0.380800926, 100, "convex", published=float(np.exp(2) * np.sinh(2) / (1 + np.exp(2)) ** 2)
     ),
 )
-def hager(x, u):
+def hager(x: Settings, u: Settings) -> Settings:
     """Linear dynamics, quadratic cost."""
     return {"x": x["x"] / 2 + u["u"]}
 
@@ -98,7 +99,7 @@ def hager(x, u):
     tests="smooth, with an active bound",
     reference=Reference(2.86778066, 100, "many starts", published=2.8673),
 )
-def van_der_pol(x, u):
+def van_der_pol(x: Settings, u: Settings) -> Settings:
     """Damp an oscillator that drives itself."""
     return {"x": (1 - x["y"] ** 2) * x["x"] - x["y"] + u["u"], "y": x["x"]}
 
@@ -112,7 +113,7 @@ def van_der_pol(x, u):
     tests="nonlinear, smooth",
     reference=Reference(29.3810130, 100, "many starts", published=29.37609),
 )
-def rayleigh(x, u):
+def rayleigh(x: Settings, u: Settings) -> Settings:
     """Damp a tunnel-diode oscillator."""
     return {"x": x["y"], "y": -x["x"] + x["y"] * (1.4 - 0.14 * x["y"] ** 2) + 4 * u["u"]}
 
@@ -127,7 +128,7 @@ def rayleigh(x, u):
     tests="boundary layers at both ends of a long time",
     reference=Reference(1.34322155, 200, "many starts", published=1.3308),
 )
-def hypersensitive(x, u):
+def hypersensitive(x: Settings, u: Settings) -> Settings:
     """Nothing happens but at the ends."""
     return {"x": -(x["x"] ** 3) + u["u"]}
 
@@ -145,7 +146,7 @@ def hypersensitive(x, u):
     tests="an angle as control, a curved end",
     reference=Reference(-1.5252098, 60, "published", published=-1.5253),
 )
-def orbit_raising(x, u):
+def orbit_raising(x: Settings, u: Settings) -> Settings:
     """A spacecraft reaches the widest circular orbit by a small thrust."""
     thrust = 0.1405 / (1 - 0.0749 * x["t"])
     return {
@@ -166,7 +167,7 @@ def orbit_raising(x, u):
     tests="an angle as control, smooth",
     reference=Reference(-1.71220362, 100, "many starts", published=-1.712316),
 )
-def max_range(x, u):
+def max_range(x: Settings, u: Settings) -> Settings:
     """Farthest flight with a thrust of half the weight, at a given height."""
     return {
         "x": x["v"] * jnp.cos(u["angle"]),
@@ -190,7 +191,7 @@ def max_range(x, u):
     tests="strongly nonlinear, many optima, four numbers given at the end",
     reference=Reference(58.3426365, 50, "many starts"),
 )
-def cart_pole(x, u):
+def cart_pole(x: Settings, u: Settings) -> Settings:
     """Swing a pole up by pushing its cart."""
     m1, m2, length, g = 1.0, 0.3, 0.5, 9.81
     sine, cosine, push, spin = jnp.sin(x["pole"]), jnp.cos(x["pole"]), u["push"], x["pole_speed"] ** 2
@@ -217,7 +218,7 @@ def cart_pole(x, u):
     tests="an integral that is given",
     reference=Reference(5.06850556, 100, "many starts", published=5.06848),
 )
-def hanging_chain(x, u):
+def hanging_chain(x: Settings, u: Settings) -> Settings:
     """The shape of a chain of given length between two points."""
     return {"height": u["slope"], "length": jnp.sqrt(1 + u["slope"] ** 2)}
 
@@ -231,7 +232,7 @@ def hanging_chain(x, u):
     tests="two optima, the lower of which is 0 and hard to reach",
     reference=Reference(8.36457e-08, 60, "exact", size=0.0217),
 )
-def f8(x, u):
+def f8(x: Settings, u: Settings) -> Settings:
     """An F-8 aircraft comes back from an angle of attack at which it stalls."""
     a, b, c, w = x["a"], x["b"], x["c"], u["w"]
     return {

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from optlearn._arrays import Settings
 from optlearn._control.controls import Continuous, Discrete
 from optlearn.benchmarks._benchmark import Reference, benchmark
 
@@ -21,7 +22,7 @@ LOTKA: dict[str, Any] = {
     tests="bang, then a singular arc",
     reference=Reference(1.3444077, 100, "many starts", published=1.34408),
 )
-def lotka(x, u):
+def lotka(x: Settings, u: Settings) -> Settings:
     """Fish so that predators and prey come to their equilibrium."""
     prey, predators, fishing = x["prey"], x["predators"], u["fishing"]
     return {
@@ -36,7 +37,7 @@ def lotka(x, u):
     tests="pure values where the optimum mixes them",
     reference=Reference(1.3465978, 100, ""),
 )
-def lotka_pure(x, u):
+def lotka_pure(x: Settings, u: Settings) -> Settings:
     """Fish with the whole fleet, or not at all."""
     return lotka.equations(x, u)
 
@@ -50,7 +51,7 @@ def lotka_pure(x, u):
     tests="one of three modes at a time",
     reference=Reference(8.8532962, 50, "", published=8.7760),
 )
-def three_tanks(x, u):
+def three_tanks(x: Settings, u: Settings) -> Settings:
     """Fill the middle one of three tanks to 3."""
     first, second, third = (1.0 * (u["mode"] == mode) for mode in (0.0, 1.0, 2.0))
     pumped = third * jnp.sqrt(0.8 * x["a"])
@@ -70,7 +71,7 @@ def three_tanks(x, u):
     tests="bang, then a singular arc",
     reference=Reference(4.73131472, 100, "many starts"),
 )
-def double_tank(x, u):
+def double_tank(x: Settings, u: Settings) -> Settings:
     """Fill the lower one of two tanks to 3."""
     return {"a": u["inflow"] - jnp.sqrt(x["a"]), "b": jnp.sqrt(x["a"]) - jnp.sqrt(x["b"])}
 
@@ -84,7 +85,7 @@ def double_tank(x, u):
     tests="one of three modes at a time, a singular arc",
     reference=Reference(0.98923592, 100, ""),
 )
-def egerstedt(x, u):
+def egerstedt(x: Settings, u: Settings) -> Settings:
     """Switch between three linear systems, all of which lead away."""
     first, second, third = (1.0 * (u["mode"] == mode) for mode in (0.0, 1.0, 2.0))
     a, b = x["x"], x["y"]
@@ -103,7 +104,7 @@ def egerstedt(x, u):
     tests="bang, singular arc, bang",
     reference=Reference(-1.51038136, 100, "many starts"),
 )
-def fishery(x, u):
+def fishery(x: Settings, u: Settings) -> Settings:
     """Harvest a stock that grows logistically."""
     return {"stock": x["stock"] * (1 - x["stock"]) - u["effort"] * x["stock"]}
 
@@ -117,7 +118,7 @@ def fishery(x, u):
     tests="numbers that differ by orders of magnitude",
     reference=Reference(-29.5100745, 50, "many starts", published=-29.5145),
 )
-def hiv(x, u):
+def hiv(x: Settings, u: Settings) -> Settings:
     """Immunotherapy of HIV by two drugs."""
     cells, virus = x["cells"], x["virus"]
     return {
@@ -135,7 +136,7 @@ def hiv(x, u):
     tests="smooth; a bound that is active for most of the time",
     reference=Reference(13.3968266, 50, "many starts"),
 )
-def epidemic(x, u):
+def epidemic(x: Settings, u: Settings) -> Settings:
     """Vaccinate against an epidemic."""
     infection = 1e-4 * x["susceptible"] * x["infectious"]
     return {

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+from optlearn._arrays import Settings
 from optlearn._control.controls import Continuous
 from optlearn.benchmarks._benchmark import Reference, benchmark, ends_below
 
@@ -15,7 +16,7 @@ from optlearn.benchmarks._benchmark import Reference, benchmark, ends_below
     tests="two optima: cooling at first (0.1331), or hardly (0.2444)",
     reference=Reference(0.133138436, 100, "published", published=0.13309),
 )
-def two_optima_cstr(x, u):
+def two_optima_cstr(x: Settings, u: Settings) -> Settings:
     """A stirred tank is cooled back to its steady state."""
     reaction = (x["b"] + 0.5) * jnp.exp(25 * x["a"] / (x["a"] + 2))
     return {"a": -(2 + u["u"]) * (x["a"] + 0.25) + reaction, "b": 0.5 - x["b"] - reaction}
@@ -30,7 +31,7 @@ def two_optima_cstr(x, u):
     tests="smooth; a control in hundreds, a yield below 1",
     reference=Reference(-0.610791971, 100, "many starts", published=-0.610775),
 )
-def batch_reactor(x, u):
+def batch_reactor(x: Settings, u: Settings) -> Settings:
     """The temperature of A → B → C with most B."""
     first, second = 4000 * jnp.exp(-2500 / u["T"]) * x["a"] ** 2, 6.2e5 * jnp.exp(-5000 / u["T"]) * x["b"]
     return {"a": -first, "b": first - second}
@@ -45,7 +46,7 @@ def batch_reactor(x, u):
     tests="smooth, with an active bound at the end",
     reference=Reference(-0.573534216, 100, "many starts", published=-0.573545),
 )
-def parallel_reactions(x, u):
+def parallel_reactions(x: Settings, u: Settings) -> Settings:
     """A → B and A → C in a tube."""
     return {"a": -(u["u"] + u["u"] ** 2 / 2) * x["a"], "b": u["u"] * x["a"]}
 
@@ -59,7 +60,7 @@ def parallel_reactions(x, u):
     tests="bang, singular arc, bang",
     reference=Reference(-0.0480556245, 100, "published", published=-0.0480556),
 )
-def catalyst_mixing(x, u):
+def catalyst_mixing(x: Settings, u: Settings) -> Settings:
     """Two catalysts along a tube."""
     change = u["u"] * (10 * x["b"] - x["a"])
     return {"a": change, "b": -change - (1 - u["u"]) * x["b"]}
@@ -74,7 +75,7 @@ def catalyst_mixing(x, u):
     tests="rates over ten orders of magnitude, a long horizon, several optima",
     reference=Reference(-0.66647971, 50, ""),
 )
-def denbigh(x, u):
+def denbigh(x: Settings, u: Settings) -> Settings:
     """A + B → X → Y with waste from both."""
     k1, k2 = 1e3 * jnp.exp(-3000 / u["T"]), 1e7 * jnp.exp(-6000 / u["T"])
     k3, k4 = 10 * jnp.exp(-3000 / u["T"]), 1e-3
@@ -94,7 +95,7 @@ def denbigh(x, u):
     tests="bang-bang with unequal switching times",
     reference=Reference(-0.353812015, 60, "many starts", published=-0.353717),
 )
-def oil_shale(x, u):
+def oil_shale(x: Settings, u: Settings) -> Settings:
     """The temperature of oil shale with most bitumen."""
     k1, k2, k3, k4, k5 = (
         jnp.exp(a - b / 1.9872 / u["T"])
@@ -124,7 +125,7 @@ def oil_shale(x, u):
     tests="eight states and four controls, some of them singular",
     reference=Reference(-21.8182049, 40, "many starts", published=-21.757),
 )  # fmt: skip
-def nonlinear_cstr(x, u):
+def nonlinear_cstr(x: Settings, u: Settings) -> Settings:
     """Four simultaneous reactions in a stirred tank, one of them by light."""
     u1, u2, u3, u4 = u["u1"], u["u2"], u["u3"], u["u4"]
     q = u1 + u2 + u4
@@ -168,7 +169,7 @@ BLEND = (
     tests="stiff, with 300 local optima on ten intervals",
     reference=Reference(-10.0941644, 10, "published", published=-10.0942),
 )
-def bifunctional_catalyst(x, u):
+def bifunctional_catalyst(x: Settings, u: Settings) -> Settings:
     """A blend of two catalysts along a tube turns methylcyclopentane into benzene."""
     v = u["blend"]
     k1, k2, k3, k4, k5, k6, k7, k8, k9, k10 = (a + b * v + c * v**2 + d * v**3 for a, b, c, d in BLEND)
@@ -192,7 +193,7 @@ def bifunctional_catalyst(x, u):
     tests="singular arcs and an optimum 1e-4 above the best",
     reference=Reference(-32.6367657, 40, "many starts", published=-32.6867),
 )
-def park_ramirez(x, u):
+def park_ramirez(x: Settings, u: Settings) -> Settings:
     """Feed yeast so that it secretes most protein."""
     s, diluted = x["substrate"], u["feed"] / x["volume"]
     growth = 21.87 * s / ((s + 0.4) * (s + 62.5))
@@ -220,7 +221,7 @@ def park_ramirez(x, u):
     tests="seven states, two controls, an objective that is flat in both",
     reference=Reference(-5.56788441, 50, "published", published=-5.5678),
 )  # fmt: skip
-def lee_ramirez(x, u):
+def lee_ramirez(x: Settings, u: Settings) -> Settings:
     """Feed and induce bacteria that make a foreign protein."""
     diluted, inducer = (u["feed"] + u["induction"]) / x["volume"], x["inducer"]
     uptake = x["nutrient"] / (14.35 + x["nutrient"] + x["nutrient"] ** 2 / 111.5)
@@ -248,7 +249,7 @@ def lee_ramirez(x, u):
     tests="several optima, a limit at the end, numbers in thousands",
     reference=Reference(-20.4448566, 40, "", published=-20.3167),
 )
-def ethanol(x, u):
+def ethanol(x: Settings, u: Settings) -> Settings:
     """Feed yeast so that a tank of given size holds most ethanol."""
     cells, substrate, product, diluted = x["cells"], x["substrate"], x["ethanol"], u["feed"] / x["volume"]
     growth = 0.408 / (1 + product / 16) * substrate / (0.22 + substrate)

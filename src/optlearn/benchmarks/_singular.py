@@ -1,5 +1,6 @@
 """Singular arcs: the Hamiltonian is linear in the control, and does not say where between its bounds."""
 
+from optlearn._arrays import Settings
 from optlearn._control.controls import Continuous
 from optlearn.benchmarks._benchmark import Reference, benchmark
 
@@ -15,7 +16,7 @@ LUUS = "R. Luus, Iterative Dynamic Programming (2000), section 10.2; PROPT, Sing
     tests="a bang, then an arc on which the control is 0",
     reference=Reference(1 / 6, 100, "exact", published=1 / 6),
 )
-def singular_1(x, u):
+def singular_1(x: Settings, u: Settings) -> Settings:
     """Bring a number to 0."""
     return {"x": u["u"]}
 
@@ -29,7 +30,7 @@ def singular_1(x, u):
     tests="a singular arc of second order, entered by chattering",
     reference=Reference(0.268441954, 100, "convex", published=0.268336),
 )
-def singular_2(x, u):
+def singular_2(x: Settings, u: Settings) -> Settings:
     """Double integrator, squared place."""
     return {"x": x["y"], "y": u["u"]}
 
@@ -43,7 +44,7 @@ def singular_2(x, u):
     tests="bang-singular",
     reference=Reference(0.753987579, 100, "convex", published=0.753984),
 )
-def singular_3(x, u):
+def singular_3(x: Settings, u: Settings) -> Settings:
     """Double integrator, squared place and speed."""
     return {"x": x["y"], "y": u["u"]}
 
@@ -57,7 +58,7 @@ def singular_3(x, u):
     tests="a singular arc of third order, on 400 intervals: the objective is flat in the control",
     reference=Reference(1.25211595, 400, "convex", published=1.252390),
 )
-def singular_4(x, u):
+def singular_4(x: Settings, u: Settings) -> Settings:
     """Triple integrator, squared place."""
     return {"x": x["y"], "y": x["z"], "z": u["u"]}
 
@@ -73,6 +74,6 @@ def singular_4(x, u):
     tests="nonlinear, several optima, a control that nearly disappears from the Hamiltonian",
     reference=Reference(0.119270231, 60, "many starts", published=0.119),
 )
-def singular_5(x, u):
+def singular_5(x: Settings, u: Settings) -> Settings:
     """Nonlinear and nearly singular."""
     return {"x": x["y"], "y": -x["z"] * u["u"] + 16 * x["t"] - 8, "z": u["u"], "t": 1.0}

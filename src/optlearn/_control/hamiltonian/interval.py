@@ -182,10 +182,11 @@ class IntervalHamiltonian(Hamiltonian):
             rolled.states, rolled.costates, len(w), horizon, compiled.engine.exact, rolled.jumps
         )
         plain = cls(_domain(compiled), *points, np.zeros_like(w), w, compiled, theta)
-        if paths is not None and any(paths.read_controls) and np.any(rolled.multipliers):
+        multipliers = rolled.multipliers
+        if paths is not None and any(paths.read_controls) and multipliers is not None and multipliers.any():
             ends = np.arange(len(w))[:, None] * steps + np.arange(steps + 1)
             # In units of H: what is weighed in an interval counts for its whole length.
-            plain = replace(plain, paths=(rolled.states[ends], rolled.multipliers * len(w) / horizon))
+            plain = replace(plain, paths=(rolled.states[ends], multipliers * len(w) / horizon))
         return plain.tilted(w, rolled.gradient)
 
     def mean(self, w: np.ndarray, of: Any) -> np.ndarray:
