@@ -19,7 +19,7 @@ PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --durations=10 -n $(WORKER
 # it does not know. Examples run without it, as for a user.
 COMPILED_QUICKLY = XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
 
-.PHONY: help demo test test-slow test-browser test-oldest coverage bench docs lint wheel newcomer screenshots clean
+.PHONY: help demo test test-slow test-browser test-oldest coverage bench gallery docs links lint wheel newcomer screenshots clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -60,13 +60,21 @@ newcomer: wheel  ## a first hour from an empty folder with the wheel alone, into
 screenshots: .venv/.test  ## the explorer's pictures of docs/explorer.md, in Chromium
 	$(BIN)/python docs/make_screenshots.py
 
-bench: .venv/.test  ## measure costs
+bench: .venv/.test  ## measure costs, and keep what the page of measurements shows
 	$(BIN)/python -m benchmarks
+
+# DATA=DIR: the folder of MNIST, for the examples that need it.
+gallery: .venv/.test  ## run the examples, and keep what the gallery shows
+	$(BIN)/python docs/make_gallery.py $(if $(DATA),--data-dir $(DATA))
 
 # The second line runs the doctests of the pages that the first has read.
 docs: .venv/.docs  ## build the documentation into docs/_build, running its notebooks and doctests
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -b doctest -d docs/_build/doctrees docs docs/_build/doctest
+	$(BIN)/python docs/check_links.py docs/_build/html README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
+
+links: .venv/.docs  ## the same for links to other sites; needs a network
+	$(BIN)/python -m sphinx -q -b linkcheck -d docs/_build/doctrees docs docs/_build/linkcheck
 
 lint: .venv/.test  ## ruff and mypy
 	$(BIN)/ruff check

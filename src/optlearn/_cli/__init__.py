@@ -36,6 +36,8 @@ VERBS = {
     "simulate": "solve",
     "explore": "show",
     "sweep": "sweep",
+    "bound": "plan",
+    "pareto": "plan",
     "fit": "fit",
     "fit-curves": "fit",
     "show": "show",
