@@ -228,4 +228,4 @@ def test_a_missing_package_names_the_extra():
     lines = done.stdout.splitlines()
     assert len(lines) == 3
     for line, extra in zip(lines, ("torch", "keras", "torch"), strict=True):
-        assert f"pip install '.[{extra}]' in a clone" in line
+        assert f"pip install -c constraints.txt '.[{extra}]' in the folder" in line

@@ -74,9 +74,9 @@ class CurriculumSampler(Sampler[int]):
         check = Arguments("CurriculumSampler")
         if (steps is None) == (epochs is None):
             raise SpecificationError(
-                "CurriculumSampler: either steps (batches of the whole training) or epochs must be given, "
-                f"got {steps!r} and {epochs!r}. The schedule itself ends at training time α_F = "
-                f"{schedule.horizon:g}, which is neither"
+                "CurriculumSampler: give either steps=… (batches of the whole training) or epochs=… (passes "
+                f"over the data), got steps={steps!r} and epochs={epochs!r}. The schedule's own horizon, "
+                f"α_F = {schedule.horizon:g}, is in training time (steps/N) and says nothing about either"
             )
         for name, value in (("batch_size", batch_size), ("steps", steps), ("epochs", epochs)):
             if value is not None:

@@ -216,6 +216,8 @@ def bar(total: int, screen: Any = None) -> Iterator[Callable[[PointDone], None]]
         return f" ({rate:.2f} points/s)" if counts["fresh"] else ""
 
     if not screen.is_terminal:
+        # The first point may take a minute, with compilation: say that something is going on.
+        screen.print(f"0/{total} solving; the first points take longest", markup=False)
 
         def line(point: PointDone) -> None:
             rate = count(point)

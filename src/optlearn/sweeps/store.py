@@ -115,8 +115,8 @@ def open_store(folder: Path, spec: Spec, *, resume: bool, force: bool, executor:
             parts = _parts_to_continue(description, spec)
         else:
             raise SpecificationError(
-                f"out={str(folder)!r} holds a sweep already: resume it, start over with force, or name "
-                "another folder"
+                f"out={str(folder)!r} holds a sweep already: go on with resume=True (--resume), start over "
+                "with force=True (--force), or name another folder"
             )
     this = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -175,8 +175,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         write_file(path, json.dumps(content, separators=(",", ":")))
     except OSError as error:
         raise SweepFolderError(
-            f"cannot write {path}: {error.strerror or error}; what is finished is kept, and resume goes on "
-            "from there"
+            f"cannot write {path}: {error.strerror or error}; finished points are kept, and "
+            "resume=True (--resume) goes on from there"
         ) from error
 
 
@@ -189,7 +189,7 @@ def _parts_to_continue(description: Path, spec: Spec) -> list[dict[str, Any]]:
         shown = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in differing)
         raise SpecificationError(
             f"{description.parent} holds another sweep: {shown}. Name another folder, or start over with "
-            "force"
+            "force=True (--force)"
         )
     return list(content["parts"])
 
