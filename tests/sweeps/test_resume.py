@@ -144,7 +144,7 @@ def test_a_damaged_point_is_computed_anew(sweep, same, finished):
 
 
 def test_a_finished_folder_is_not_overwritten_unless_told_so(sweep, finished):
-    with pytest.raises(SpecificationError, match=r"holds a sweep already: go on with resume=True \(--resume\), start over"):
+    with pytest.raises(SpecificationError, match=r"holds a sweep already: go on with resume=True \(--resume"):
         sweep()
     with pytest.raises(SpecificationError, match="either go on, or start over"):
         sweep(resume=True, force=True)

@@ -39,8 +39,8 @@ class Greedy(Solver):
         if not np.isfinite(objective):
             raise SpecificationError(
                 "the objective of the greedy schedule is not finite with "
-                f"{count_of(rollout.steps, 'step')} in an interval: take more intervals, or tighten the bounds "
-                "of the controls"
+                f"{count_of(rollout.steps, 'step')} in an interval: take more intervals, or tighten the "
+                "bounds of the controls"
             )
         return Run(self.record(rollout, start, objective, Outcome.SOLVED, 1), w, start.theta)
 
