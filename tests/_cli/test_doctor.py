@@ -20,7 +20,7 @@ def test_a_sound_installation():
     assert found["sound"], found
     assert result.exit_code == 0
     names = {finding["name"] for finding in found["findings"]}
-    assert {"numbers of JAX", "precision", "IPOPT", "devices", "a tiny problem"} <= names
+    assert {"JAX arithmetic", "precision", "IPOPT", "devices", "a tiny problem"} <= names
 
 
 @pytest.fixture

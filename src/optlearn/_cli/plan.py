@@ -37,11 +37,11 @@ def run_bound(
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
-    """Compute what no schedule of a scenario beats, beside the best schedule found.
+    """Compute a lower bound that no schedule of a scenario beats, and compare the best schedule with it.
 
-    The bound comes by another road than the solver's, which no first guess can lead astray: a proof where the
-    problem is linear (convex) or polynomial (sos, needs the extra bounds) in the state, an estimate with an
-    error bar where states move in a few dimensions (hjb). The scenario is solved first.
+    The bound is independent of the solver and its first guesses: a proof where the problem is linear (convex)
+    or polynomial (sos, needs the extra bounds) in the state, an estimate with an error bar where the state
+    moves in a few dimensions (hjb). The scenario is solved first.
 
     Example: optlearn bound power_law --set N=3 --set recursion=false --set max_rate=0.6 --kind sos
 

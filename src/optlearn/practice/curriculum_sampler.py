@@ -132,7 +132,7 @@ class CurriculumSampler(Sampler[int]):
         if self._done >= self.total_steps:
             raise SpecificationError(
                 f"CurriculumSampler: the whole training, {self.total_steps} batches, has been shown. To "
-                "train in several passes give epochs=… instead of steps; reset() begins anew"
+                "train in several passes, give epochs=… instead of steps; reset() starts over"
             )
         number, batches = divmod(self._done, self._batches)
         first = number * self._samples + batches * self.batch_size
@@ -196,8 +196,8 @@ class CurriculumSampler(Sampler[int]):
         """
         if self._drawn and not self._is_counted:
             raise SpecificationError(
-                "CurriculumSampler: batches must be counted in a run that is saved, got none: a DataLoader "
-                "may draw them long before they are trained on. Use sampler.loader(data), or go through "
+                "CurriculumSampler: a run that is saved must count its batches, got none: a DataLoader may "
+                "draw them long before they are trained on. Use sampler.loader(data), iterate over "
                 "sampler.counted(loader), or call sampler.step() after every batch"
             )
         return {"steps_done": self.steps_done, **self._identity()}

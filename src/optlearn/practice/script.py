@@ -150,7 +150,7 @@ def training_script(
     unknown = [control for control in schedule.controls if control not in CONTROLS]
     if unknown:
         raise SpecificationError(
-            f"to_script: controls must be among {', '.join(CONTROLS)}, got {unknown[0]!r}; wire it in by "
+            f"to_script: controls must be among {', '.join(CONTROLS)}, got {unknown[0]!r}; wire it in with "
             "practice.AttributeScheduler"
         )
     settings = {name: value for name, value in (arguments or {}).items() if value is not None}

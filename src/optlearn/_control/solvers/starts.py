@@ -57,7 +57,7 @@ class Candidates(NamedTuple):
             try:
                 schedule = first_guess(make, compiled.problem, intervals)
             except (SpecificationError, UnphysicalStateError) as error:
-                notes.append(f"the baseline {name!r} is no start: {error}")
+                notes.append(f"the baseline {name!r} cannot be used as a start: {error}")
                 continue
             baselines.append(_from_schedule(compiled, name, schedule, intervals))
         return cls(first, baselines)
