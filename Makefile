@@ -7,6 +7,8 @@ BIN := .venv/bin
 # Python compiles what it imports, once; compiling all of PyTorch beforehand takes a minute. Where writing bytecode
 # is switched off, as in many containers, each of the many processes would compile all that it imports again.
 unexport PYTHONDONTWRITEBYTECODE
+# The sources of this folder, whatever is installed.
+RUN := PYTHONPATH=$(CURDIR)/src $(BIN)/python
 PIP := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -19,13 +21,16 @@ PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --durations=10 -n $(WORKER
 # it does not know. Examples run without it, as for a user.
 COMPILED_QUICKLY = XLA_FLAGS=--xla_cpu_use_fusion_emitters=false
 
-.PHONY: help demo test test-slow test-browser test-oldest coverage bench docs lint wheel newcomer screenshots clean
+.PHONY: help demo test test-slow test-browser test-oldest coverage bench gallery docs links lint wheel newcomer screenshots clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/.base  ## compute and draw Figures 1 to 3 of the paper into out/, check its claims
-	$(BIN)/optlearn reproduce fig1 fig2 fig3 --out out --jobs $(WORKERS)
+	$(RUN) -m optlearn._cli reproduce fig1 fig2 fig3 --out out --jobs $(WORKERS)
+	@echo
+	@echo "Look at out/fig1/fig1.png, out/fig2/fig2.png and out/fig3/fig3.png; out/*/claims.json holds the claims."
+	@echo "What the paper says and what was found: docs/claims.md. Your own first solve: docs/start.md."
 
 test: lint  ## lint, type check and run the tests
 	$(COMPILED_QUICKLY) $(PYTEST)
@@ -60,13 +65,21 @@ newcomer: wheel  ## a first hour from an empty folder with the wheel alone, into
 screenshots: .venv/.test  ## the explorer's pictures of docs/explorer.md, in Chromium
 	$(BIN)/python docs/make_screenshots.py
 
-bench: .venv/.test  ## measure costs
+bench: .venv/.test  ## measure costs, and keep what the page of measurements shows
 	$(BIN)/python -m benchmarks
+
+# DATA=DIR: the folder of MNIST, for the examples that need it.
+gallery: .venv/.test  ## run the examples, and keep what the gallery shows
+	$(BIN)/python docs/make_gallery.py $(if $(DATA),--data-dir $(DATA))
 
 # The second line runs the doctests of the pages that the first has read.
 docs: .venv/.docs  ## build the documentation into docs/_build, running its notebooks and doctests
-	$(BIN)/python -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
-	$(BIN)/python -m sphinx -W --keep-going -q -b doctest -d docs/_build/doctrees docs docs/_build/doctest
+	$(RUN) -m sphinx -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
+	$(RUN) -m sphinx -W --keep-going -q -b doctest -d docs/_build/doctrees docs docs/_build/doctest
+	$(RUN) docs/check_links.py docs/_build/html README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
+
+links: .venv/.docs  ## the same for links to other sites; needs a network
+	$(RUN) -m sphinx -q -b linkcheck -d docs/_build/doctrees docs docs/_build/linkcheck
 
 lint: .venv/.test  ## ruff and mypy
 	$(BIN)/ruff check
@@ -78,12 +91,14 @@ clean:  ## remove everything that make creates
 	rm -rf .venv .venv-oldest out build dist docs/_build .pytest_cache .ruff_cache .mypy_cache .hypothesis .jax_cache
 	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
-# One environment, filled on demand; a stamp for each set of extras.
+# One environment, filled on demand; a stamp for each set of extras. What a user has installed as a copy stays one
+# (`pip install .`): only what develops it (tests, benchmarks) asks for an editable install.
+COPY = $(BIN)/python -P -c "import optlearn, sys; sys.exit('site-packages' not in optlearn.__file__)" 2>/dev/null
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
 .venv/.base: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) -e .
+	if $(COPY); then $(PIP) .; else $(PIP) -e .; fi
 	@touch $@
 
 .venv/.test: pyproject.toml constraints.txt | .venv/bin/python
@@ -91,5 +106,5 @@ clean:  ## remove everything that make creates
 	@touch .venv/.base $@
 
 .venv/.docs: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) -e ".[docs]"
+	if $(COPY); then $(PIP) ".[docs]"; else $(PIP) -e ".[docs]"; fi
 	@touch .venv/.base $@

@@ -1,4 +1,7 @@
-"""All benchmarks in one run, as ratios: python -m benchmarks [NAME …], or control [PROBLEM …]."""
+"""All benchmarks in one run: python -m benchmarks [NAME …], or control [PROBLEM …].
+
+Those that return rows are kept in ``docs/measurements.json``, which the page of measurements shows.
+"""
 
 import sys
 import time
@@ -7,26 +10,33 @@ from collections.abc import Callable
 from benchmarks import (
     batched,
     blocks,
+    claims,
     control,
     drifts,
     growth,
     integration,
     own_models,
+    sgd,
     simulators,
     solvers,
+    stored,
     sweeps,
 )
+from benchmarks.record import Rows, record
 
-ALL: dict[str, Callable[[], None]] = {
+ALL: dict[str, Callable[[], Rows | None]] = {
     "batched": batched.main,
     "blocks": blocks.main,
+    "claims": claims.main,
     "control": control.main,
     "drifts": drifts.main,
     "growth": growth.main,
     "integration": integration.main,
     "own_models": own_models.main,
+    "sgd": sgd.main,
     "simulators": simulators.main,
     "solvers": solvers.main,
+    "stored": stored.main,
     "sweeps": sweeps.main,
 }
 
@@ -43,7 +53,9 @@ def main() -> None:
     for name in wanted:
         began = time.perf_counter()
         print(f"\n== {name} ==", flush=True)
-        ALL[name]()
+        rows = ALL[name]()
+        if rows:
+            record(name, f"python -m benchmarks {name}", rows)
         print(f"({name} took {time.perf_counter() - began:.0f} s)", flush=True)
 
 

@@ -71,11 +71,11 @@ def report(timing: dict[str, Any]) -> None:
     )
 
 
-def compare(timing: dict[str, Any], arrays: dict[str, np.ndarray], count: int) -> None:
-    """One-by-one solves of some random points: their rate, and how far they are from the batch."""
+def compare(timing: dict[str, Any], arrays: dict[str, np.ndarray], count: int) -> float | None:
+    """One-by-one solves of some random points: how far they are from the batch; returns solves a second."""
     if importlib.util.find_spec("casadi") is None:
         print("no CasADi here: nothing is solved one by one; see --compare-with")
-        return
+        return None
     import optlearn as ol
 
     side = round(timing["points"] ** 0.5)
@@ -95,10 +95,11 @@ def compare(timing: dict[str, Any], arrays: dict[str, np.ndarray], count: int) -
         f"times as fast. Objectives differ by {np.nanmax(relative):.1e} of themselves at most (median "
         f"{np.nanmedian(relative):.1e}), the same flags at {flags.sum()} of {len(flags)}"
     )
+    return rate
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measure, print, and write what was asked for."""
+def main(arguments: list[str] | None = None) -> list[dict[str, Any]]:
+    """Measure, print, and write what was asked for; a row for the page of measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--side", type=int, default=12, help="points along each axis")
     parser.add_argument("--intervals", type=int, default=240)
@@ -116,7 +117,11 @@ def main(arguments: list[str] | None = None) -> None:
             arrays = {name: file[name] for name in file.files}
         timing = json.loads(str(arrays.pop("timing")))
         report(timing)
-    compare(timing, arrays, given.compare)
+    alone = compare(timing, arrays, given.compare)
+    speed = timing["points"] / timing["again"]
+    certified = f"{timing['certified']} of {timing['points']}"
+    row = {"device": timing["device"], "points": timing["points"], "solves/s": round(speed, 1)}
+    return [{**row, "one by one, solves/s": alone and round(alone, 2), "certified": certified}]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.record import Rows
+
 SECONDS_AT_MOST = 60
 
 PREPARED = """
@@ -103,8 +105,8 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(np.maximum(values, 1e-9)), 1)[0])
 
 
-def table(title: str, symbol: str, sizes: Sequence[int], program: str, case: str) -> None:
-    """One row a size, and how each column grows."""
+def table(title: str, symbol: str, sizes: Sequence[int], program: str, case: str) -> Rows:
+    """One row a size, and how each column grows; the rows, for the page of measurements."""
     rows: list[dict[str, float]] = []
     print(f"\n{title}", flush=True)
     for size in sizes:
@@ -122,17 +124,22 @@ def table(title: str, symbol: str, sizes: Sequence[int], program: str, case: str
             reached = sizes[: len(rows)][first:]
             powers = {name: exponent(reached, [row[name] for row in rows[first:]]) for name in rows[0]}
             print(words, ", ".join(f"{name}: {symbol}^{power:.1f}" for name, power in powers.items()))
+    return [
+        {"what": title, "size": f"{symbol} = {size}", **{name: float(f"{v:.3g}") for name, v in row.items()}}
+        for size, row in zip(sizes, rows, strict=False)
+    ]
 
 
-def main() -> None:
+def main() -> Rows:
     """Print all tables."""
     nodes = (2, 4, 8, 16)
-    table("committees, drift alone", "K", nodes, DRIFT, "drift({size})")
+    rows = table("committees, drift alone", "K", nodes, DRIFT, "drift({size})")
     for method in ("indirect", "direct"):
         case = f"solve({{size}}, {method!r})"
-        table(f"committees, {method}, 8 intervals", "K", nodes, COMMITTEE, case)
-        table(f"curriculum, {method}, one start", "I", (60, 120, 250, 500, 1000), INTERVALS, case)
-        table(f"chains of states, {method}, 20 intervals", "n", (12, 25, 50, 100), STATES, case)
+        rows += table(f"committees, {method}, 8 intervals", "K", nodes, COMMITTEE, case)
+        rows += table(f"curriculum, {method}, one start", "I", (60, 120, 250, 500, 1000), INTERVALS, case)
+        rows += table(f"chains of states, {method}, 20 intervals", "n", (12, 25, 50, 100), STATES, case)
+    return rows
 
 
 if __name__ == "__main__":

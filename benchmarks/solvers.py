@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.numpy_sweep import sweep_curriculum
+from benchmarks.record import Rows
 
 # The last revision before spectra, bounds, ensembles and batches, and before solvers were made faster. It is
 # pinned while there is no tag of a release.
@@ -128,8 +129,8 @@ def row(name: str, new: dict[str, float], old: dict[str, float] | None, theirs: 
     return " ".join(cells) + ("" if new["converged"] else "  NOT CONVERGED")
 
 
-def main(revision: str = EARLIER, *names: str) -> None:
-    """Print the table."""
+def main(revision: str = EARLIER, *names: str) -> Rows:
+    """Print the table; its rows, for the page of measurements."""
     unknown = [name for name in names if name not in CASES]
     if unknown:
         sys.exit(f"unknown scenario {unknown[0]!r}; there are {', '.join(CASES)}")
@@ -141,6 +142,7 @@ def main(revision: str = EARLIER, *names: str) -> None:
         f"{'warm ×':>7} {'ref. ×':>7} {'RK4 ×':>7} {'objective':>9}"
     )
     here = Path(__file__).resolve().parent.parent / "src"
+    rows: Rows = []
     with sources_of(revision) as earlier:
         for name in names or CASES:
             new: list[dict[str, float] | None] = []
@@ -151,7 +153,12 @@ def main(revision: str = EARLIER, *names: str) -> None:
                     old.append(both_processes(earlier, name))
             found = best(new)
             assert found is not None
-            print(row(name, found, best(old), reference.get(name, {})), flush=True)
+            theirs = reference.get(name, {})
+            print(row(name, found, best(old), theirs), flush=True)
+            rows.append({"scenario": name, **{f"{s}, CPU s": round(found[s], 2) for s in STAGES}})
+            rows[-1]["authors' code, CPU s"] = theirs.get("reference")
+            rows[-1]["with RK4, CPU s"] = theirs.get("rk4")
+            rows[-1]["converged"] = found["converged"]
     began = time.process_time()
     iterations, objective = sweep_curriculum()
     print(
@@ -159,6 +166,7 @@ def main(revision: str = EARLIER, *names: str) -> None:
         f"{time.process_time() - began:.1f} s of CPU for "
         f"{iterations} iterations, its own (Euler) objective {objective:.6f}"
     )
+    return rows
 
 
 if __name__ == "__main__":

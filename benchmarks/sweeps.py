@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.record import Rows
+
 # 4 × 8 points of the curriculum diagram: four chains of eight.
 OVER = {"eta": np.linspace(1.0, 4.0, 4), "weight_decay": np.linspace(0.0, 0.2, 8)}
 SEEDS, DIMENSION, LANES = 500, 100, 8
@@ -36,7 +38,7 @@ def timed(run: Callable[[], Any]) -> tuple[Any, float, float]:
     return found, time.perf_counter() - wall, cpu
 
 
-def sweeps() -> None:
+def sweeps() -> Rows:
     """Throughput of solving."""
     import optlearn as ol
 
@@ -58,6 +60,7 @@ def sweeps() -> None:
     )
     points, wall, cpu = timed(one_by_one)
     alone = points / wall
+    rows: Rows = [{"how": "one by one with ol.solve", "solves/s": round(alone, 2)}]
     print(f"{'one by one':>24} {wall:>7.1f} {cpu:>7.1f} {alone:>9.2f} {1:>5.2f}", flush=True)
     steady = {}
     for label, options in (
@@ -70,12 +73,14 @@ def sweeps() -> None:
         jobs = options.get("jobs", 1)
         steady[label] = (points - jobs) / (moments[-1] - moments[jobs - 1])
         bad = int((~found["converged"]).sum())
+        rows.append({"how": label, "solves/s": round(points / wall, 2), "not converged": bad})
         print(
             f"{label:>24} {wall:>7.1f} {cpu:>7.1f} {points / wall:>9.2f} {points / wall / alone:>5.2f}   "
             f"{steady[label]:.2f} solves/s" + (f", {bad} NOT CONVERGED" if bad else ""),
             flush=True,
         )
     print(f"from one worker to two: × {steady['two workers'] / steady['one worker']:.2f}")
+    return rows
 
 
 def simulations() -> None:
@@ -108,12 +113,13 @@ def simulations() -> None:
     print(f"together: × {rates['together'] / rates['separate']:.2f}")
 
 
-def main() -> None:
-    """Print both tables."""
+def main() -> Rows:
+    """Print both tables; the rows of the first, for the page of measurements."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sweeps()
+        rows = sweeps()
     simulations()
+    return rows
 
 
 if __name__ == "__main__":

@@ -25,11 +25,14 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.doctest",
     "commands",
+    "gallery",
     "mathml",
+    "measurements",
+    "notebooks",
     "public_names",
     "scenarios",
 ]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "gallery/downloads"]
 root_doc = "index"
 suppress_warnings = ["config.cache"]  # a module's function in the configuration cannot be pickled
 
@@ -53,6 +56,18 @@ nb_execution_timeout = 300  # seconds a cell
 nb_execution_in_temp = True
 nb_merge_streams = True
 nb_number_source_lines = False
+
+# Links into the references of other libraries need their inventories, which a build without a network cannot
+# fetch: DOCS_INTERSPHINX=1 asks for them.
+if os.environ.get("DOCS_INTERSPHINX"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "jax": ("https://docs.jax.dev/en/latest", None),
+        "xarray": ("https://docs.xarray.dev/en/stable", None),
+        "matplotlib": ("https://matplotlib.org/stable", None),
+    }
 
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"

@@ -115,12 +115,12 @@ def lever(schedules: dict[str, ol.Schedule], runs: dict[str, ol.Trajectory]) -> 
     top.set(yticks=[0, -1, -2], yticklabels=list(schedules), ylim=(-2.5, 0.5))
     top.spines[["left", "bottom"]].set_visible(False)
     top.tick_params(length=0)
-    bottom.set(xlabel=TIME, ylabel="error", xlim=(0, 12.9), ylim=(0.12, 0.51))
+    bottom.set(xlabel=TIME, ylabel="error", xlim=(0, 12.9), ylim=(0.09, 0.51))
     bottom.legend(title="the error that follows")
     ends = sorted(runs.items(), key=lambda item: item[1].objective)
     for place, (name, run) in enumerate(ends):
         bottom.text(
-            12.08, 0.128 + 0.027 * place, f"{run.objective:.3f}", color=COLOURS[name], va="center", fontsize=9
+            12.08, 0.128 + 0.03 * place, f"{run.objective:.3f}", color=COLOURS[name], va="center", fontsize=9
         )
     return figure
 

@@ -251,6 +251,7 @@ def plan(logs, path, size):
         low, high = (ends[-1] for ends in fit.interval(schedule))
         print(f"{name}: predicted {fit.predict(schedule)[-1]:.4f} ({low:.4f} to {high:.4f})")
     Path(path).write_text(json.dumps({n: json.loads(s.to_json()) for n, s in written.items()}))
+    fit.plot(best).savefig(Path(path).with_suffix(".png"), dpi=110)
 
 
 def table(logs, fitted, size):

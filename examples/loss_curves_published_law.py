@@ -18,6 +18,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 
 import optlearn as ol
@@ -136,10 +137,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--curves", type=Path, help="folder of the public loss curves")
     parser.add_argument("--splits", action="store_true", help="test both laws over all 24 splits instead")
+    parser.add_argument("--out", type=Path, default=Path("out/loss_curves_published_law.png"))
     given = parser.parse_args()
     folder = given.curves
     if given.splits and folder is None:
         parser.error("--splits needs --curves DIR")
+    figure, axis = plt.subplots(figsize=(6, 3.4), layout="constrained")
     for size in PARAMETERS:
         if given.splits:
             print(f"{size}, published law / ours over all splits")
@@ -158,9 +161,15 @@ def main():
         print(f"{size}: optimum of the published law {solution.objective:.6f} in {solution.seconds:.1f} s")
         gap = solution.certificate.hamiltonian_gap
         print(f"  gap {gap:.0e}, rate at the end {PEAK * rates[-1]:.1e}")
+        axis.stairs(PEAK * rates, np.linspace(WARMUP, STEPS, len(rates) + 1), baseline=None, label=size)
         if folder is not None:
             theirs = authors_optimum(folder, size)
             print(f"  the authors' schedule {theirs:.6f}: {theirs - solution.objective:+.6f} above it")
+    if not given.splits:
+        axis.set(xlabel="step", ylabel="learning rate", title="best falling schedule under the published law")
+        axis.legend()
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(given.out, dpi=110)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ Run: python examples/optax_learning_rate.py --data-dir DIR   (DIR holds MNIST; t
 """
 
 import argparse
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import optax
 from scipy import stats
@@ -99,7 +101,8 @@ def paired(ours, other):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data-dir", help="folder with MNIST (default: OPTLEARN_DATA, or a download)")
-    data_dir = parser.parse_args().data_dir
+    parser.add_argument("--out", type=Path, default=Path("out/optax_learning_rate.png"))
+    options = parser.parse_args()
 
     N = 200
     problem = ol.scenarios.learning_rate(
@@ -109,6 +112,11 @@ def main():
     print(solution.summary())
     usual = {name: problem.baselines[name](problem, 40) for name in ("best constant rate", "cosine rate")}
     schedules = {"optimal rate": solution.schedule, **usual}
+    figure, (rates, model, digits) = plt.subplots(1, 3, figsize=(12, 3.3), layout="constrained")
+    for name, schedule in schedules.items():
+        rates.stairs(schedule["learning_rate"], schedule.grid, baseline=None, label=name)
+    rates.set(xlabel="training time α", ylabel="learning rate", title="schedules")
+    rates.legend()
 
     # The theory's own network, its weights in the theory's units: no number is tuned, steps follow from N.
     rates = [schedule.to_optax("learning_rate", N=N, scale=1) for schedule in schedules.values()]
@@ -117,11 +125,13 @@ def main():
     print(f"\nThe committee in N = {N} dimensions, {steps} steps, 40 runs: mean error, and theory for N → ∞")
     for name, schedule, error in zip(schedules, schedules.values(), errors, strict=True):
         print(f"  {name}: {error.mean():.5f}; {ol.evaluate(problem, schedule, record=2).objective:.5f}")
+    model.boxplot(list(errors), tick_labels=[name.replace(" rate", "") for name in schedules])
+    model.set(ylabel="error of a run", title=f"the theory's own network, N = {N}")
     for name, error in zip(usual, errors[1:], strict=True):
         print(f"  the optimal rate lowers the error of the {name} by {paired(errors[0], error)}")
 
     # MNIST: only the shape is the theory's.
-    images = mnist("train", data_dir), mnist("test", data_dir)
+    images = mnist("train", options.data_dir), mnist("test", options.data_dir)
     mean = images[0].rows().mean(axis=0)
     size = np.sqrt(np.mean((images[0].rows() - mean) ** 2))
     data = [((i.rows() - mean) / size, 1.0 - 2.0 * (i.labels % 2)) for i in images]
@@ -146,6 +156,10 @@ def main():
         print(f"  {name}, highest {scale:g}: {100 * errors[-1].mean():.2f} %")
     for name, error in zip(list(shapes)[1:], errors[1:], strict=True):
         print(f"  the optimal rate lowers the error of the {name} by {paired(errors[0], error)}")
+    digits.boxplot([100 * e for e in errors], tick_labels=[name.replace(" rate", "") for name in shapes])
+    digits.set(ylabel="wrong parities, %", title="MNIST, scale tuned for each")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(options.out, dpi=110)
 
 
 if __name__ == "__main__":

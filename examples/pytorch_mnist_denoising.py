@@ -2,11 +2,13 @@
 
 The theory's model of inputs is fitted to the images, the optimal noise schedule is solved for, and a linear
 autoencoder with tied weights is trained with it and with constant noise, on the same images with the same
-random numbers. Run: python examples/pytorch_mnist_denoising.py --data-dir DIR  (DIR holds MNIST; a minute)
+random numbers. Run: python examples/pytorch_mnist_denoising.py --data-dir DIR  (DIR holds MNIST)
 """
 
 import argparse
+from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from scipy import stats
@@ -58,6 +60,7 @@ def main():
     parser.add_argument("--data-dir", help="folder with MNIST (default: OPTLEARN_DATA, or a download)")
     parser.add_argument("--test-noise", type=float, default=0.3, help="variance of the noise at test time")
     parser.add_argument("--sets", type=int, default=10, help="training sets")
+    parser.add_argument("--out", type=Path, default=Path("out/pytorch_mnist_denoising.png"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # the matrices are small
     digits = mnist("all", arguments.data_dir).only(0, 1)
@@ -92,11 +95,22 @@ def main():
     print(
         "Improvement by the optimal schedule, in % of what the other one has learned (95 % interval, paired):"
     )
+    figure, (noises, gains) = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
+    for name, schedule in schedules.items():
+        noises.stairs(schedule["noise"], schedule.grid, baseline=None, label=name)
+    noises.set(xlabel="training time α", ylabel="variance of the training noise")
+    noises.legend()
     for i, name in list(enumerate(schedules))[:-1]:
         gain = 100 * (errors[:, i] - errors[:, -1]) / (start - errors[:, i])
         half = stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / len(gain) ** 0.5
         predicted = 100 * (theory[i, -1] - theory[-1, -1]) / (theory[i, 0] - theory[i, -1])
         print(f"  over training {name}: {gain.mean():.1f} ± {half:.1f}; the theory predicts {predicted:.1f}")
+        gains.barh(i, predicted, height=0.5, color="0.8")
+        gains.errorbar(gain.mean(), i, xerr=half, fmt="o", ms=4, color=f"C{i}")
+    gains.set_yticks([0, 1], ["over the\ntest's noise", "over the best\nconstant noise"])
+    gains.set(xlabel="gain in % (bars: theory; points: trained on MNIST, 95 %)")
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(arguments.out, dpi=110)
 
 
 if __name__ == "__main__":

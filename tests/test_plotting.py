@@ -194,7 +194,7 @@ class TestReport:
         assert f"{solution.objective:.8g}" in text
         assert all(row.name in text for row in comparison.rows)
         for words in (
-            "What may still be won?",
+            "How much better could it be?",
             "Are budgets met?",
             "Where it comes from",
             "jax version",

@@ -6,6 +6,6 @@ first used. The names and their modules are in ``__init__.pyi``, for type checke
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -20,11 +20,16 @@ def explained(topic: str) -> str:
     return f"More: optlearn help {topic}"
 
 
+def count_of(number: int, noun: str) -> str:
+    """A number with its noun: "1 step", "2 steps"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def how_to_install(*extras: str) -> str:
     """What to type for optional parts of the package, which is on no package index."""
     names = ",".join(extras)
     return (
-        f"pip install '.[{names}]' in a clone of optlearn, "
+        f"pip install -c constraints.txt '.[{names}]' in the folder of the repository, "
         f"or pip install 'optlearn[{names}] @ file:///PATH/TO/THE.whl'"
     )
 

@@ -24,7 +24,7 @@ RESERVED = ("grid", "controls", "mixtures", "parameters")
 
 @dataclass(frozen=True)
 class Mixture:
-    """A control drawn anew for every sample: ``values`` (n,) with ``shares`` (intervals, n)."""
+    """A control drawn independently for every sample: ``values`` (n,) with ``shares`` (intervals, n)."""
 
     values: np.ndarray
     shares: np.ndarray
@@ -323,7 +323,7 @@ class Schedule:
         scale: float | Sequence[float] | None = None,
         peak: float | None = None,
     ) -> "torch.optim.lr_scheduler.LRScheduler":
-        """A learning-rate scheduler of PyTorch: call its ``step()`` after every optimiser step.
+        """A PyTorch learning-rate scheduler: call its ``step()`` after every optimiser step.
 
         Args:
             optimizer: whose learning rate is set; the one that it was made with is not used.
@@ -437,7 +437,7 @@ class Schedule:
     def nearest(
         self, shape: str, control: str = "learning_rate", *, loss: "Callable[[Schedule], float] | None" = None
     ) -> "Simplified":
-        """The nearest schedule of a shape that training code has built in, and what it costs.
+        """The nearest schedule of a built-in shape, and what the simplification costs.
 
         A rise to the peak at the beginning is kept.
 

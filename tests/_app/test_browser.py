@@ -204,7 +204,7 @@ def costates_and_tables_can_be_read(visit):
     assert {"optimum", "best two-switch", "random mix", "curriculum", "anti-curriculum"} <= {
         re.split(r"\d|–", row)[0] for row in rows
     }
-    playwright.expect(visit.page.get_by_text("What may still be won?")).to_be_visible()
+    playwright.expect(visit.page.get_by_text("How much better could it be?")).to_be_visible()
 
 
 def code_for_both_frameworks_and_a_table_can_be_downloaded(visit):

@@ -41,7 +41,7 @@ def test_without_panel_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "panel", None)
     shown = run("--no-browser")
     assert shown.exit_code == 2
-    assert "pip install '.[app]'" in shown.stderr
+    assert "pip install -c constraints.txt '.[app]'" in shown.stderr
 
 
 def test_a_taken_port_and_a_wrong_value_are_bad_input(monkeypatch):

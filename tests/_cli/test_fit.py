@@ -119,7 +119,7 @@ class TestFit:
         done = run("fit", tmp_path / "flat.npz", *arguments)
         assert done.exit_code == 0, done.stderr
         message = done.stderr.replace("\n", " ")
-        assert "Warning: the data are far from the model" in message
+        assert "Warning: the model assumes isotropic clusters" in message
         assert "of 40 directions" in message
         assert json.loads(done.stdout)["fit"]["far_from_isotropic"] is True
 

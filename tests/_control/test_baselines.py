@@ -195,8 +195,8 @@ def test_limits_on_switches_are_limits():
     problem = tasks({"task": ol.Discrete([0, 1], max_switches=1, min_dwell=2.0)})
     often = ol.Schedule.piecewise([0, 1, 2, 6], {"task": [0.0, 1.0, 0.0]})
     assert broken_limits(problem, often) == [
-        "task changes 2 times, at most 1 are allowed",
-        "task keeps a value for 1, at least 2 are asked for",
+        "task changes 2 times, more than the 1 allowed",
+        "task keeps a value for only 1; the minimum is 2",
     ]
     mixed = ol.Schedule.mixed([0, 6], {"task": {0.0: 0.5, 1.0: 0.5}})
     assert "mixed" in broken_limits(problem, mixed)[0]

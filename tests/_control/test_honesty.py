@@ -132,7 +132,7 @@ def test_a_failing_baseline_is_left_out_with_a_note():
     with_one = problem(Relaxation(), baselines={"broken": failing})
     solution = ol.solve(with_one)
     assert solution.certificate.converged
-    assert any("'broken' is no start: this baseline fails" in note for note in solution.notes)
+    assert any("'broken' cannot be used as a start: this baseline fails" in note for note in solution.notes)
     with pytest.warns(UserWarning, match="'broken' is left out"):
         assert ol.baselines(with_one) == {}
 

@@ -1,4 +1,4 @@
-"""Solutions in words: one number for what may still be won, worded alike wherever it is shown."""
+"""Solutions in words: one number for the possible improvement, worded alike wherever it is shown."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +9,7 @@ import optlearn as ol
 from optlearn._app.messages import Optimum, Solve
 from optlearn._app.solver import work
 from optlearn._control.certificate import Certificate, Starts, limits
-from optlearn._control.summary import certificate_words, may_still_be_won
+from optlearn._control.summary import certificate_words, possible_improvement
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +48,12 @@ def test_summary_report_and_notebook_say_the_same(
     name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     solution = request.getfixturevalue(name)
-    words = may_still_be_won(solution)
-    assert f"what may still be won: {words}\n" in solution.summary()
-    assert answers(solution)["What may still be won?"].startswith(f"{words}. ")
+    words = possible_improvement(solution)
+    assert f"possible improvement (first-order estimate): {words}\n" in solution.summary()
+    assert answers(solution)["How much better could it be?"].startswith(f"{words} (first-order estimate). ")
     page = solution.report(tmp_path / "r.html").read_text(encoding="utf-8")
     assert page.count(words) == 2  # in the facts, and in the certificate
-    assert "what may still be won" in page
+    assert "possible improvement" in page
     assert words in solution._repr_html_()
 
 
@@ -62,8 +62,8 @@ def test_the_explorer_says_the_same() -> None:
     work(Solve("dropout", {}), events.append)
     found = next(event for event in events if isinstance(event, Optimum))
     won = found.certificate.may_still_be_won
-    said = dict(found.words)["What may still be won?"]
-    assert said.startswith(f"{won:.1e} to first order, {won / found.objective:.1e} of the objective. ")
+    said = dict(found.words)["How much better could it be?"]
+    assert said.startswith(f"{won:.1e}, {won / found.objective:.1e} of the objective (first")
 
 
 def test_pure_and_mixed_are_explained_where_there_are_both(
@@ -71,17 +71,17 @@ def test_pure_and_mixed_are_explained_where_there_are_both(
 ) -> None:
     assert pure.relaxed is not None
     assert f"{pure.relaxed.objective:.8g}, bounds all pure ones" in answers(pure)["Pure or mixed?"]
-    assert may_still_be_won(pure).endswith("mixed schedules included")
+    assert possible_improvement(pure).endswith("including mixed schedules")
     assert "Pure or mixed?" not in answers(continuous)
-    assert "mixed" not in may_still_be_won(continuous)
+    assert "mixed" not in possible_improvement(continuous)
 
 
 @pytest.mark.parametrize(
     ("starts", "verdict"),
     [
-        (Starts(1, 1, 0.0), "Not known: one start was tried"),
+        (Starts(1, 1, 0.0), "Unknown: only one start was tried"),
         (Starts(3, 1, 1e-3), "This is no evidence"),
-        (Starts(3, 2, 1e-3), "This is evidence, not a proof"),
+        (Starts(3, 2, 1e-3), "This is evidence, not proof"),
     ],
 )
 def test_starts_are_evidence_only_if_some_agree(

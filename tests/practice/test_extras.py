@@ -72,5 +72,5 @@ def test_what_needs_an_optional_package_says_so_in_one_line(tmp_path):
         assert message is not None, extra
         # Lightning is of no use without PyTorch, which is looked for first.
         named = "torch" if extra == "lightning" else extra
-        assert f"not installed: pip install '.[{named}]'" in message
+        assert f"not installed: pip install -c constraints.txt '.[{named}]'" in message
         assert "\n" not in message.strip()

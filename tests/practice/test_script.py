@@ -1,7 +1,11 @@
 """Exported scripts train: for every scenario and everything that can be controlled, the loss falls."""
 
 import re
+import subprocess
+import sys
+import tempfile
 from math import ceil
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -11,7 +15,7 @@ from typer.testing import CliRunner
 import optlearn as ol
 from optlearn._cli import app
 from optlearn._errors import SpecificationError
-from optlearn.practice.script import training_script
+from optlearn.practice.script import _written, training_script
 from optlearn.scenarios._catalogue import catalogue
 
 # Scenarios whose scripts are run every day: one of each kind of control.
@@ -33,7 +37,13 @@ CASES = [
 
 def run(text, capsys):
     """What a script leaves behind, and its test loss before and after training."""
-    space = {"__name__": "__main__"}
+    with tempfile.TemporaryDirectory() as folder:
+        return run_in(folder, text, capsys)
+
+
+def run_in(folder, text, capsys):
+    """The same in a folder that keeps the checkpoint."""
+    space = {"__name__": "__main__", "__file__": str(Path(folder) / "train.py")}
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         exec(compile(text, "script", "exec"), space)
     printed = capsys.readouterr().out
@@ -111,3 +121,56 @@ def test_groups_are_shown_by_the_schedule(capsys):
 def test_wrong_arguments(values, arguments, message):
     with pytest.raises(SpecificationError, match=message):
         ol.Schedule.piecewise([0, 1], values).to_script(**arguments)
+
+
+def test_a_schedule_is_written_in_short_lines_and_read_back():
+    times = np.linspace(0, 5, 41)
+    schedule = ol.Schedule.piecewise(times, {"learning_rate": 1 / (3 + times[:-1])})
+    text = schedule.to_script(N=50)
+    assert max(map(len, text.splitlines())) <= 110
+    assert not re.search(r"\d\.\d{9}", text)  # no float of 16 digits
+    written = text[text.index("schedule = ") : text.index("torch.manual_seed")]
+    space = {"ol": ol}
+    exec(written, space)
+    np.testing.assert_allclose(space["schedule"].grid, times, rtol=1e-7)
+    np.testing.assert_allclose(space["schedule"]["learning_rate"], schedule["learning_rate"], rtol=1e-7)
+
+
+def test_a_mixed_schedule_with_parameters_is_written_and_read_back():
+    shares = np.linspace(0.1, 0.9, 30)
+    mixed = ol.Schedule.mixed(np.linspace(0, 12, 31), {"difficulty": {0.0: 1 - shares, 2.0: shares}})
+    written = "\n".join(_written(mixed.with_parameters(rescaling=0.7)))
+    space = {"ol": ol}
+    exec(written, space)
+    assert space["schedule"].parameters == {"rescaling": 0.7}
+    np.testing.assert_allclose(space["schedule"].mixtures["difficulty"].shares[:, 1], shares, rtol=1e-7)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_a_script_goes_on_from_its_checkpoint(framework, tmp_path):
+    """Stopped at its last checkpoint but three, a resumed script ends where an uninterrupted one does."""
+    pytest.importorskip("torch" if framework == "torch" else "optax")
+    problem = ol.scenarios.curriculum()
+    schedule = problem.baselines["curriculum"](problem, 4)
+    text = schedule.to_script(framework=framework, arguments=problem.made_by.arguments, N=20, steps=200)
+    whole, cut = tmp_path / "whole.py", tmp_path / "cut.py"
+    whole.write_text(text)
+    stop = "        recent.clear()\n"
+    assert text.count(stop) == 1
+    saved = text.index("checkpoint", text.index(stop))
+    line = text.index("\n", saved) + 1
+    last = "140" if framework == "torch" else "139"
+    cut.write_text(text[:line] + f"        if step == {last}:\n            sys.exit()\n" + text[line:])
+
+    def end(*words):
+        done = subprocess.run([sys.executable, *map(str, words)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    stopped = end(cut)
+    assert "step 140 of 200" in stopped
+    assert "test loss" not in stopped
+    resumed = end(cut, "--resume")
+    assert "resumed after step 140" in resumed
+    after = re.compile(r"([\d.e+-]+) after")
+    assert after.search(resumed)[1] == after.search(end(whole))[1]

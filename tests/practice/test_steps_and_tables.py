@@ -54,9 +54,9 @@ class TestSteps:
         [
             (
                 {},
-                r"either steps .* or N .* must be given, got neither.*α_F = 4, which is not",
+                r"give either steps.* or N.*, got neither.*α_F = 4, which is not",
             ),
-            ({"steps": 10, "N": 3}, "must be given, got steps=10 and N=3"),
+            ({"steps": 10, "N": 3}, "give either .*, got steps=10 and N=3"),
             ({"steps": 4.0}, r"steps must be a whole number or None, got 4.0"),
             (
                 {"steps": 0},
@@ -74,7 +74,7 @@ class TestSteps:
             RATES.to_optax("learning_rate", **arguments)
 
     def test_a_mixed_control_is_no_number(self):
-        message = "to_optax: 'difficulty' is drawn anew for every sample, out of 0, 2.*CurriculumSampler"
+        message = "to_optax: 'difficulty' is drawn for every sample from 0, 2.*CurriculumSampler"
         with pytest.raises(SpecificationError, match=message):
             MIXED.to_optax("difficulty", steps=10)
         assert MIXED.to_optax("noise", steps=10)(9) == pytest.approx(0.2)
@@ -208,7 +208,7 @@ def test_optax_rates_have_a_peak_and_warn_without_a_scale():
     schedule = Schedule.piecewise([0, 1, 2], {"learning_rate": [1.0, 4.0], "noise": [1.0, 4.0]})
     rate = schedule.to_optax("learning_rate", steps=4, peak=1e-3)
     np.testing.assert_allclose([rate(step) for step in range(4)], [2.5e-4, 2.5e-4, 1e-3, 1e-3], rtol=1e-6)
-    with pytest.warns(UnitsWarning, match="goes up to 4") as seen:
+    with pytest.warns(UnitsWarning, match="reaches 4") as seen:
         schedule.to_optax("learning_rate", steps=4)
     assert seen[0].filename == __file__
     schedule.to_optax("noise", steps=4)  # not a rate: warnings are errors here
@@ -228,4 +228,4 @@ def test_a_missing_package_names_the_extra():
     lines = done.stdout.splitlines()
     assert len(lines) == 3
     for line, extra in zip(lines, ("torch", "keras", "torch"), strict=True):
-        assert f"pip install '.[{extra}]' in a clone" in line
+        assert f"pip install -c constraints.txt '.[{extra}]' in the folder" in line

@@ -76,7 +76,7 @@ class TestLearningRate:
         other = self.optimizer()
         longer = RATES.to_torch(other, steps=16)
         with pytest.warns(
-            OtherScheduleWarning, match="8 steps. It goes on at step 6 of 16 .* 0.2 instead of 0.05"
+            OtherScheduleWarning, match="8 steps. It continues at step 6 of 16 .* 0.2 instead of 0.05"
         ):
             longer.load_state_dict(scheduler.state_dict())
         assert np.ravel(self.run(other, longer, 10)).tolist() == [0.2] * 6 + [0.05] * 4
@@ -92,7 +92,7 @@ class TestLearningRate:
                 THEORY.to_torch(optimizer, steps=4, peak=wrong)
 
     def test_a_rate_of_the_theory_without_a_scale_warns_with_numbers(self):
-        with pytest.warns(UnitsWarning, match="goes up to 3, .* scale=1/784, which makes it 0.0038") as seen:
+        with pytest.warns(UnitsWarning, match="reaches 3 .* scale=1/784, which makes it 0.0038") as seen:
             THEORY.to_torch(self.optimizer(), steps=4)
         assert seen[0].filename == __file__
         THEORY.to_torch(self.optimizer(), steps=4, scale=1)  # said to be meant so: warnings are errors here
@@ -120,7 +120,7 @@ class TestLearningRate:
             scheduler.step()
 
     def test_units_are_named_in_the_error(self):
-        with pytest.raises(SpecificationError, match=r"to_torch: either steps .* or N .* must be given"):
+        with pytest.raises(SpecificationError, match=r"to_torch: give either steps.* or N="):
             RATES.to_torch(self.optimizer())
 
 

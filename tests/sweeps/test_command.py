@@ -39,7 +39,7 @@ def test_json_lines_a_drawing_and_resume(tmp_path):
     assert done.stderr == ""
     again = run(*arguments)
     assert again.exit_code == 2
-    assert "holds a sweep already" in again.stderr.replace("\n", " ")
+    assert "already holds a sweep" in again.stderr.replace("\n", " ")
     again = run(*arguments, "--resume", "--json")
     assert all(point["stored"] for point in map(json.loads, again.stdout.splitlines()[:-1]))
     assert again.exit_code == 0

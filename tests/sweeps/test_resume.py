@@ -144,9 +144,9 @@ def test_a_damaged_point_is_computed_anew(sweep, same, finished):
 
 
 def test_a_finished_folder_is_not_overwritten_unless_told_so(sweep, finished):
-    with pytest.raises(SpecificationError, match="holds a sweep already: resume it, start over with force"):
+    with pytest.raises(SpecificationError, match=r"holds a sweep: continue it with resume=True \(--resume"):
         sweep()
-    with pytest.raises(SpecificationError, match="either go on, or start over"):
+    with pytest.raises(SpecificationError, match="continue the sweep, or start over"):
         sweep(resume=True, force=True)
     before = stamps(finished)
     sweep(over={"eta": [1.0]}, force=True)

@@ -1,7 +1,7 @@
 """Command line: ``optlearn VERB …``.
 
 Results go to stdout (with --json one JSON object; of a sweep one a point), everything else to stderr. Exit
-codes: 0 done, 2 bad input, 3 the result is not converged (it is printed all the same), 130 stopped by
+codes: 0 done, 2 bad input, 3 the result is not converged (it is still printed), 130 stopped by
 Ctrl-C.
 
 A verb is a function ``run_VERB``, whose docstring is its help, in the file that ``VERBS`` names. JAX and
@@ -36,6 +36,8 @@ VERBS = {
     "simulate": "solve",
     "explore": "show",
     "sweep": "sweep",
+    "bound": "plan",
+    "pareto": "plan",
     "fit": "fit",
     "fit-curves": "fit",
     "show": "show",
@@ -80,9 +82,9 @@ def _filled(docstring: str | None) -> str:
 
 app = typer.Typer(
     cls=_Group,
-    help="Optimal schedules for learning: find them, compare them, check them against SGD.",
+    help="Find optimal schedules for learning, compare them, and check them against SGD.",
     epilog="Example: optlearn solve dropout --set sigma_n=0.2\n\n"
-    "Exit codes: 0 done, 2 bad input, 3 not converged (printed all the same), 130 stopped.",
+    "Exit codes: 0 done, 2 bad input, 3 not converged (the result is still printed), 130 stopped.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -1,4 +1,4 @@
-"""``optlearn doctor``: is this installation sound, and what to do if it is not."""
+"""``optlearn doctor``: check the installation, and suggest fixes."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ import typer
 from optlearn import __version__
 from optlearn._cli import inputs
 from optlearn._cli.output import console, deliver
-from optlearn._errors import how_to_install
+from optlearn._errors import count_of, how_to_install
 from optlearn._io.provenance import version_of
 
 NEEDED = ("jax", "jaxlib", "casadi", "numpy", "scipy", "xarray", "h5netcdf", "matplotlib")
@@ -28,17 +28,17 @@ EXTRAS = {
     "transformers": ("transformers", "schedules in Hugging Face's Trainer"),
     "cluster": ("distributed", "sweeps on a Dask cluster"),
     "app": ("panel", "the explorer"),
-    "bounds": ("clarabel", "proofs that no schedule is better"),
+    "bounds": ("clarabel", "proven bounds"),
 }
 FAULTY_JAX = "0.10.2"
 
-# A note: nothing is wrong, something could be better.
+# A note: nothing is wrong, but something could be better.
 Status = Literal["ok", "note", "wrong"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found, and what to do about it."""
+    """The result of one check, with advice."""
 
     name: str
     status: Status
@@ -47,9 +47,9 @@ class Finding:
 
 
 def run_doctor(as_json: inputs.Json = False) -> None:
-    """Check the installation, solve a tiny problem, and say what to do about what is wrong.
+    """Check the installation, solve a tiny problem, and suggest fixes.
 
-    Exit code 1 if anything is wrong.
+    The exit code is 1 if a check fails.
 
     Example: optlearn doctor
     """
@@ -65,19 +65,20 @@ def run_doctor(as_json: inputs.Json = False) -> None:
                 screen.print(f"       {finding.advice}", style="dim", markup=False)
     wrong = [finding for finding in findings if finding.status == "wrong"]
     result = {"optlearn": __version__, "sound": not wrong, "findings": [asdict(f) for f in findings]}
-    verdict = f"{len(wrong)} wrong: see the advice above" if wrong else "this installation is sound"
+    failed = f"{count_of(len(wrong), 'check')} failed: see the advice above"
+    verdict = failed if wrong else "the installation works"
     deliver(result, None, as_json, lambda: screen.print(f"\noptlearn {__version__}: {verdict}", markup=False))
     raise typer.Exit(1 if wrong else 0)
 
 
 def _examined(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    """A check that breaks down is a finding too: the others still run."""
+    """A check that raises is a finding too; the others still run."""
     try:
         return list(check())
     except Exception as error:
         name = check.__name__.strip("_").replace("_", " ")
         detail = f"{type(error).__name__}: {error}"
-        return [Finding(name, "wrong", detail, "Reinstall optlearn and what it needs.")]
+        return [Finding(name, "wrong", detail, "Reinstall optlearn and its dependencies.")]
 
 
 def _python() -> Iterator[Finding]:
@@ -90,7 +91,7 @@ def _packages() -> Iterator[Finding]:
     yield Finding("packages", "ok", ", ".join(f"{name} {v}" for name, v in versions.items() if v is not None))
     missing = [name for name, version in versions.items() if version is None]
     if missing:
-        advice = f"Install what is missing: {sys.executable} -m pip install {' '.join(missing)}"
+        advice = f"Install the missing packages: {sys.executable} -m pip install {' '.join(missing)}"
         yield Finding("packages", "wrong", f"missing: {', '.join(missing)}", advice)
 
 
@@ -100,12 +101,12 @@ def _jax_numbers() -> Iterator[Finding]:
     have, batches = version_of("jax"), (16385, 20000, 32769)
     wrong = {batch: count for batch in batches if (count := wrong_rows(batch))}
     if not wrong:
-        yield Finding("numbers of JAX", "ok", "batched sums are right (jax-ml/jax#39103 is absent)")
+        yield Finding("JAX arithmetic", "ok", "batched sums are correct (not affected by jax-ml/jax#39103)")
         return
     worst = ", ".join(f"{count} of {batch} rows" for batch, count in wrong.items())
     detail = f"JAX {have} returns wrong numbers: {worst} (jax-ml/jax#39103)"
-    advice = f"Every expectation may be wrong. Install another: pip install 'jax!={FAULTY_JAX}'"
-    yield Finding("numbers of JAX", "wrong", detail, advice)
+    advice = f"Every expectation may be wrong. Install another version: pip install 'jax!={FAULTY_JAX}'"
+    yield Finding("JAX arithmetic", "wrong", detail, advice)
 
 
 def _precision() -> Iterator[Finding]:
@@ -114,7 +115,7 @@ def _precision() -> Iterator[Finding]:
     from optlearn._arrays import float64
 
     dtype = float64(lambda: jnp.zeros(()).dtype)()
-    advice = "Something resets jax_enable_x64: look in JAX_ENABLE_X64 and in start-up files."
+    advice = "Something resets jax_enable_x64: check JAX_ENABLE_X64 and your start-up files."
     result: tuple[Status, str] = ("ok", "") if dtype == jnp.float64.dtype else ("wrong", advice)
     yield Finding("precision", result[0], f"optlearn computes in {dtype}", result[1])
 
@@ -125,8 +126,8 @@ def _devices() -> Iterator[Finding]:
     devices = jax.devices()
     names = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in devices}))
     if all(d.platform == "cpu" for d in devices) and shutil.which("nvidia-smi"):
-        advice = "For simulations on it: pip install 'jax[cuda12]' (the version that your driver supports)."
-        yield Finding("devices", "note", f"{names}; there is an NVIDIA GPU that JAX does not see", advice)
+        advice = "To simulate on it: pip install 'jax[cuda12]' (or the version that your driver supports)."
+        yield Finding("devices", "note", f"{names}; JAX does not see the NVIDIA GPU of this machine", advice)
     else:
         yield Finding("devices", "ok", names)
 
@@ -138,9 +139,9 @@ def _ipopt() -> Iterator[Finding]:
     if casadi.has_nlpsol("ipopt"):
         yield Finding("IPOPT", "ok", f"in {have}")
     else:
-        remedy = "Take CasADi's wheel: pip install --force-reinstall casadi."
+        remedy = "Install CasADi's wheel: pip install --force-reinstall casadi."
         advice = f"{remedy} Until then use method='indirect'."
-        yield Finding("IPOPT", "wrong", f"{have} has been built without it", advice)
+        yield Finding("IPOPT", "wrong", f"{have} was built without it", advice)
 
 
 def _cache() -> Iterator[Finding]:
@@ -148,7 +149,7 @@ def _cache() -> Iterator[Finding]:
     if kept:
         yield Finding("compiled programs", "ok", f"are kept in {kept}")
     else:
-        advice = "Set OPTLEARN_CACHE to a directory that can be written."
+        advice = "Set OPTLEARN_CACHE to a writable directory."
         yield Finding("compiled programs", "note", "are not kept between runs", advice)
 
 
@@ -159,7 +160,7 @@ def _extras() -> Iterator[Finding]:
         yield Finding("extras", "ok", ", ".join(there))
     if absent:
         purposes = ", ".join(f"{name} ({what})" for name, what in absent.items())
-        advice = f"What you want of them: {how_to_install(*absent)}"
+        advice = f"To install any of these: {how_to_install(*absent)}"
         yield Finding("extras", "note", f"not installed: {purposes}", advice)
 
 

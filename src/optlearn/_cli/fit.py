@@ -1,4 +1,4 @@
-"""Verbs that fit the theory to what users have: their data, or loss curves of any network."""
+"""Verbs that fit to what users have: their data, or loss curves of any network."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -39,8 +39,8 @@ def run_fit(
         Path,
         argument(
             "DATA",
-            "Samples and, maybe, labels: NumPy's arrays in an .npz file; for a regression also .npy "
-            "(with --labels-file) or .csv with a row of names.",
+            "Samples and optional labels: NumPy arrays in an .npz file; for a regression also .npy "
+            "(with --labels-file) or .csv with a header row.",
         ),
     ],
     task: Annotated[
@@ -58,25 +58,25 @@ def run_fit(
         option("NAME", "Name of the network's initial weights, (K, N) (default: random ones, see --nodes)."),
     ] = None,
     clusters: Annotated[
-        int | None, whole("Find so many clusters by k-means instead of using labels.")
+        int | None, whole("Find this many clusters by k-means instead of using labels.")
     ] = None,
     scale: Annotated[
         float | None,
         option(
             "NUMBER",
-            "Divide the samples by this; noise has variance 1 after it (default: what makes them no "
+            "Divide the samples by this; noise then has variance 1 (default: chosen so that samples are no "
             "larger than the theory assumes).",
         ),
     ] = None,
     nodes: Annotated[int, whole("Hidden nodes of the network, with random weights.")] = 2,
     passes: Annotated[
-        float, option("NUMBER", "Of a regression: how often each sample is seen; 1: fresh samples.")
+        float, option("NUMBER", "Regression: passes over the data; 1: every sample is seen once.")
     ] = 1.0,
     test_share: Annotated[
-        float, option("SHARE", "Of a regression of several passes: samples that are held out.")
+        float, option("SHARE", "Regression with several passes: share of the samples held out.")
     ] = 0.2,
-    labels_file: Annotated[Path | None, option("FILE", "Of a regression: .npy file of the labels.")] = None,
-    seeds: Annotated[int, whole("Of a regression: trainings that check the prediction.", lowest=2)] = 16,
+    labels_file: Annotated[Path | None, option("FILE", "Regression: .npy file of the labels.")] = None,
+    seeds: Annotated[int, whole("Regression: training runs that check the prediction.", lowest=2)] = 16,
     settings: inputs.Settings = None,
     intervals: inputs.Intervals = None,
     starts: inputs.Starts = None,
@@ -85,7 +85,7 @@ def run_fit(
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
-    """Fit the theory's model of inputs to data, and find the optimal schedule for them.
+    """Fit the theory's input model to your data, and find the optimal schedule for it.
 
     The model is a mixture of Gaussian clusters, each spread alike in all directions. Real data are not: a
     warning says, with numbers, how far they are from it.
@@ -154,8 +154,8 @@ def _fit_mixture(
         solution = solve(problem, progress=tell, **solver)
     except RunawayError as error:
         raise RunawayError(
-            f"training runs away on these data, divided by {divisor:.4g}: give a larger --scale, or a "
-            "smaller learning rate than the scenario's by --set eta=…"
+            f"training diverges on these data, divided by {divisor:.4g}: give a larger --scale, or a smaller "
+            "learning rate with --set eta=…"
         ) from error
     result = {"scenario": scenario, "arguments": arguments, "scale": divisor, "fit": fit.to_dict()}
     result |= solution.to_dict()
@@ -187,7 +187,7 @@ def _read(
     elif clusters is None:
         if "y" not in archive.names:
             raise SpecificationError(
-                f"{file} has no labels y; name them by --labels-key, or give --clusters to find clusters"
+                f"{file} has no labels y; name them with --labels-key, or find clusters with --clusters"
             )
         labels = archive.read("y")
     return samples, labels, None if weights_key is None else pick("--weights-key", weights_key)
@@ -297,7 +297,7 @@ def run_fit_curves(
     ] = None,
     law: Annotated[str, option("LAW", "general, multi-power, sgd or momentum.")] = "general",
     best_fit: Annotated[
-        bool, flag("Plan by the best parameters alone, not by an ensemble.", "--best-fit")
+        bool, flag("Plan with the best-fit parameters alone, not with an ensemble.", "--best-fit")
     ] = False,
     falling: Annotated[bool, flag("The rate must not rise again.", "--falling")] = False,
     intervals: inputs.Intervals = None,
@@ -306,7 +306,7 @@ def run_fit_curves(
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
-    """Fit a law to loss curves of any network, and find the schedule that it calls best.
+    """Fit a law to the loss curves of any network, and find the best schedule under that law.
 
     Curves are logs of step, learning rate and loss, of at least two runs whose rates differ. What the law
     does not describe is said, with numbers.
@@ -324,7 +324,7 @@ def run_fit_curves(
         problem = law_fit.problem(steps, bounds, not best_fit, falling=falling, seed=seed)
         solution = solve(problem, intervals, method="indirect", seed=seed, progress=tell)
         schedule = law_fit.schedule(solution)
-        tell(Progress("asking what is left to know"))
+        tell(Progress("choosing the next pilot run"))
         pilot = next_pilot(law_fit, steps, bounds, seed)
 
         def final_loss(simple: "Schedule") -> float:
@@ -362,9 +362,9 @@ def _show_curves(screen: "Console", law_fit: "LawFit", result: Mapping[str, Any]
     if result["leave_one_out"]:
         worst = max(result["leave_one_out"].items(), key=lambda item: item[1]["PredE"])
         off = 100 * worst[1]["PredE"]
-        screen.print(f"left out and predicted: at most {off:.2g} % off on average ({worst[0]})")
+        screen.print(f"leave-one-out prediction: mean error at most {off:.2g} % ({worst[0]})")
     loss, low, high = (result["predicted"][key] for key in ("loss", "low", "high"))
-    screen.print(f"best schedule: loss {loss:.4f} predicted ({low:.4f} to {high:.4f})")
+    screen.print(f"best schedule: predicted loss {loss:.4f} ({low:.4f} to {high:.4f})")
     for name, shape in result["shapes"].items():
         numbers = ", ".join(f"{key} {value:.3g}" for key, value in shape.items() if key != "cost")
         screen.print(f"  as {name}: {shape['cost']:+.4f} ({numbers})")
@@ -373,7 +373,7 @@ def _show_curves(screen: "Console", law_fit: "LawFit", result: Mapping[str, Any]
 def _check_folder(out: Path | None) -> None:
     """Refuse a folder that is a file."""
     if out is not None and out.exists() and not out.is_dir():
-        bad_input(f"--out {out}: this is a file; a folder is needed")
+        bad_input(f"--out {out}: must be a folder, this is a file")
 
 
 def _finish(

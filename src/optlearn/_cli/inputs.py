@@ -1,4 +1,4 @@
-"""What is typed: the options that several verbs share, and from them problems, schedules and solutions."""
+"""Options that several verbs share, and the problems, schedules and solutions that they stand for."""
 
 import ast
 import inspect
@@ -130,7 +130,7 @@ def make_problem(scenario: str, arguments: Mapping[str, Any], tell: Report) -> "
     for name in arguments:
         if name not in allowed:
             has = [n if p.default is p.empty else f"{n}={p.default!r}" for n, p in allowed.items()]
-            shown = ", ".join(has) or "none, since its problem is no function"
+            shown = ", ".join(has) or "none, since its problem is not a function"
             raise SpecificationError(f"--set {name}: {scenario} has no such argument; it has {shown}")
     from optlearn._control import solve
 

@@ -31,8 +31,8 @@ def run_reproduce(
         Path | None, option("DIR", "Folder with the data sets (default: OPTLEARN_DATA, or a download).")
     ] = None,
     out: Annotated[Path, option("DIR", "Folder for the results.")] = Path("out"),
-    jobs: Annotated[int, whole("Figures to run at once.")] = 1,
-    force: Annotated[bool, flag("Compute anew what is finished.", "--force")] = False,
+    jobs: Annotated[int, whole("Figures to compute in parallel.")] = 1,
+    force: Annotated[bool, flag("Recompute finished figures.", "--force")] = False,
     run: Annotated[
         bool, flag("Repeat the CIFAR-10 training instead of using the stored table.", "--run")
     ] = False,
@@ -70,11 +70,11 @@ def run_reproduce(
     raise typer.Exit(FAILED if runner.failed(results, bool(figures)) else 0)
 
 
-run_reproduce.__doc__ = f"""Compute and draw figures of the paper, and check what it claims about them.
+run_reproduce.__doc__ = f"""Compute and draw figures of the paper, and check its claims.
 
 Each figure gets a folder with its data (NetCDF), PNG, PDF and claims.json. Finished figures are reused, so an
-interrupted run goes on where it stopped. A claim that does not hold is shown as such; it is a finding, not a
-failure.
+interrupted run continues where it stopped. A claim that does not hold is reported as such; it is a finding,
+not a failure.
 
 Figures:
 

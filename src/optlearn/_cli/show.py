@@ -1,4 +1,4 @@
-"""Verbs that show what is there: scenarios, saved solutions, references, pages of help, the explorer."""
+"""Verbs that show something: scenarios, saved solutions, references, help pages, the explorer."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -26,16 +26,16 @@ _KINDS: dict[type[Argument], str] = {Number: "number", Flag: "flag", Choice: "ch
 
 def run_list(
     scenario: Annotated[
-        str | None, scenario_argument("A scenario to describe (default: name them all).")
+        str | None, scenario_argument("The scenario to describe (default: list all).")
     ] = None,
     settings: inputs.Settings = None,
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
-    """Show the scenarios that are ready to use, or all arguments of one.
+    """List the scenarios that are ready to use, or describe one.
 
-    Of a scenario: what its arguments mean, their defaults, and the ranges that the explorer offers (others
-    can be set all the same); then its controls, free parameters and baselines, as --set makes them.
+    The description gives the meaning and default of every argument and the range that the explorer offers
+    (values outside it are allowed); then the controls, free parameters and baselines under the given --set.
 
     Example: optlearn list curriculum
     """
@@ -95,7 +95,7 @@ def _show_all(lines: Mapping[str, str]) -> None:
     for name, line in lines.items():
         table.add_row(f"[bold]{name}[/bold]", line)
     console().print(table)
-    console().print("\nAll about one of them: optlearn list NAME", style="dim")
+    console().print("\nDescribe one of them: optlearn list NAME", style="dim")
 
 
 def _show_one(entry: Entry, result: Mapping[str, Any]) -> None:
@@ -145,14 +145,14 @@ def run_show(
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
-    """Show a saved solution: objective, certificate, schedule, and where it comes from.
+    """Show a saved solution: objective, certificate, schedule and provenance.
 
     `optlearn solve SCENARIO --out FILE.nc` writes such a file, and so does solution.save in Python.
 
     Example: optlearn show s.nc --report s.html
     """
     if baselines and report is None:
-        bad_input("--baselines: is shown in a report; give --report FILE.html")
+        bad_input("--baselines belongs to a report: add --report FILE.html")
     with reporting(quiet) as tell:
         from optlearn._control.identity import ProblemNotInFileError
         from optlearn._io.solutions import load
@@ -193,12 +193,12 @@ def run_show(
 
 def run_cite(
     file: Annotated[
-        Path | None, argument("FILE", "A solution, saved as NetCDF (default: of the library alone).")
+        Path | None, argument("FILE", "A solution, saved as NetCDF (default: the library alone).")
     ] = None,
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
-    """Print the BibTeX entries of the library, or of all that a saved solution was computed with.
+    """Print the BibTeX entries to cite for the library, or for a saved solution.
 
     Example: optlearn cite s.nc >> references.bib
     """
@@ -220,16 +220,16 @@ def run_cite(
 
 def run_explore(
     scenario: Annotated[
-        str, scenario_argument("What to begin with: a scenario, or a file that defines `problem`.")
+        str, scenario_argument("The first scenario, or a file that defines `problem`.")
     ] = "curriculum",
-    settings: Annotated[list[str] | None, settings_option("A parameter to begin with.")] = None,
+    settings: Annotated[list[str] | None, settings_option("An initial value of a parameter.")] = None,
     port: Annotated[int, option("PORT", "Port on 127.0.0.1; 0: any free one.", min=0, max=65535)] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
     as_json: Annotated[bool, flag("Print the address as one JSON object.", "--json")] = False,
 ) -> None:
-    """Open a page on this machine: move parameters, see the optimal schedule, download it.
+    """Open the explorer in a browser: move parameters, watch the optimal schedule, download it.
 
-    The page is served to this machine only and needs no network. Ctrl-C ends it.
+    The page is served to this machine only and needs no network. Press Ctrl-C to stop it.
 
     Example: optlearn explore dropout --set sigma_n=0.2
     """
@@ -240,7 +240,12 @@ def run_explore(
     from optlearn._app import serve
 
     def started(url: str) -> None:
-        deliver({"url": url}, None, as_json, lambda: console().print(f"{url}\nCtrl-C ends it.", markup=False))
+        deliver(
+            {"url": url},
+            None,
+            as_json,
+            lambda: console().print(f"{url}\nPress Ctrl-C to stop.", markup=False),
+        )
 
     try:
         serve(scenario, values, port=port, browser=browser, started=started)
@@ -259,7 +264,7 @@ def run_help(
     ] = None,
     as_json: inputs.Json = False,
 ) -> None:
-    """Explain errors and warnings: what is behind them, and what usually helps.
+    """Explain errors and warnings: their causes, and what usually helps.
 
     Example: optlearn help not-converged
     """

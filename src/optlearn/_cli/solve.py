@@ -1,4 +1,4 @@
-"""Verbs about one problem: its optimal schedule, that beside others, and theory beside simulation."""
+"""Verbs for one problem: solve it, compare schedules, check the theory by simulation."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -30,18 +30,21 @@ def run_solve(
     max_iterations: inputs.MaxIterations = None,
     out: Annotated[
         Path | None,
-        option("FILE", "Write the result here: FILE.nc as NetCDF, for `optlearn show`; else as JSON."),
+        option(
+            "FILE",
+            "Write the result here: NetCDF if FILE ends in .nc (for `optlearn show`), else JSON.",
+        ),
     ] = None,
     export: Annotated[
-        Path | None, option("FILE.py", "Write a script of PyTorch that trains under the schedule.")
+        Path | None, option("FILE.py", "Write a PyTorch script that trains under the schedule.")
     ] = None,
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
     """Find the optimal schedule of a scenario, with a certificate.
 
-    A greedy schedule is only locally optimal by design: no claim is made that it is converged, and the exit
-    code is 0.
+    A greedy schedule (--method greedy) is only locally optimal by design; it is never called converged, and
+    the exit code is 0.
 
     Example: optlearn solve dropout --set sigma_n=0.2 --out s.nc
     """
@@ -58,7 +61,9 @@ def run_solve(
     def show() -> None:
         screen = console()
         screen.print(solution)
-        screen.print(f"Beside the usual schedules: {hint}", style="dim", markup=False, soft_wrap=True)
+        screen.print(
+            f"Compare it with the usual schedules: {hint}", style="dim", markup=False, soft_wrap=True
+        )
 
     deliver(result, out, as_json, show, solution.save)
     if export is not None:
@@ -72,7 +77,7 @@ def run_solve(
 def run_compare(
     scenario: inputs.Scenario,
     settings: inputs.Settings = None,
-    schedule: Annotated[list[str] | None, option("FILE", "A schedule of yours, as JSON. Repeatable.")] = None,
+    schedule: Annotated[list[str] | None, option("FILE", "Your own schedule, as JSON. Repeatable.")] = None,
     method: inputs.MethodOption = inputs.Method.auto,
     intervals: inputs.Intervals = None,
     starts: inputs.Starts = None,
@@ -82,10 +87,11 @@ def run_compare(
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
-    """Show the optimal schedule beside the usual ones, and beside yours.
+    """Compare the optimal schedule with the usual ones, and with your own.
 
-    All objectives are re-integrated to the same accuracy. Excess: over the optimum. Reduction: by how much
-    the optimum is lower. Improvement: the excess in percent of what the other schedule has learned itself.
+    All objectives are re-integrated to the same accuracy. Excess: objective minus that of the optimum.
+    Reduction: by how many percent the optimum is lower. Improvement: the excess as a percentage of what the
+    other schedule itself has learned since the start of training.
 
     Example: optlearn compare curriculum --schedule mine.json
     """
@@ -113,10 +119,11 @@ def run_simulate(
     N: Annotated[int, whole("Input dimension.", "--N")] = 1000,
     seeds: Annotated[int, whole("Independent runs.")] = 8,
     mode: Annotated[
-        Mode, option("MODE", "overlaps: their exact chain; weights: SGD on N-dimensional weights.")
+        Mode,
+        option("MODE", "overlaps: their exact Markov chain; weights: SGD on N-dimensional weights."),
     ] = Mode.overlaps,
     schedule: Annotated[
-        str, option("SCHEDULE", "Which schedule: optimal, the name of a baseline, or a JSON file.")
+        str, option("SCHEDULE", "The schedule: optimal, the name of a baseline, or a JSON file.")
     ] = inputs.OPTIMAL,
     times: Annotated[int, whole("Training times to compare at.", lowest=2)] = 11,
     method: inputs.MethodOption = inputs.Method.auto,
@@ -128,10 +135,10 @@ def run_simulate(
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
-    """Run SGD in input dimension N under a schedule, and set it beside the theory.
+    """Run SGD in input dimension N under a schedule, and compare it with the theory.
 
-    z is the distance of the two in standard errors of the mean over seeds. The theory is that of N → ∞: with
-    many seeds, a difference of order 1/N shows.
+    z is the difference in standard errors of the mean over seeds. The theory describes N → ∞: with many
+    seeds, a bias of order 1/N becomes visible.
 
     Example: optlearn simulate dropout --N 500 --seeds 100
     """

@@ -33,27 +33,27 @@ def run_sweep(
             "--grid",
         ),
     ],
-    settings: Annotated[list[str] | None, settings_option("An argument that stays the same.")] = None,
+    settings: Annotated[list[str] | None, settings_option("An argument that does not vary.")] = None,
     baseline: Annotated[
-        list[str] | None, option("NAME", "A baseline schedule whose objective is wanted too. Repeatable.")
+        list[str] | None, option("NAME", "Also evaluate this baseline at every point. Repeatable.")
     ] = None,
     method: inputs.MethodOption = inputs.Method.auto,
     intervals: inputs.Intervals = None,
-    starts: Annotated[int | None, whole("First guesses of points without a neighbour's solution.")] = None,
+    starts: Annotated[int | None, whole("First guesses for points without a solved neighbour.")] = None,
     chain: Annotated[
-        int | None, whole("Points solved in a row, each from the one before; 1: all on their own.")
+        int | None, whole("Points solved in a chain, each from the previous one; 1: every point by itself.")
     ] = None,
     jobs: Annotated[int | None, whole("Local processes.")] = None,
     cluster: Annotated[str | None, option("ADDRESS", "Address of a Dask scheduler.")] = None,
     batched: Annotated[
-        bool, flag("All points at once as one program, on a GPU if JAX has one.", "--batched")
+        bool, flag("Solve all points together as one compiled program, on a GPU if JAX has one.", "--batched")
     ] = False,
     out: Annotated[
         Path | None, option("DIR", "Folder for the results (default: out/sweep_SCENARIO).")
     ] = None,
-    resume: Annotated[bool, flag("Go on with the sweep in this folder.", "--resume")] = False,
+    resume: Annotated[bool, flag("Continue the sweep in this folder.", "--resume")] = False,
     retry_failed: Annotated[
-        bool, flag("With --resume: compute failed points anew.", "--retry-failed")
+        bool, flag("With --resume: also recompute failed points.", "--retry-failed")
     ] = False,
     force: Annotated[bool, flag("Start over in this folder.", "--force")] = False,
     plot: Annotated[bool, flag("Draw a heat map into the folder.", "--plot")] = False,
@@ -65,9 +65,9 @@ def run_sweep(
 ) -> None:
     """Solve a scenario at every point of a grid of its arguments; resumable.
 
-    Points are solved on this machine or on a Dask cluster. Every finished point is on disk at once, in
-    DIR/points; at the end everything is in DIR/sweep.nc. A sweep that was stopped or killed goes on with
-    --resume. A point that fails is recorded with its error.
+    Points are solved on this machine or on a Dask cluster. Every finished point is written to
+    DIR/points at once; at the end DIR/sweep.nc holds everything. A sweep that was stopped or killed continues
+    with --resume. A point that fails is recorded with its error.
 
     Example: optlearn sweep dropout --grid sigma_n=0.1:0.5:9 --grid eta=0.5,1,2
 
@@ -77,7 +77,7 @@ def run_sweep(
     fixed = inputs.scenario_arguments(scenario, settings, None)
     over = _grid(grid)
     if (jobs is not None) + (cluster is not None) + batched > 1:
-        bad_input("--jobs, --cluster and --batched: choose one of them")
+        bad_input("--jobs, --cluster, --batched: choose one")
     folder = Path("out") / f"sweep_{Path(scenario).stem}" if out is None else out
     limits = inputs.chosen(intervals=intervals, starts=starts, chain=chain)
     began = time.perf_counter()
@@ -105,7 +105,7 @@ def run_sweep(
             console(stderr=True).print(f"Error: {error}", style="red", markup=False)
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt:
-            console(stderr=True).print("the same command with --resume goes on from here", markup=False)
+            console(stderr=True).print("run the same command with --resume to continue", markup=False)
             raise
     raise typer.Exit(_summary(dataset, folder, drawing, time.perf_counter() - began, as_json))
 

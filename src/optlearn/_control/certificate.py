@@ -105,7 +105,7 @@ class Certificate:
 
     @property
     def may_still_be_won(self) -> float:
-        """By how much any schedule, pure or mixed, may be better, to first order."""
+        """How much better any schedule, pure or mixed, could be (first-order estimate)."""
         if self.mixed_gap is None:
             return self.hamiltonian_gap
         # What rounding costs is known exactly; the gap of a rounded schedule also counts what no schedule on

@@ -35,11 +35,11 @@ OPTIMUM, SOLUTION = "optimum", "solution"
 
 @checked
 def baselines(problem: Problem, intervals: int | None = None) -> dict[str, Schedule]:
-    """The schedules that people would try: name → schedule.
+    """The usual schedules to compare with: name → schedule.
 
     A problem without baselines of its own is compared with the best constant, the best straight line, the
-    best cosine and the best single switch, as far as its controls and budgets allow them. One that cannot be
-    made is left out, with a warning.
+    best cosine and the best single switch, as far as its controls and budgets allow them. A baseline that
+    cannot be made is left out, with a warning.
 
     Args:
         problem: the problem.
@@ -87,7 +87,7 @@ class Row:
 
     @property
     def solved(self) -> bool:
-        """Is it the schedule that was solved for?"""
+        """Is it the solved schedule?"""
         return self.name in (OPTIMUM, SOLUTION)
 
     def _cells(self) -> list[str]:
@@ -199,8 +199,8 @@ def compare(
 ) -> Comparison:
     """The optimum, every baseline and the given schedules, all re-integrated to the same accuracy.
 
-    A schedule that breaks a budget or a bound is shown with a note. What was solved for is called "optimum"
-    only if it is converged and no schedule here that keeps all limits is better; else "solution".
+    A schedule that violates a budget or a bound is shown with a note. The solved schedule is called "optimum"
+    only if it is converged and no admissible schedule in the table is better; otherwise "solution".
 
     Args:
         problem: the problem; with ``reach``, schedules are compared over the training time that was found.
@@ -223,7 +223,7 @@ def _compared(
     tell: Report,
     solve_options: Mapping[str, Any],
 ) -> Comparison:
-    """The same; ``tell`` is told of every stage."""
+    """The same; ``tell`` is called at every stage."""
     usual = baselines_of(problem)
     for name, schedule in schedules.items():
         if name in (OPTIMUM, SOLUTION) or name in usual:
@@ -264,7 +264,7 @@ def _beats(row: Row, schedule: Schedule, solution: Solution) -> bool:
 
 
 class Solved(Protocol):
-    """As much of a solution as tells what it is called."""
+    """The part of a solution that decides what it is called."""
 
     @property
     def objective(self) -> float:
@@ -332,7 +332,7 @@ def _broken_on_the_way(problem: Problem, schedule: Schedule, trajectory: Traject
     )
     return [
         *(
-            f"{value:.6g} at the end, {limit.words} is allowed"
+            f"{value:.6g} at the end, but the limit is {limit.words}"
             for value, share, limit in ends
             if share > LIMITS_MET
         ),
@@ -345,11 +345,11 @@ def _broken_switches(name: str, control: Control, schedule: Schedule) -> list[st
     if not control.limited:
         return []
     if name in schedule.mixtures:
-        return [f"{name} is mixed, which limits on switches do not allow"]
+        return [f"{name} is mixed, but switches are limited"]
     own = Schedule(schedule.grid, {name: schedule[name]}).merged()
     notes, switches, dwell = [], own.intervals - 1, float(np.diff(own.grid).min())
     if control.max_switches is not None and switches > control.max_switches:
-        notes.append(f"{name} changes {switches} times, at most {control.max_switches} are allowed")
+        notes.append(f"{name} changes {switches} times, more than the {control.max_switches} allowed")
     if dwell < control.min_dwell * (1 - TOLERANCE):
-        notes.append(f"{name} keeps a value for {dwell:.4g}, at least {control.min_dwell:g} are asked for")
+        notes.append(f"{name} keeps a value for only {dwell:.4g}; the minimum is {control.min_dwell:g}")
     return notes

@@ -18,7 +18,7 @@ from optlearn._control.solution import NotConvergedWarning, Solution, Variant
 from optlearn._control.weighing import Fixed
 from optlearn._engine.functions import Controls, FreeValues
 from optlearn._engine.rollout import RolloutResult
-from optlearn._errors import RunawayError, UnphysicalStateError, explained, warn
+from optlearn._errors import RunawayError, UnphysicalStateError, count_of, explained, warn
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
@@ -78,8 +78,9 @@ def finish(search: SearchResult, tell: Report) -> Solution:
         trajectory = evaluate(problem, schedule)
     except UnphysicalStateError as error:
         raise RunawayError(
-            f"the optimum with {rollout.steps} steps in an interval runs away when it is integrated "
-            f"accurately; take more intervals or steps, or tighten the bounds of the controls ({error})"
+            f"the optimum with {count_of(rollout.steps, 'step')} in an interval runs away when it is "
+            "integrated accurately; take more intervals or steps, or tighten the bounds of the controls "
+            f"({error})"
         ) from error
     if relaxed is not None and trajectory.objective < relaxed.objective:
         # An interior point stops short of a bound by its tolerance; pure values reach it.

@@ -125,7 +125,7 @@ class Objective:
             for name in sorted(set(names) - _read_by_error(model, x, settings, names)):
                 raise SpecificationError(
                     f"tests: the error of {type(model).__name__} does not read {name!r}: a test with another "
-                    f"{name} is no other test"
+                    f"{name} is not a different test"
                 )
 
     def key(self, model: System, u: Settings) -> Hashable:

@@ -175,7 +175,7 @@ class Problem:
             value, path = float(self.path_value(bound, self.model, self.start, settings)), bound.path
             if value > bound.limit + KEPT * bound.size and not self.read_by(path)[1]:
                 raise SpecificationError(
-                    f"paths: {path.words} is asked for, and it is {bound.sign * value:.6g} at the start, "
+                    f"paths: {path.words} is required, but it is {bound.sign * value:.6g} at the start, "
                     "which no schedule changes"
                 )
 

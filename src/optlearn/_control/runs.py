@@ -124,7 +124,7 @@ class Start:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What is told of a run afterwards.
+    """The record of one run.
 
     Attributes:
         start: name of the first guess.

@@ -160,7 +160,7 @@ class Solution:
 
     @checked
     def export(self, path: str | PathLike[str], *, N: int | None = None, steps: int | None = None) -> Path:
-        """Write a script of PyTorch that trains a small network under the schedule, and prints the loss.
+        """Write a PyTorch script that trains a small network under the schedule and prints the loss.
 
         Args:
             path: where to.

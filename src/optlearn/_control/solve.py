@@ -41,7 +41,7 @@ from optlearn._control.solvers.starts import (
     too_coarse,
     warm_schedule,
 )
-from optlearn._errors import warn
+from optlearn._errors import count_of, warn
 from optlearn._progress import Progress, Report, shown
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
@@ -264,7 +264,9 @@ class _Search:
                 again = self.method.run_all(self.rollout, [there], self.tell)
                 self.runs += [replace(run, counts=False) for run in again]
             else:
-                self.notes.append(f"{coarse} steps in an interval led astray: all starts ran again with more")
+                self.notes.append(
+                    f"{count_of(coarse, 'step')} in an interval led astray: all starts ran again with more"
+                )
                 most = MOST_COSTLY_STEPS if self.compiled.engine.costly else MOST_STEPS
                 self.rollout = self.rollout.with_steps(min(FAR_FINER * coarse, most))
                 self.runs = self.method.run_all(self.rollout, self._chosen(self.starts), self.tell)

@@ -1,4 +1,4 @@
-"""Solutions in words."""
+"""Solutions described in words."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ def summary(solution: "Solution") -> str:
         f"{solution.problem.name}: objective {solution.objective:.10g} ({solution.method}, "
         f"{solution.schedule.intervals} intervals, {solution.seconds:.1f} s)",
         f"  {'converged' if c.converged else 'NOT CONVERGED: ' + '; '.join(c.reasons)}",
-        f"  what may still be won: {may_still_be_won(solution)}",
+        f"  possible improvement (first-order estimate): {possible_improvement(solution)}",
         f"  integration error {c.integration_error:.1e}, budget error {c.budget_error:.1e}",
         f"  starts: {c.starts.agreeing} of {c.starts.tried} within 1e-6 of the best{_dropped(c.starts)}",
     ]
@@ -36,20 +36,20 @@ def summary(solution: "Solution") -> str:
     return "\n".join(lines + course_lines(solution.schedule))
 
 
-def may_still_be_won(solution: "Solution") -> str:
-    """The one number of the certificate, with its meaning, as everything that shows a solution words it."""
+def possible_improvement(solution: "Solution") -> str:
+    """The certificate's main number, in the words that everything which shows a solution uses."""
     won = solution.certificate.may_still_be_won
     share = won / max(abs(solution.objective), 1e-300)
-    included = "" if solution.relaxed is None else ", mixed schedules included"
-    return f"{won:.1e} to first order, {share:.1e} of the objective{included}"
+    included = "" if solution.relaxed is None else ", including mixed schedules"
+    return f"{won:.1e}, {share:.1e} of the objective{included}"
 
 
 def path_words(solution: "Solution") -> str:
     """How well paths are kept, and where it is tightest."""
     c = solution.certificate
     if not c.path_error:
-        return f"paths are kept all along, nearest to a limit at α = {c.path_at:.4g}"
-    return f"paths are exceeded by {c.path_error:.1e} of a limit at most, at α = {c.path_at:.4g}"
+        return f"path limits hold throughout; the tightest point is α = {c.path_at:.4g}"
+    return f"a path limit is exceeded by at most {c.path_error:.1e} of its size, at α = {c.path_at:.4g}"
 
 
 def course_lines(schedule: Schedule) -> list[str]:
@@ -58,8 +58,8 @@ def course_lines(schedule: Schedule) -> list[str]:
     for name in schedule.controls:
         values = schedule[name]
         lines += [
-            f"  {name}, from {values.min():.4g} to {values.max():.4g}; {values[0]:.4g} at first, "
-            f"{values[-1]:.4g} at the end",
+            f"  {name}, from {values.min():.4g} to {values.max():.4g}; starts at {values[0]:.4g}, "
+            f"ends at {values[-1]:.4g}",
             f"    {sparkline(values)}",
         ]
     return lines
@@ -79,19 +79,21 @@ def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
     """What the certificate says: (question, answer in a sentence with its number)."""
     c = solution.certificate
     verdict = (
-        "Yes: the solver converged, and what may still be won is small."
+        "Yes: the solver converged, and any remaining improvement is negligible."
         if c.converged
         else f"Not to the tolerance: {'; '.join(c.reasons)}."
     )
     words = {
         "Is it solved?": verdict,
-        "What may still be won?": f"{may_still_be_won(solution)}. {_what_it_is(solution)}",
+        "How much better could it be?": (
+            f"{possible_improvement(solution)} (first-order estimate). {_what_it_is(solution)}"
+        ),
     }
     if solution.relaxed is not None:
         words["Pure or mixed?"] = (
-            "The schedule is pure: one value for all samples of an interval. A mixed one draws the value "
-            "of every sample at random, with shares that may change; the best of these, "
-            f"{solution.relaxed.objective:.8g}, bounds all pure ones from below."
+            "The schedule is pure: all samples of an interval have one value. A mixed schedule draws the "
+            "value of each sample at random, with shares that may change over training; the best one, "
+            f"{solution.relaxed.objective:.8g}, is a lower bound for all pure schedules."
         )
     expectations = "in closed form"
     if c.quadrature_error is not None:
@@ -102,8 +104,8 @@ def certificate_words(solution: "Solution") -> list[tuple[str, str]]:
     )
     words["Are budgets met?"] = "Exactly." if c.budget_error == 0 else f"Up to {c.budget_error:.1e}."
     if c.path_error is not None:
-        words["Are paths kept?"] = (
-            f"Along the accurate trajectory {path_words(solution)}; up to 1e-5 is small."
+        words["Do path limits hold?"] = (
+            f"Along the accurate trajectory, {path_words(solution)}; up to 1e-5 counts as small."
         )
     words["Is it the best of many optima?"] = _starts(c.starts)
     if c.lower_bound is not None:
@@ -115,20 +117,20 @@ def _what_it_is(solution: "Solution") -> str:
     """Where the number comes from, in a sentence."""
     c = solution.certificate
     if c.relaxation_gap is None:
-        return "By so much the schedule misses the minimum of Pontryagin's principle, along the trajectory."
+        return "This is how far the control is from minimising the Hamiltonian, summed over training."
     best = "is no better" if c.relaxation_gap <= 0 else f"is {c.relaxation_gap:.1e} better"
-    return f"The best mixed schedule {best}, and misses Pontryagin's minimum by {c.mixed_gap:.1e}."
+    return f"The best mixed schedule {best}; its own Hamiltonian gap is {c.mixed_gap:.1e}."
 
 
 def _starts(starts: "Starts") -> str:
     if starts.tried == 1:
-        return "Not known: one start was tried, and another might end lower."
+        return "Unknown: only one start was tried, and another might end lower."
     return (
         f"{starts.agreeing} of {starts.tried} starts ended within 1e-6 of the best, the worst "
         f"{starts.spread:.1e} above it{_dropped(starts)}. "
-        f"This is {'evidence, not a proof' if starts.agreeing > 1 else 'no evidence: try more'}."
+        f"This is {'evidence, not proof' if starts.agreeing > 1 else 'no evidence: try more starts'}."
     )
 
 
 def _dropped(starts: "Starts") -> str:
-    return f"; {starts.dropped} more dropped, their dynamics run away" if starts.dropped else ""
+    return f"; {starts.dropped} more were dropped because their dynamics diverge" if starts.dropped else ""

@@ -75,7 +75,7 @@ class Weighing:
 
     @property
     def members(self) -> int:
-        """M."""
+        """The number M of members."""
         return len(self.caps)
 
     @property

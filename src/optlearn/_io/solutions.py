@@ -108,7 +108,7 @@ def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
         attributes = {name: _python(root[name]) for name in (*_PLAIN, *_NESTED)}
         parts = {name: node.to_dataset() for name, node in tree.children.items()}
         if _digest(attributes, parts) != root["digest"]:
-            raise DataFileError("its content is not what was written (checksum)")
+            raise DataFileError("its content does not match its checksum")
         nested = {name: parse(attributes[name]) for name in _NESTED}
         solution = _solution(attributes, nested, parts, root)
     except Exception as error:  # whoever forged it may have forged anything
@@ -128,7 +128,7 @@ def _read_tree(path: Path) -> xarray.DataTree:
 def _check_kind(path: str | PathLike[str], root: Mapping[str, Any]) -> None:
     if root.get("kind") != KIND:
         raise DataFileError(
-            f"{path} is a NetCDF file, but not a solution that optlearn has saved (its attribute kind is "
+            f"{path} is a NetCDF file, but not a solution saved by optlearn (its attribute kind is "
             f"{root.get('kind')!r})"
         )
     version = _python(root.get("format"))

@@ -73,7 +73,7 @@ def feedback(solution: Solution) -> Feedback:
     problem, schedule = solution.problem, solution.schedule
     if not problem.continuous:
         raise SpecificationError(
-            "feedback corrects continuous controls, and there are none: plan again instead (solution.replan)"
+            "feedback corrects continuous controls, and this problem has none: use solution.replan instead"
         )
     for budget in problem.budgets:
         if budget.control in problem.continuous:

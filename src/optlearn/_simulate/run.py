@@ -198,8 +198,8 @@ def _unpack(
         model = problem.model
         if not isinstance(model, LearningModel):
             raise SpecificationError(
-                f"{type(model).__name__} has no weights to simulate: simulate takes a LearningModel, or a "
-                "problem of one"
+                f"{type(model).__name__} has no weights to simulate: simulate takes a LearningModel or a "
+                "problem with one"
             )
         check_values(problem, schedule)
         start = problem.start if start is None else start

@@ -182,7 +182,7 @@ def schedule(easy: np.ndarray, hard: np.ndarray, a: float) -> np.ndarray:
     n = len(easy) + len(hard)
     first = round(a * n / 100)
     if not math.isclose(first, a * n / 100, abs_tol=1e-9) or not 0 <= first <= len(easy):
-        raise ValueError(f"{a} % of {n} samples is no number of easy samples from 0 to {len(easy)}")
+        raise ValueError(f"{a} % of {n} samples is not a number of easy samples from 0 to {len(easy)}")
     return np.concatenate([easy[:first], hard, easy[first:]])
 
 
@@ -506,8 +506,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--a", type=float, nargs="+", default=SWEEP, help="percentages")
     parser.add_argument("--seeds", type=int, default=30, help="number of initialisations")
     parser.add_argument("--order", nargs="+", choices=get_args(Order), default=["shared"])
-    parser.add_argument("--limit", type=int, help="use only so many training images")
-    parser.add_argument("--test-limit", type=int, help="use only so many test images")
+    parser.add_argument("--limit", type=int, help="use only this many training images")
+    parser.add_argument("--test-limit", type=int, help="use only this many test images")
     parser.add_argument("--note", default="", help="free text kept in the file, e.g. the commit")
     options = parser.parse_args(arguments)
 

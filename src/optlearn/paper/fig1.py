@@ -191,6 +191,7 @@ def plot(data: xarray.Dataset) -> Figure:
     axes["a"].legend()
     draw_courses(axes["b"], data, "Q22", "irrelevant squared norm $Q_{22}$", shown)
     draw_courses(axes["c"], data, "cosine", r"cosine $M_{11}/\sqrt{T_{11}Q_{11}}$", shown)
+    axes["c"].yaxis.labelpad = 7
     add_zoom(axes["c"], data, "cosine", shown)
     _draw_timelines(axes["d"], data)
     _draw_sweep(axes["e"], data)
@@ -211,7 +212,7 @@ def draw_courses(axes: Axes, data: xarray.Dataset, quantity: str, label: str, sh
 def add_zoom(axes: Axes, data: xarray.Dataset, quantity: str, shown: Sequence[str]) -> None:
     """An inset with the last fifth of training."""
     late = data[quantity].sel(schedule=list(shown)).where(data.alpha >= 0.8 * data.alpha[-1], drop=True)
-    inset = axes.inset_axes((0.44, 0.12, 0.52, 0.46))
+    inset = axes.inset_axes((0.45, 0.19, 0.49, 0.44))  # its own labels stay clear of the axis below
     for name in shown:
         inset.plot(late.alpha, late.sel(schedule=name), color=COLOURS[name], zorder=2 + (name == "optimal"))
     low, high = float(late.min()), float(late.max())

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from optlearn._control.compare import Comparison, compare
 from optlearn._control.evaluate import evaluate
 from optlearn._control.solution import Solution
-from optlearn._control.summary import certificate_words, may_still_be_won
+from optlearn._control.summary import certificate_words, possible_improvement
 from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._io.files import write_file
 from optlearn._io.provenance import provenance
@@ -111,7 +111,7 @@ def _facts(solution: Solution) -> dict[str, str]:
     facts = {
         "objective": f"{solution.objective:.8g}",
         "certificate": "converged" if certificate.converged else "NOT CONVERGED",
-        "what may still be won": may_still_be_won(solution),
+        "possible improvement": f"{possible_improvement(solution)} (first-order estimate)",
     }
     if solution.relaxed is not None:
         facts["best mixed schedule"] = f"{solution.relaxed.objective:.8g}"

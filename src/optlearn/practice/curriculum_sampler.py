@@ -74,9 +74,9 @@ class CurriculumSampler(Sampler[int]):
         check = Arguments("CurriculumSampler")
         if (steps is None) == (epochs is None):
             raise SpecificationError(
-                "CurriculumSampler: either steps (batches of the whole training) or epochs must be given, "
-                f"got {steps!r} and {epochs!r}. The schedule itself ends at training time α_F = "
-                f"{schedule.horizon:g}, which is neither"
+                "CurriculumSampler: give either steps=… (batches of the whole training) or epochs=… (passes "
+                f"over the data), got steps={steps!r} and epochs={epochs!r}. The schedule's own horizon, "
+                f"α_F = {schedule.horizon:g}, is in training time (steps/N) and says nothing about either"
             )
         for name, value in (("batch_size", batch_size), ("steps", steps), ("epochs", epochs)):
             if value is not None:
@@ -132,7 +132,7 @@ class CurriculumSampler(Sampler[int]):
         if self._done >= self.total_steps:
             raise SpecificationError(
                 f"CurriculumSampler: the whole training, {self.total_steps} batches, has been shown. To "
-                "train in several passes give epochs=… instead of steps; reset() begins anew"
+                "train in several passes, give epochs=… instead of steps; reset() starts over"
             )
         number, batches = divmod(self._done, self._batches)
         first = number * self._samples + batches * self.batch_size
@@ -196,8 +196,8 @@ class CurriculumSampler(Sampler[int]):
         """
         if self._drawn and not self._is_counted:
             raise SpecificationError(
-                "CurriculumSampler: batches must be counted in a run that is saved, got none: a DataLoader "
-                "may draw them long before they are trained on. Use sampler.loader(data), or go through "
+                "CurriculumSampler: a run that is saved must count its batches, got none: a DataLoader may "
+                "draw them long before they are trained on. Use sampler.loader(data), iterate over "
                 "sampler.counted(loader), or call sampler.step() after every batch"
             )
         return {"steps_done": self.steps_done, **self._identity()}

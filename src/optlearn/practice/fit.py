@@ -91,7 +91,7 @@ class Isotropy:
         ]
         if parts:
             warn(
-                "the data are far from the model, whose clusters are isotropic: they spread, "
+                "the model assumes isotropic clusters, and these data are far from that: they spread, "
                 f"{'; '.join(parts)}. Check the schedule by training",
                 AnisotropyWarning,
             )

@@ -64,8 +64,8 @@ def _read(archive: zipfile.ZipFile, member: str) -> np.ndarray:
             raise ValueError(f"{member} claims {size:,} bytes, but has {info.file_size - file.tell():,}")
         if size > LARGE and size > PACKED * info.compress_size:
             raise ValueError(
-                f"{member} claims {size:,} bytes out of {info.compress_size:,}; if these are data, write "
-                "them by numpy.savez, which does not compress"
+                f"{member} claims {size:,} bytes out of {info.compress_size:,}; if these are real data, "
+                "write them with numpy.savez, which does not compress"
             )
         if 8 * count > _memory() / 2:
             raise ValueError(f"{member} has {count:,} numbers, too many for the memory of this machine")

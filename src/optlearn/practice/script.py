@@ -6,6 +6,7 @@ stand the few lines that wire in the controls.
 """
 
 import re
+import textwrap
 from collections.abc import Mapping
 from importlib.resources import files
 from math import ceil
@@ -24,6 +25,7 @@ Framework = Literal["torch", "jax"]
 
 # Inputs and steps of the script's small problem: seconds on a laptop.
 INPUTS, STEPS = 100, 1000
+WIDTH = 100  # of the lines that hold a schedule
 
 
 class Constant(NamedTuple):
@@ -102,10 +104,21 @@ FOLLOW = "followers.append(ol.practice.AttributeScheduler(schedule, {control!r},
 WIRED = "# --- the schedule, wired in ---"
 IMPORTS = {
     "torch": [
+        "import sys",
+        "from pathlib import Path",
+        "",
         "import torch",
         "from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset",
     ],
-    "jax": ["import jax", "import jax.numpy as jnp", "import optax"],
+    "jax": [
+        "import sys",
+        "from pathlib import Path",
+        "",
+        "import jax",
+        "import jax.numpy as jnp",
+        "import numpy as np",
+        "import optax",
+    ],
 }
 CONTROLS = ("learning_rate", "batch", "activation", *PARTS)
 
@@ -137,7 +150,7 @@ def training_script(
     unknown = [control for control in schedule.controls if control not in CONTROLS]
     if unknown:
         raise SpecificationError(
-            f"to_script: controls must be among {', '.join(CONTROLS)}, got {unknown[0]!r}; wire it in by "
+            f"to_script: controls must be among {', '.join(CONTROLS)}, got {unknown[0]!r}; wire it in with "
             "practice.AttributeScheduler"
         )
     settings = {name: value for name, value in (arguments or {}).items() if value is not None}
@@ -150,7 +163,8 @@ def training_script(
         f'"""{title or "Training under a schedule of " + ", ".join(schedule.controls) + "."}',
         "",
         "Data and network are a small example: put yours in their place, and keep the lines below",
-        '"the schedule, wired in".',
+        '"the schedule, wired in". A checkpoint is written beside the script; --resume goes on',
+        "from it.",
         '"""',
         "",
         *IMPORTS[framework],
@@ -161,7 +175,7 @@ def training_script(
         f"STEPS = {total}  # of the whole training, over which the schedule is stretched",
         f"BATCH = {_mean_batch(schedule, settings)}  # samples in a step",
         *(f"{each.name} = {_value(each, settings)!r}  # {each.meaning}" for each in part.constants),
-        f"schedule = ol.Schedule.from_json({schedule.merged().to_json()!r})",
+        *_written(schedule.merged()),
         "",
     ]
     lines = header + (_torch if framework == "torch" else _jax)(schedule, part, settings)
@@ -169,6 +183,31 @@ def training_script(
     if path is not None:
         write_file(path, text)
     return text
+
+
+def _written(schedule: Schedule) -> list[str]:
+    """The schedule as code: numbers of eight digits, in lines that fit a screen."""
+    lines = ["schedule = ol.Schedule.from_dict(", "    {"]
+    for name, value in plain(schedule.to_dict(), number=_eight_digits).items():
+        text = repr(value)
+        if len(text) < WIDTH - 20:
+            lines.append(f"        {name!r}: {text},")
+            continue
+        if isinstance(value, list) and not isinstance(value[0], list):
+            opening, closing, inner = "[", "]", ", ".join(map(repr, value))
+        else:
+            opening, closing, inner = "(", ")", text
+        wrapped = textwrap.wrap(inner, WIDTH - 12, break_long_words=False)
+        lines += [
+            f"        {name!r}: {opening}",
+            *(" " * 12 + line for line in wrapped),
+            f"        {closing},",
+        ]
+    return [*lines, "    }", ")"]
+
+
+def _eight_digits(value: float) -> float:
+    return float(f"{value:.8g}")
 
 
 def _torch(schedule: Schedule, part: Part, settings: Mapping[str, Any]) -> list[str]:
@@ -181,6 +220,7 @@ def _torch(schedule: Schedule, part: Part, settings: Mapping[str, Any]) -> list[
         "",
         WIRED,
         "followers = []  # what has to know that a step is done",
+        "kept = [network, optimizer]  # what a checkpoint holds, beside the followers",
         "loader = DataLoader(data, BATCH, sampler=RandomSampler(data, num_samples=SAMPLES))",
         *(line for control in schedule.controls for line in _in_torch(control, schedule, part, settings)),
         "",
@@ -266,6 +306,7 @@ def _ordered(control: str, schedule: Schedule, settings: Mapping[str, Any]) -> l
         f"    control={control!r}, values={values},",
         ")",
         "loader = order.loader(data)",
+        "kept.append(order)",
     ]
 
 

@@ -78,8 +78,8 @@ class StepTable:
         ):
             return
         warn(
-            f"{purpose}: this run began under another schedule, of {before.steps} steps. It goes on at step "
-            f"{step} of {self.steps} under the present one, with {self.at(step):.4g} instead of "
+            f"{purpose}: this run began under another schedule, of {before.steps} steps. It continues at "
+            f"step {step} of {self.steps} under the present one, with {self.at(step):.4g} instead of "
             f"{before.at(step):.4g}",
             OtherScheduleWarning,
         )
@@ -114,7 +114,7 @@ def step_table(
     if control in schedule.mixtures:
         mixed = ", ".join(f"{value:g}" for value in schedule.mixtures[control].values)
         raise SpecificationError(
-            f"{purpose}: {control!r} is drawn anew for every sample, out of {mixed}; it is not a number at "
+            f"{purpose}: {control!r} is drawn for every sample from {mixed}; it is not one number for "
             "each step. Sample the data with practice.CurriculumSampler, or use a schedule without mixtures "
             "(solution.schedule instead of solution.relaxed.schedule)"
         )
@@ -136,10 +136,10 @@ def _factor(largest: float, scale: float | None, peak: float | None, is_rate: bo
     if scale is None and peak is None:
         if is_rate and largest >= THEORY_RATE:
             warn(
-                f"{purpose}: the learning rate goes up to {largest:.4g}, in the units of the theory, whose "
+                f"{purpose}: the learning rate reaches {largest:.4g} in the units of the theory, whose "
                 f"weights are √N times those of a layer with N inputs. With 784 inputs give scale=1/784, "
-                f"which makes it {largest / 784:.2g}; or peak=1e-3 to keep the shape alone; or scale=1 if it "
-                "is meant as it is",
+                f"which makes it {largest / 784:.2g}; peak=1e-3 to keep only the shape; or scale=1 if you "
+                "really mean these values",
                 UnitsWarning,
             )
         return 1.0
@@ -161,9 +161,9 @@ def total_steps(schedule: Schedule, steps: int | None, N: float | None, purpose:
     if (steps is None) == (N is None):
         what = "got neither" if steps is None else f"got steps={steps!r} and N={N!r}"
         raise SpecificationError(
-            f"{purpose}: either steps (optimisation steps of the whole training) or N (input dimension, of "
-            f"which training time α = steps/N is counted) must be given, {what}. The schedule itself "
-            f"ends at training time α_F = {schedule.horizon:g}, which is not a number of steps"
+            f"{purpose}: give either steps=… (optimisation steps of the whole training) or N=… (the input "
+            f"dimension, since α = steps/N), {what}. The schedule ends at training time "
+            f"α_F = {schedule.horizon:g}, which is not a number of steps"
         )
     if steps is not None:
         if not is_whole(steps) or steps < 1:
@@ -241,7 +241,7 @@ class AttributeScheduler:
         if not exists:
             what = "entry" if self._is_mapping else "attribute"
             raise SpecificationError(
-                f"AttributeScheduler: target must have the {what} {self._attribute!r} (say another with "
+                f"AttributeScheduler: target must have the {what} {self._attribute!r} (name another with "
                 f"attribute=…), got {type(target).__name__}"
             )
         self.set_step(0)

@@ -77,9 +77,7 @@ def make_dataset(
 
     def add(name: str, values: Sequence[Any], extra: tuple[str, ...] = ()) -> None:
         if name in columns or name in dims:
-            raise SpecificationError(
-                f"two results are called {name!r}; give what reduce returns another name"
-            )
+            raise SpecificationError(f"two results are called {name!r}; let reduce return another name")
         array = _stacked(values, len(extra))
         columns[name] = ((*dims, *extra), array.reshape(*shape, *array.shape[1:]))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ReduceWarning(UserWarning):
-    """The function ``reduce`` of a sweep raised; the point is kept without what it would have returned."""
+    """The function ``reduce`` of a sweep raised; the point is kept without its result."""
 
 
 @checked
@@ -134,7 +134,7 @@ def _once(progress: Callable[[PointDone], None] | None, total: int) -> Callable[
 def _unfinished(
     spec: Spec, store: Store, retry_failed: bool, tell: Callable[[PointDone], None]
 ) -> list[Chain]:
-    """The chains in which something is left to do; what is finished is told of."""
+    """The chains with unfinished points; finished points are reported."""
     left = []
     for points in spec.chains():
         finished = 0
@@ -183,13 +183,13 @@ def _warn(dataset: "xarray.Dataset") -> None:
     not_converged = int((dataset["finished"] & ~dataset["converged"]).sum()) - len(errors)
     points, said = f"of {dataset['error'].size} points", []
     if errors:
-        said.append(f"{len(errors)} {points} failed, such as with {errors[0]!r}")
+        said.append(f"{len(errors)} {points} failed, for example with {errors[0]!r}")
     if not_converged:
         said.append(f"{not_converged} {points} are not converged")
     if said:
         warn("; ".join(said), NotConvergedWarning)
     if reduced:
-        text = f"reduce raised at {len(reduced)} {points}, such as {reduced[0]!r}; solutions are kept"
+        text = f"reduce raised at {len(reduced)} {points}, for example {reduced[0]!r}; solutions are kept"
         warn(text, ReduceWarning)
 
 
@@ -216,6 +216,8 @@ def bar(total: int, screen: Any = None) -> Iterator[Callable[[PointDone], None]]
         return f" ({rate:.2f} points/s)" if counts["fresh"] else ""
 
     if not screen.is_terminal:
+        # The first point may take a minute, with compilation: say that something is going on.
+        screen.print(f"0/{total} solving; the first points take longest", markup=False)
 
         def line(point: PointDone) -> None:
             rate = count(point)

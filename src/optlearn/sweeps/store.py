@@ -28,7 +28,7 @@ Record = dict[str, Any]
 
 
 class SweepChangedWarning(UserWarning):
-    """A sweep goes on with other code or versions than those that began it; old points are kept."""
+    """A sweep is resumed with different code or versions; finished points are kept."""
 
 
 class DamagedPointWarning(UserWarning):
@@ -97,7 +97,7 @@ class Store:
 
 
 def open_store(folder: Path, spec: Spec, *, resume: bool, force: bool, executor: str) -> Store:
-    """Begin a sweep in a folder, or go on with it.
+    """Begin a sweep in a folder, or continue it.
 
     Raises:
         SpecificationError: the folder holds a sweep already, or, to resume, another one.
@@ -105,7 +105,7 @@ def open_store(folder: Path, spec: Spec, *, resume: bool, force: bool, executor:
     """
     folder = folder.absolute()
     if resume and force:
-        raise SpecificationError("resume and force must not both be given: either go on, or start over")
+        raise SpecificationError("give either resume or force, not both: continue the sweep, or start over")
     description = folder / "sweep.json"
     parts: list[dict[str, Any]] = []
     if description.exists():
@@ -115,8 +115,8 @@ def open_store(folder: Path, spec: Spec, *, resume: bool, force: bool, executor:
             parts = _parts_to_continue(description, spec)
         else:
             raise SpecificationError(
-                f"out={str(folder)!r} holds a sweep already: resume it, start over with force, or name "
-                "another folder"
+                f"out={str(folder)!r} already holds a sweep: continue it with resume=True (--resume), start "
+                "over with force=True (--force), or name another folder"
             )
     this = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -175,8 +175,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         write_file(path, json.dumps(content, separators=(",", ":")))
     except OSError as error:
         raise SweepFolderError(
-            f"cannot write {path}: {error.strerror or error}; what is finished is kept, and resume goes on "
-            "from there"
+            f"cannot write {path}: {error.strerror or error}; finished points are kept, and "
+            "resume=True (--resume) continues from there"
         ) from error
 
 
@@ -189,7 +189,7 @@ def _parts_to_continue(description: Path, spec: Spec) -> list[dict[str, Any]]:
         shown = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in differing)
         raise SpecificationError(
             f"{description.parent} holds another sweep: {shown}. Name another folder, or start over with "
-            "force"
+            "force=True (--force)"
         )
     return list(content["parts"])
 

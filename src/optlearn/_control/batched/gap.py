@@ -1,4 +1,4 @@
-"""What the minimum principle says is still to be won in lanes: Hamiltonians for the solver's own kernels.
+"""The possible improvement of every lane, by the minimum principle and the solver's own kernels.
 
 Controls are v in [0, 1]. In shares the Hamiltonian is linear, with the objective's gradient for a slope; over
 continuous controls it is averaged along states and costates. ``hamiltonian.gap`` minimises both.

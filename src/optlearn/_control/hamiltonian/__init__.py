@@ -1,1 +1,1 @@
-"""Pontryagin's Hamiltonian: on intervals, its minimum, and what it says is still to be won."""
+"""Pontryagin's Hamiltonian: on intervals, its minimum, and the improvement that it still promises."""

@@ -1,4 +1,4 @@
-"""Pontryagin's minimum principle: what the Hamiltonian says is still to be won.
+"""Pontryagin's minimum principle: the improvement that the Hamiltonian still promises.
 
 Budgets add ν·a·w to the Hamiltonian, with one constant ν each. The multipliers have the unit of H, so those
 of the direct method, which belong to the *mean* of a·w over training, are the horizon times ν.
@@ -90,7 +90,7 @@ def hamiltonian_gap(
     steps: int,
     start: np.ndarray | None = None,
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """What the minimum principle says is still to be won, to first order.
+    """The possible improvement by the minimum principle, to first order.
 
     Args:
         compiled: the problem.

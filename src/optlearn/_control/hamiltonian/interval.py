@@ -81,7 +81,7 @@ class Hamiltonian(ABC):
 
     @property
     def intervals(self) -> int:
-        """I."""
+        """The number I of intervals."""
         return len(self.tilt)
 
     def tilted(self, w: Array, gradient: Array) -> Self:

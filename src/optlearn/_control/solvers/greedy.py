@@ -17,7 +17,7 @@ from optlearn._control.hamiltonian.minimise import PointwiseMinimiser
 from optlearn._control.hamiltonian.multipliers import Trial, bracket_multiplier
 from optlearn._control.runs import Outcome, Run, Solver, Start
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, count_of
 from optlearn._progress import Report, silent
 
 _CYCLES = 2  # over the multipliers of several budgets
@@ -38,8 +38,9 @@ class Greedy(Solver):
         objective = rollout.objective(w, start.theta)
         if not np.isfinite(objective):
             raise SpecificationError(
-                f"the objective of the greedy schedule is not finite with {rollout.steps} steps in an "
-                "interval: take more intervals, or tighten the bounds of the controls"
+                "the objective of the greedy schedule is not finite with "
+                f"{count_of(rollout.steps, 'step')} in an interval: take more intervals, or tighten the "
+                "bounds of the controls"
             )
         return Run(self.record(rollout, start, objective, Outcome.SOLVED, 1), w, start.theta)
 

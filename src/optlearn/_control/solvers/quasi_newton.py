@@ -138,7 +138,7 @@ class QuasiNewton:
 
     @cached_property
     def _matrix(self) -> LowRank:
-        """B."""
+        """The matrix B itself, (n, n)."""
         S, Y = np.array(self.moves), np.array(self.changes)
         sigma = float(Y[-1] @ Y[-1] / (S[-1] @ Y[-1]))
         N, inner = compact(S, Y, sigma, lambda A, B: A @ B.T)

@@ -12,7 +12,7 @@ from optlearn._control.evaluate import check_controls, check_schedule, evaluate
 from optlearn._control.problem import Problem, first_guess
 from optlearn._control.runs import Run, Start, finer
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError
+from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError, count_of
 from optlearn._schedule import Mixture, Schedule
 
 # First guesses, unless a solution of a problem like it is known.
@@ -57,7 +57,7 @@ class Candidates(NamedTuple):
             try:
                 schedule = first_guess(make, compiled.problem, intervals)
             except (SpecificationError, UnphysicalStateError) as error:
-                notes.append(f"the baseline {name!r} is no start: {error}")
+                notes.append(f"the baseline {name!r} cannot be used as a start: {error}")
                 continue
             baselines.append(_from_schedule(compiled, name, schedule, intervals))
         return cls(first, baselines)
@@ -82,7 +82,7 @@ def choose_starts(
     if not usable:
         raise RunawayError(
             f"the objective is not finite for any start ({', '.join(s.name for s in chosen)}; nor for random "
-            f"ones), also not with {rollout.steps} steps in an interval: {_reason(compiled, chosen)}"
+            f"ones), even with {count_of(rollout.steps, 'step')} in an interval: {_reason(compiled, chosen)}"
         )
     return usable
 

@@ -178,11 +178,19 @@ def test_loss():
     return float(loss(weights, jax.random.key(2), {}, samples=2000))
 
 
-state, begun, recent = optimizer.init(weights), test_loss(), []
-for step in range(STEPS):
+state, begun, recent, first = optimizer.init(weights), test_loss(), [], 0
+checkpoint = Path(__file__).with_suffix(".checkpoint.npz")
+leaves, structure = jax.tree.flatten((weights, state))
+if "--resume" in sys.argv:
+    with np.load(checkpoint) as file:
+        *leaves, first = (file[f"arr_{i}"] for i in range(len(leaves) + 1))
+    weights, state = jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in leaves])
+    print(f"resumed after step {first}")
+for step in range(int(first), STEPS):
     weights, state, value = train_step(weights, state, step)
     recent.append(value)
     if (step + 1) % max(STEPS // 10, 1) == 0:
         print(f"step {step + 1} of {STEPS}: training loss {sum(recent) / len(recent):.4g}")
         recent.clear()
+        np.savez(checkpoint, *jax.tree.leaves((weights, state)), step + 1)
 print(f"test loss: {begun:.4g} before training, {test_loss():.4g} after")

@@ -269,8 +269,16 @@ def test_loss():
     return found
 
 
+checkpoint, first = Path(__file__).with_suffix(".checkpoint.pt"), 1
+kept += followers
+if "--resume" in sys.argv:
+    *states, first = torch.load(checkpoint)
+    for part, state in zip(kept, states, strict=True):
+        part.load_state_dict(state)
+    print(f"resumed after step {first - 1}")
+
 begun, recent = test_loss(), []
-for step, batch in zip(range(1, STEPS + 1), loader, strict=False):
+for step, batch in zip(range(first, STEPS + 1), loader, strict=False):
     optimizer.zero_grad()
     now = loss(*batch)
     now.backward()
@@ -281,4 +289,5 @@ for step, batch in zip(range(1, STEPS + 1), loader, strict=False):
     if step % max(STEPS // 10, 1) == 0:
         print(f"step {step} of {STEPS}: training loss {sum(recent) / len(recent):.4g}")
         recent.clear()
+        torch.save([*(part.state_dict() for part in kept), step + 1], checkpoint)
 print(f"test loss: {begun:.4g} before training, {test_loss():.4g} after")
