@@ -1,3 +1,5 @@
+from ._adam import Adam as Adam
+from ._adam import adam as adam
 from ._attention import Attention as Attention
 from ._attention import attention as attention
 from ._autoencoder import FIG3_OMEGA as FIG3_OMEGA
