@@ -181,9 +181,12 @@ def chain_step(run: Prepared, N: Array, step: Array, x: OrderParameters, draws: 
     student, teacher = whole.fields[:, :K], whole.fields[:, K : K + M]
     now = model.total(x)
     gradient = step_gradient(run, sample, student, teacher, draws.noise, now, whole.gram, N)
-    D, A = row_steps(model, gradient, now, sample.u, N)
+    scales = model.scales(x, sample.u, None)
 
-    def moved(Q: Array, toward_teachers: Array, toward_centroids: Array, seen: Span) -> tuple[Array, ...]:
+    def moved(
+        Q: Array, toward_teachers: Array, toward_centroids: Array, seen: Span, scale: Array | None = None
+    ) -> tuple[Array, ...]:
+        D, A = row_steps(model, gradient, now, sample.u, N, scale)
         student, teacher = seen.fields[:, :K], seen.fields[:, K : K + M]
         if A is not None:
             Q, toward_teachers, toward_centroids = A.T @ Q @ A, A.T @ toward_teachers, A.T @ toward_centroids
@@ -197,6 +200,7 @@ def chain_step(run: Prepared, N: Array, step: Array, x: OrderParameters, draws: 
         )
 
     blocks = moved if sample.block_sigma is None else jax.vmap(moved)
-    Q, toward_teachers, toward_centroids = blocks(x.Q, x.M, x.R, span)
+    scaled = () if scales is None else (scales,)
+    Q, toward_teachers, toward_centroids = blocks(x.Q, x.M, x.R, span, *scaled)
     trained = train_heads(model, x, gradient, sample.u, N)
     return replace(trained, Q=Q, M=toward_teachers, R=toward_centroids)

@@ -109,7 +109,7 @@ def simulate(
     keys = make_keys(seed, seeds)
     learners: WeightState | OrderParameters
     if mode == "weights":
-        learners = initial_weights(model, prepared.start, N, seeds, seed, dtype)
+        learners = initial_weights(model, prepared.start, N, seeds, seed, dtype, prepared.settings)
         advance: Callable[..., Any] = partial(advance_weights, prepared, keys)
     else:
         learners = initial_overlaps(prepared.start, seeds)

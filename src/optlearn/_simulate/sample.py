@@ -136,15 +136,25 @@ class RowSteps(NamedTuple):
 
 
 def row_steps(
-    model: LearningModel, gradient: Gradient, x: OrderParameters, u: Settings, N: Array
+    model: LearningModel,
+    gradient: Gradient,
+    x: OrderParameters,
+    u: Settings,
+    N: Array,
+    scale: Float[Array, " K"] | None = None,
 ) -> RowSteps:
-    """The step's gradient as each row takes it, and what rows take from rows; ``x`` is summed over blocks."""
-    rows, rate, P = model.summed.recurrence(x, u), u["learning_rate"] / N, gradient.P
+    """The step's gradient as each row takes it, and what rows take from rows; ``x`` is summed over blocks.
+
+    ``scale`` has the factors of the model's ``scales`` in one block.
+    """
+    rows, rate, P, D = model.summed.recurrence(x, u), u["learning_rate"] / N, gradient.P, gradient.D
     eye = np.eye(model.students)
+    if scale is not None:
+        P, D = None if P is None else scale[:, None] * P, scale[None, :] * D
     if rows is None:
-        return RowSteps(rate * gradient.D, None if P is None else eye - 2 * rate * P)
+        return RowSteps(rate * D, None if P is None else eye - 2 * rate * P.T)
     pulled = 0.0 if P is None else 2 * rows.response @ P
-    return RowSteps(gradient.D @ rows.response.T / N, eye + (rows.carry - pulled).T / N)
+    return RowSteps(D @ rows.response.T / N, eye + (rows.carry - pulled).T / N)
 
 
 def _of_sample(latent: Latent, sample: Array) -> Latent:

@@ -4,17 +4,25 @@ Seeds are the outer loop: the vectors of one seed stay in the processor's cache 
 """
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Float, Int, Key
+from optlearn._arrays import Array, Float, Int, Key, Settings
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree
 from optlearn._simulate.normals import as_normal, as_share, input_noise, symmetric_uniforms
 from optlearn._simulate.plan import Prepared
-from optlearn._simulate.sample import Sample, draw_sample, row_steps, step_gradient, train_heads
+from optlearn._simulate.sample import (
+    Gradient,
+    Sample,
+    draw_sample,
+    row_steps,
+    step_gradient,
+    train_heads,
+)
 from optlearn._theory.model import LearningModel
 from optlearn._theory.order import OrderParameters, gram_matrix
 from optlearn._theory.sampler import partial_cholesky
@@ -37,10 +45,17 @@ class WeightState(Pytree):
     v: Float[Array, "*S K H"]  # readout
     extras: dict[str, Array]  # name → (S,)
     trained: dict[str, Array]  # name → (S, …), weights behind the first layer
+    memory: Any = None  # what the optimiser remembers of each weight, arrays (S, K, N)
 
 
 def initial_weights(
-    model: LearningModel, start: OrderParameters, N: int, seeds: int, seed: int, dtype: str
+    model: LearningModel,
+    start: OrderParameters,
+    N: int,
+    seeds: int,
+    seed: int,
+    dtype: str,
+    settings: Settings | None = None,
 ) -> WeightState:
     """Vectors in random directions, others for each seed, with exactly the overlaps of ``start``."""
     grams = np.asarray(gram_matrix(start, model.block_overlaps))
@@ -59,13 +74,23 @@ def initial_weights(
             vectors[index, :, first : first + size] = np.sqrt(N) * factor @ orthonormal.T
             first += size
     K = model.students
+    variance = np.ones(N) if model.spectrum is None else _by_direction(model, sizes)
+    memory = model.weight_memory(start, variance, N, model.settings() if settings is None else settings)
     return WeightState(
         w=tuple(jnp.asarray(vectors[:, i]) for i in range(K)),
         fixed=tuple(jnp.asarray(vectors[:, i]) for i in range(K, n)),
         v=jnp.tile(jnp.asarray(start.v)[None], (seeds, 1, 1)),
         extras={name: jnp.full(seeds, start.extras[name]) for name in model.layout.extras},
         trained={name: jnp.repeat(start.trained[name][None], seeds, axis=0) for name in model.trained},
+        memory=jax.tree.map(lambda part: jnp.repeat(jnp.asarray(part, dtype)[None], seeds, axis=0), memory),
     )
+
+
+def _by_direction(model: LearningModel, sizes: list[int]) -> Float[np.ndarray, " N"]:
+    """(N,) variances of the inputs' entries; of several clusters, their mean."""
+    assert model.spectrum is not None
+    variance = np.atleast_2d(np.asarray(model.spectrum.variance)).mean(axis=0)
+    return np.repeat(variance, sizes)
 
 
 @partial(jax.jit, compiler_options=WIDE_VECTORS)
@@ -144,12 +169,49 @@ def _step(run: Prepared, key: Array, now: WeightState, step: Array) -> WeightSta
         gram=_products(inputs, inputs, plan.views.together) / N if model.extras else None,
         N=jnp.asarray(float(N)),
     )
-    amounts, A = row_steps(model, gradient, x, sample.u, jnp.asarray(float(N)))
-    w = _minus(now.w, inputs, (np.sqrt(N) * amounts).astype(dtype), plan.student_moved)
-    if A is not None:
-        w = _minus(w, now.w, (np.eye(len(w)) - A).astype(dtype))
+    memory = now.memory
+    scales = model.scales(x, sample.u, None) if memory is None else None
+    if memory is not None or scales is not None:
+        w, memory = _each_weight(run, now, inputs, gradient, x, sample.u, scales)
+    else:
+        amounts, A = row_steps(model, gradient, x, sample.u, jnp.asarray(float(N)))
+        w = _minus(now.w, inputs, (np.sqrt(N) * amounts).astype(dtype), plan.student_moved)
+        if A is not None:
+            w = _minus(w, now.w, (np.eye(len(w)) - A).astype(dtype))
     x = train_heads(model, x, gradient, sample.u, jnp.asarray(float(N)))
-    return WeightState(w, now.fixed, x.v, x.extras, x.trained)
+    return WeightState(w, now.fixed, x.v, x.extras, x.trained, memory)
+
+
+def _each_weight(
+    run: Prepared,
+    now: WeightState,
+    inputs: Vectors,
+    gradient: Gradient,
+    x: OrderParameters,
+    u: Settings,
+    scales: Float[Array, "*B K"] | None,
+) -> tuple[Vectors, Any]:
+    """Weights after a step that is another for each of them, and what is remembered after it."""
+    model, N, dtype = run.model, now.w[0].shape[0], now.w[0].dtype
+    w, rows = jnp.stack(now.w), model.summed.recurrence(x, u)
+    gradients = (gradient.D.T / np.sqrt(N)).astype(dtype) @ jnp.stack(inputs)
+    if gradient.P is not None:
+        gradients = gradients + (2 / N * gradient.P).astype(dtype) @ w
+    memory = now.memory
+    if memory is None:
+        assert scales is not None
+        if run.plan.directions:
+            blocks = np.repeat(np.arange(len(run.plan.directions)), run.plan.directions)
+            gradients = scales.T.astype(dtype)[:, blocks] * gradients
+        else:
+            gradients = scales.astype(dtype)[:, None] * gradients
+        response = u["learning_rate"] * jnp.eye(len(w)) if rows is None else rows.response
+        moves = -response.astype(dtype) @ gradients
+    else:
+        moves, memory = model.weight_steps(gradients, memory, u)
+    if rows is not None:
+        moves = moves + (rows.carry / N).astype(dtype) @ w
+    return tuple(w + moves.astype(dtype)), memory
 
 
 def _inputs(noise: list[Array], sample: Sample, centroids: Vectors, directions: tuple[int, ...]) -> Vectors:

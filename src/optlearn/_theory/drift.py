@@ -62,12 +62,16 @@ def rows_drift(
     """
     K, M, eta = model.students, model.teachers, u["learning_rate"]
     rows = model.recurrence(model.total(x), u)
+    scales = model.scales(x, u, squares_of(model, spread))
 
-    def responded(gradient: Array) -> Array:
-        """What the rows take from gradients (K, …)."""
-        return eta * gradient if rows is None else rows.response @ gradient
+    def moved(
+        Q: Array, M_: Array, R: Array, field_grad: Array, spread: Array, scale: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        def responded(gradient: Array) -> Array:
+            """What the rows take from gradients (K, …)."""
+            scaled = gradient if scale is None else scale[:, None] * gradient
+            return eta * scaled if rows is None else rows.response @ scaled
 
-    def moved(Q: Array, M_: Array, R: Array, field_grad: Array, spread: Array) -> tuple[Array, Array, Array]:
         dQ = -responded((field_grad[:K] + 2 * Q @ P).T)
         dM = -responded(field_grad[K : K + M].T + 2 * P @ M_)
         dR = -responded(field_grad[K + M :].T + 2 * P @ R)
@@ -76,7 +80,23 @@ def rows_drift(
         return dQ + dQ.T + responded(responded(spread).T), dM, dR
 
     blocks = moved if model.spectrum is None else jax.vmap(moved)
-    return blocks(x.Q, x.M, x.R, field_grad, spread)
+    return blocks(x.Q, x.M, x.R, field_grad, spread, *(() if scales is None else (scales,)))
+
+
+def squares_of(model: LearningModel, spread: Float[Array, "*B K K"]) -> Float[Array, "*B K"]:
+    """N times the mean square of the gradient of a weight, from E[σ² g gᵀ], which has shares of blocks."""
+    eye = np.eye(model.students).reshape((1,) * (spread.ndim - 2) + spread.shape[-2:])
+    squares = jnp.sum(spread * eye, axis=-1)
+    return squares if model.spectrum is None else squares / jnp.asarray(model.spectrum.share)[:, None]
+
+
+def mean_squares(
+    model: LearningModel, x: OrderParameters, u: Settings, quadrature: Quadrature | None = None
+) -> Float[Array, "*B K"]:
+    """The same in a state, for one sample a step, by quadrature."""
+    latents, rule = model.latents(u), quadrature or default_quadrature(model)
+    spreads = jax.vmap(lambda latent: _moments(model, x, latent, u, rule)["spread"])(latents.values)
+    return squares_of(model, jnp.tensordot(latents.probabilities, spreads, axes=1))
 
 
 def generic_error(

@@ -272,6 +272,30 @@ class LearningModel(System):
         """How rows move; None: every row by −η times its gradient, and by nothing else."""
         return None
 
+    def scales(
+        self, x: OrderParameters, u: Settings, squares: Float[Array, "*B K"] | None
+    ) -> Float[Array, "*B K"] | None:
+        """Factors of the rate of each unit's weights, in each block of a spectrum; None: 1 everywhere.
+
+        ``x`` has its axis of blocks. ``squares`` is N times the mean square of the gradient of a weight; None
+        in simulations, which see samples instead of means.
+        """
+        return None
+
+    def weight_memory(self, x: OrderParameters, variance: Float[Array, " N"], N: int, u: Settings) -> Any:
+        """What an optimiser that remembers something of each weight starts from; None: there is no such.
+
+        Arrays are (K, N), for simulations on weights; ``variance`` is that of the inputs' entries. The theory
+        of such an optimiser is in ``scales``.
+        """
+        return None
+
+    def weight_steps(
+        self, gradients: Float[Array, "K N"], memory: Any, u: Settings
+    ) -> tuple[Float[Array, "K N"], Any]:
+        """By how much weights with a ``weight_memory`` move in a step, and what is remembered after it."""
+        raise NotImplementedError
+
     def trained_rate(self, name: str, u: Settings) -> Array:
         """Learning rate of the trained weights ``name``: their own, or that of the first layer."""
         return u.get(f"{name}_rate", u["learning_rate"])

@@ -1,3 +1,5 @@
+from ._adam import Adam as Adam
+from ._adam import adam as adam
 from ._attention import Attention as Attention
 from ._attention import attention as attention
 from ._autoencoder import FIG3_OMEGA as FIG3_OMEGA
@@ -17,6 +19,10 @@ from ._curriculum import Curriculum as Curriculum
 from ._curriculum import curriculum as curriculum
 from ._deep import Deep as Deep
 from ._deep import deep as deep
+from ._deep_linear import DeepLinear as DeepLinear
+from ._deep_linear import DeepMatrices as DeepMatrices
+from ._deep_linear import deep_linear as deep_linear
+from ._deep_linear import deep_matrices as deep_matrices
 from ._finite_data import FiniteData as FiniteData
 from ._finite_data import LargeBatch as LargeBatch
 from ._finite_data import OwnData as OwnData
@@ -33,6 +39,8 @@ from ._memory import AdaGradNorm as AdaGradNorm
 from ._memory import Memory as Memory
 from ._memory import adagrad_norm as adagrad_norm
 from ._memory import with_memory as with_memory
+from ._rewards import RewardLearner as RewardLearner
+from ._rewards import reward_learner as reward_learner
 from ._rules import Clipped as Clipped
 from ._rules import FeedbackAlignment as FeedbackAlignment
 from ._rules import Hebb as Hebb

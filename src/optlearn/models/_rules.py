@@ -26,6 +26,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._signatures import checked
 from optlearn._theory.model import Break, Fields, Latent, LearningModel
 from optlearn._theory.order import OrderParameters, Overlaps, order_parameters
+from optlearn._theory.spectrum import Spectrum
 from optlearn.models._averages import ACTIVATIONS, FLOOR, cosine, safe_root
 from optlearn.models._committee import Committee, committee
 
@@ -218,9 +219,13 @@ class SignSGD(ResidualLearner):
     The signs of N normal inputs are √(2/π) times the inputs and a part that is independent of all fields,
     with the rest of the variance: a second slot, which only spreads the weights. A batch of several samples
     would have the sign of their sum, which is another rule.
+
+    Under a spectrum along the axes of the weights signs are those of x_i/√c_b: this is Adam without memory,
+    β₁ = β₂ = 0.
     """
 
     limits = MappingProxyType({**LearningModel.limits, "batch": (1.0, 1.0)})
+    reads_blocks = True
 
     def variances(self, latent: Latent, u: Settings) -> Array:
         """1 of the inputs, and what is left of the signs' variance."""
@@ -230,9 +235,27 @@ class SignSGD(ResidualLearner):
         """The sign of the residual, along both parts of the inputs' signs."""
         return jnp.sign(_residual(fields, u)) * np.array([[HALF], [1.0]])
 
+    def scales(self, x: OrderParameters, u: Settings, squares: Array | None) -> Array | None:
+        """1/√c_b: signs do not know the size of an input."""
+        return None if self.spectrum is None else 1 / jnp.sqrt(jnp.asarray(self.spectrum.variance))[:, None]
+
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
         """Signs of a normal residual."""
-        return self._drift(x, u, HALF**2 / self._width(x, u), jnp.ones(()), {})
+        if self.spectrum is None:
+            return self._drift(x, u, HALF**2 / self._width(x, u), jnp.ones(()), {})
+        eta, Q, M, T = u["learning_rate"], x.Q[:, 0, 0], x.M[:, 0, 0], self.block_overlaps.T[:, 0, 0]
+        c, share = jnp.asarray(self.spectrum.variance), jnp.asarray(self.spectrum.share)
+        width = jnp.sqrt(2 * self.closed_error(x, u) + u["sigma_n"] ** 2 + FLOOR)
+        pull = eta * HALF**2 * jnp.sqrt(c) / width
+        dQ, dM = -2 * pull * (Q - M) + eta**2 * share, -pull * (M - T)
+        return order_parameters(Q=dQ[:, None, None], M=dM[:, None, None])
+
+    def closed_error(self, x: OrderParameters, u: Settings) -> Array:
+        """Half the squared distance from labels without noise, which directions of large variance decide."""
+        if self.spectrum is None:
+            return super().closed_error(x, u)
+        distance = (x.Q - 2 * x.M + self.block_overlaps.T)[:, 0, 0]
+        return jnp.asarray(self.spectrum.variance) @ distance / 2
 
 
 def _residual(fields: Fields, u: Settings) -> Array:
@@ -264,18 +287,23 @@ def clipped(
 
 
 @checked
-def sign_sgd(sigma_n: float = 0.5, T: float = 1.0, eta: float = 0.3) -> SignSGD:
+def sign_sgd(
+    sigma_n: float = 0.5, T: float = 1.0, eta: float = 0.3, spectrum: Spectrum | None = None
+) -> SignSGD:
     """A linear student whose weights move by the signs of their gradients, one sample a step.
 
     Args:
         sigma_n: standard deviation of the label noise.
         T: squared norm of the teacher over N.
         eta: learning rate η: a weight moves by η/√N in every step.
+        spectrum: of the inputs, along the axes of the weights; None: they spread alike in all directions.
     """
     check = Arguments("sign_sgd")
+    if spectrum is not None and not (spectrum.variance.ndim == 1 and np.all(spectrum.variance > 0)):
+        check.fail("spectrum", spectrum, "must have one row of variances above 0")
     unit = _unit(check, T, eta)
     unit["parameters"]["sigma_n"] = check.number("sigma_n", sigma_n, 0.0)
-    return SignSGD(**unit, slots=2)
+    return SignSGD(**unit, slots=2, spectrum=spectrum)
 
 
 # --- rules of a committee -------------------------------------------------------------------------

@@ -1,0 +1,271 @@
+"""Adam: a rate for each weight, from running means of its gradients, around a model of plain SGD.
+
+The gradient of weight i of unit k is g_k x_i/√N. Where the axes of the weights are those of the inputs'
+covariance its mean square is c_b V_k/N for all weights of block b, with one scalar V_k = E[g_k²] a unit: what
+Adam remembers of each weight is known. Weights move by −(η/√N) m̂/(√v̂ + ε/√N), so the rate of unit k in block
+b is η P_kb with P_kb = 1/(√(c_b V_k) + ε), in the drift once and in the noise on both sides of E[g gᵀ].
+
+Time scales. The memory of squares is c = N(1 − β₂): V̇_k = c (E[g_k²] − V_k), and V_k = E[g_k²] for a memory
+that is long beside a step and short beside training (c → ∞). A constant β₁ forgets within a few steps, which
+are nothing in high dimension; since m̂ is a mean, not a sum, it changes no rate either.
+
+Away from the axes. A rotation of the covariance against the axes makes the squares of all weights alike: Adam
+then has one scale for all, and is SGD with an adaptive rate. What lies between the two ends is not described.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arguments import Arguments
+from optlearn._arrays import Array, Float, Settings, float64
+from optlearn._engine.tracing.trace import trace
+from optlearn._errors import SpecificationError
+from optlearn._pytrees import field
+from optlearn._signatures import checked
+from optlearn._theory.checks import check_data, check_loss
+from optlearn._theory.drift import mean_squares
+from optlearn._theory.model import ClosedMoments, Fields, Latent, LearningModel, Recurrence
+from optlearn._theory.order import OrderParameters
+from optlearn.models._averages import diagonal
+from optlearn.models._memory import Around, surroundings
+
+SEEN = "seen"
+# What the corrected mean of squares counts as seen before the first step: less than one step at any N.
+BEFORE = 1e-4
+
+
+class Adam(Around):
+    """A model trained by Adam. Built by ``adam``.
+
+    With a finite memory the running scalars ``V1``, ``V2``, … are V_k, and with bias correction ``seen`` is
+    1 − e^(−cα), by which they are divided. Further parameters (settings): ``memory`` c, if finite;
+    ``epsilon`` ε; ``decay``, the decoupled weight decay. ``learning_rate`` is η: in a step a weight moves by
+    about η/√N.
+
+    Attributes:
+        remembers: whether the memory is finite, so that V_k are order parameters.
+        aligned: whether the axes of the weights are those of the covariance.
+        bias_correction: whether squares are divided by what was seen.
+        momentum: β₁ of simulations on weights.
+    """
+
+    limits = MappingProxyType(
+        {**LearningModel.limits, **dict.fromkeys(("memory", "epsilon", "decay"), (0.0, np.inf))}
+    )
+
+    remembers: bool = field(static=True, kw_only=True)
+    aligned: bool = field(static=True, kw_only=True)
+    bias_correction: bool = field(static=True, kw_only=True)
+    momentum: float = field(static=True, kw_only=True)
+
+    def recurrence(self, x: OrderParameters, u: Settings) -> Recurrence:
+        """Gradients, which ``scales`` scale; and the decoupled weight decay."""
+        eye = np.eye(self.students)
+        return Recurrence(u["learning_rate"] * eye, -u["learning_rate"] * u["decay"] * eye)
+
+    def scales(self, x: OrderParameters, u: Settings, squares: Array | None) -> Float[Array, "*B K"]:
+        """P_kb = 1/(√(c_b V_k) + ε)."""
+        if self.remembers:
+            # By what was seen, which the sum of all weights of the mean is.
+            V = self._known(x) / (x.extras[SEEN] if self.bias_correction else 1.0)
+        elif squares is None:
+            V = self._squares(x, u) / u.get("batch", 1.0)
+        else:
+            V = squares if self.spectrum is None else squares[0] / self.spectrum.variance[0]
+        size = V if self.spectrum is None else self._axes[:, None] * V[None]
+        return 1 / (jnp.sqrt(size) + u["epsilon"])
+
+    def statistics(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> dict[str, Array]:
+        """V_k move towards the squares of the sample's gradients, of which a batch has a share."""
+        rule = self._gradient(fields, x, latent, u)
+        squares = self.variances(latent, u) @ rule**2 / u.get("batch", 1.0)
+        return super().statistics(fields, x, latent, u) | self._followed(squares, x, u)
+
+    def closed_statistics(self, moments: ClosedMoments, x: OrderParameters, u: Settings) -> dict[str, Array]:
+        """V_k move towards the mean squares."""
+        return self._followed(diagonal(moments.spread) / u.get("batch", 1.0), x, u)
+
+    def _followed(self, squares: Float[Array, " K"], x: OrderParameters, u: Settings) -> dict[str, Array]:
+        if not self.remembers:
+            return {}
+        moves = u["memory"] * (squares - self._known(x))
+        further = {SEEN: u["memory"] * (1 - x.extras[SEEN])} if self.bias_correction else {}
+        return {name: moves[k] for k, name in enumerate(self._names)} | further
+
+    def _gradient(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        return self.base.update(self.inner_fields(fields), self.inner(x), latent, u)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return scalar_names(self.students)
+
+    def _known(self, x: OrderParameters) -> Float[Array, " K"]:
+        return jnp.stack([jnp.asarray(x.extras[name]) for name in self._names])
+
+    @property
+    def _axes(self) -> Float[Array, " B"]:
+        """(B,) variance of the inputs along the axes of each block's weights."""
+        assert self.spectrum is not None
+        c, share = jnp.asarray(self.spectrum.variance), jnp.asarray(self.spectrum.share)
+        return c if self.aligned else jnp.ones_like(c) * jnp.sum(c * share) / jnp.sum(share)
+
+    def _squares(self, x: OrderParameters, u: Settings) -> Float[Array, " K"]:
+        """E[g_k²] in a state, of one sample."""
+        known = self.inner(x)
+        moments = None if self.centroids else self.base.closed("closed_moments", known, u)
+        if moments is not None:
+            return diagonal(moments.spread)
+        squares = mean_squares(self.base, known, u, self.drift_quadrature)
+        return squares if self.spectrum is None else squares[0] / self.spectrum.variance[0]
+
+    # --- true Adam, on weights --------------------------------------------------------------------
+
+    def weight_memory(
+        self, x: OrderParameters, variance: Float[Array, " N"], N: int, u: Settings
+    ) -> dict[str, Array] | None:
+        """Means m of gradients, v of their squares, and the sums of weights that correct them.
+
+        Without a finite memory 1 − β₂ = 1/√N, which is long beside a step and short beside N of them.
+        """
+        if not self.aligned:
+            return None
+        shape = (self.students, N)
+        memory = {"m": np.zeros(shape), "summed": np.zeros(()), "N": np.asarray(float(N))}
+        if not self.remembers:
+            return memory | {"v": np.zeros(shape), SEEN: np.zeros(())}
+        seen = x.extras[SEEN] if self.bias_correction else np.ones(())
+        return memory | {"v": np.asarray(self._known(x))[:, None] * variance / N, SEEN: np.asarray(seen)}
+
+    def weight_steps(
+        self, gradients: Float[Array, "K N"], memory: dict[str, Array], u: Settings
+    ) -> tuple[Float[Array, "K N"], dict[str, Array]]:
+        """A step of Adam with β₁, β₂ and ε, on rates and sizes in units of 1/√N."""
+        N, dtype = memory["N"], gradients.dtype
+        replaced = (u["memory"] / N if self.remembers else 1 / jnp.sqrt(N)).astype(dtype)
+        first = 1 - self.momentum
+        m = memory["m"] + first * (gradients - memory["m"])
+        v = memory["v"] + replaced * (gradients**2 - memory["v"])
+        summed = memory["summed"] + first * (1 - memory["summed"])
+        seen = memory[SEEN] + replaced * (1 - memory[SEEN])
+        size = jnp.sqrt(v / seen) + (u["epsilon"] / jnp.sqrt(N)).astype(dtype)
+        moves = -(u["learning_rate"] / jnp.sqrt(N)).astype(dtype) * m / summed / size
+        return moves, {**memory, "m": m, "v": v, "summed": summed, SEEN: seen}
+
+    # --- starts -----------------------------------------------------------------------------------
+
+    def start(self, squares: Array | None = None, **values: Array) -> OrderParameters:
+        """A state from entries of ``base``; V_k are ``squares`` (K,), or by default E[g_k²] there."""
+        return self._with_squares(self.base.state(**values), squares)
+
+    def around(self, x: OrderParameters) -> OrderParameters:
+        """With V_k = E[g_k²], under the model's own settings."""
+        return self._with_squares(x, None)
+
+    @float64
+    def _with_squares(self, x: OrderParameters, squares: Array | None) -> OrderParameters:
+        check = Arguments("start")
+        if not self.remembers:
+            if squares is not None:
+                check.fail("squares", squares, "must be left out: the memory is infinite, V follows at once")
+            return x
+        if squares is None:
+            u = self.settings()
+            traced = trace(lambda model, x, u: model._squares(x, u), self, x, u)
+            mean = np.asarray(traced.expressions(self, x, u), float) / np.asarray(u.get("batch", 1.0))
+        else:
+            mean = check.numbers("squares", squares, (self.students,), lowest=0.0)
+        if not np.all(mean > 0):
+            check.fail("squares", mean.tolist(), "must be above 0: no gradients have been seen")
+        before = BEFORE if self.bias_correction else 1.0
+        extras = {name: np.asarray(before * mean[k]) for k, name in enumerate(self._names)}
+        further = {SEEN: np.asarray(before)} if self.bias_correction else {}
+        return replace(x, extras={**x.extras, **extras, **further})
+
+    def initial_state(self, start: Any) -> OrderParameters:
+        """The start of a problem: a state, or entries of ``base``, with ``V1``, … if they are given."""
+        if isinstance(start, Mapping) and set(start) & {*self.running}:
+            start = self.state(**start)
+        return super().initial_state(start)
+
+    def check_specification(self, x: OrderParameters, u: Settings) -> None:
+        """Raise if data, losses or rules make no sense.
+
+        Adam's steps are alike in all directions: one with much of the variance is nothing to warn of.
+        """
+        check_data(self, u)
+        check_loss(self, x, u)
+
+
+def scalar_names(students: int) -> tuple[str, ...]:
+    """``V1``, ``V2``, …."""
+    return tuple(f"V{k + 1}" for k in range(students))
+
+
+@checked
+def adam(
+    model: LearningModel,
+    memory: Any = float("inf"),
+    epsilon: float = 0.0,
+    weight_decay: float = 0.0,
+    aligned: bool = True,
+    bias_correction: bool = False,
+    momentum: float = 0.9,
+) -> Adam:
+    """The same model, trained by Adam (AdamW, with a weight decay).
+
+    In a step a weight moves by −(η/√N) m̂/(√v̂ + ε/√N) − (η λ/N) w. Blocks of the model's spectrum lie along
+    the axes of the weights; without a spectrum every unit has one scale. Readouts and weights behind the
+    first layer, a finite number, follow plain SGD with rates of their own.
+
+    Args:
+        model: what learns, by plain SGD otherwise; without redrawn slots.
+        memory: c = N(1 − β₂), how often in a unit of training time the squares are renewed; infinite: they
+            are those of the present.
+        epsilon: ε, in units of 1/√N.
+        weight_decay: λ of the decoupled decay, the parameter ``decay``.
+        aligned: False: weights in a basis that is rotated at random against the spectrum's, where Adam has
+            one scale for all weights of a unit.
+        bias_correction: squares begin at nothing and are divided by what was seen, as Adam has it. Otherwise
+            they begin at their mean, as after a while in which no weight moved. An infinite memory needs no
+            correction in theory, and its simulation on weights has it.
+        momentum: β₁. It changes nothing in high dimension; simulations on weights have it.
+
+    Returns:
+        A model; ``start(Q11=…, M11=…)`` is a state with V_k = E[g_k²].
+    """
+    check = Arguments("adam")
+    if type(model).recurrence is not LearningModel.recurrence or model.redrawn:
+        check.fail("model", type(model).__name__, "must move by plain SGD, on fresh samples")
+    if model.spectrum is not None and model.spectrum.variance.ndim != 1:
+        check.fail("model", type(model).__name__, "must have one spectrum for all clusters")
+    if model.spectrum is not None and not np.all(np.asarray(model.spectrum.variance) > 0):
+        check.fail("model", type(model).__name__, "must have variance in all blocks: Adam divides by it")
+    remembers = not (isinstance(memory, float) and memory == np.inf)
+    if remembers:
+        memory = check.number("memory", memory, 0.0, open_below=True)
+    if bias_correction and not remembers:
+        check.fail("bias_correction", True, "has an effect only with a finite memory")
+    settings: dict[str, Array] = {"memory": memory} if remembers else {}
+    settings["epsilon"] = check.number("epsilon", epsilon, 0.0)
+    settings["decay"] = check.number("weight_decay", weight_decay, 0.0)
+    for name in settings:
+        if name in model.parameters:
+            raise SpecificationError(f"model must not have a parameter {name!r} of its own already")
+    beta = check.number("momentum", momentum, 0.0, 1.0)
+    if beta == 1:
+        check.fail("momentum", momentum, "must be below 1")
+    scalars = (*scalar_names(model.students), *((SEEN,) if bias_correction else ())) if remembers else ()
+    return Adam(
+        **surroundings(
+            model, parameters={**model.parameters, **settings}, running=(*model.running, *scalars)
+        ),
+        remembers=remembers,
+        aligned=check.flag("aligned", aligned),
+        bias_correction=check.flag("bias_correction", bias_correction),
+        momentum=beta,
+    )

@@ -1,0 +1,105 @@
+"""Learning from rewards: a perceptron that is told only whether a whole episode went well.
+
+In an episode the student takes T decisions y_t = sign λ_t, and is rewarded if enough of them are those of the
+teacher. It then learns all of them, w ← w + (η r/√N) (1/T) Σ_t y_t x_t, with r = 1 for a reward and −p, the
+penalty, without one. Inputs of an episode are independent, so that a decision meets the others only in their
+number of mistakes, which is binomial: a rule over T slots has moments of one slot.
+"""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+
+from optlearn._arguments import Arguments
+from optlearn._arrays import Array, Float, Settings
+from optlearn._signatures import checked
+from optlearn._theory.model import Break, Fields, Latent
+from optlearn._theory.order import OrderParameters, Overlaps
+from optlearn.models._averages import safe_root
+from optlearn.models._rules import RuleMoments, SignLearner
+
+
+class RewardLearner(SignLearner):
+    """One unit that learns decisions from rewards for episodes. Built by ``reward_learner``.
+
+    Parameters (settings): ``learning_rate`` η; ``batch``, episodes in a step; ``decisions`` T, up to the
+    number of slots; ``mistakes`` that an episode may have and still be rewarded; ``penalty`` p of an episode
+    that is not. Whole numbers of decisions and mistakes; between two, closed forms continue smoothly in T and
+    mix both numbers of mistakes. The error is the share of decisions that are wrong.
+    """
+
+    def update(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """Every decision of the episode, as strongly as the episode was rewarded."""
+        choices = jnp.sign(fields.student)
+        taken = jnp.clip(u["decisions"] - np.arange(float(self.slots)), 0.0, 1.0)[:, None]
+        mistakes = jnp.sum(taken * (1 - choices * jnp.sign(fields.teacher)) / 2)
+        rewarded = jnp.clip(u["mistakes"] + 1 - mistakes, 0.0, 1.0)
+        value = rewarded - u["penalty"] * (1 - rewarded)
+        return -value / u["decisions"] * taken * choices
+
+    def moments(self, rho: Array, u: Settings) -> RuleMoments:
+        """Of one decision, which is right or wrong, among T − 1 others."""
+        T, allowed, penalty = u["decisions"], u["mistakes"], u["penalty"]
+        right = 1 - jnp.arctan2(safe_root(1 - rho**2), rho) / np.pi
+
+        def value(others: Array, spare: Array) -> Array:
+            """Mean of r where ``others`` decisions may hold ``spare`` mistakes."""
+            rewarded = self._at_most(spare, others, right)
+            return rewarded - penalty * (1 - rewarded)
+
+        after_right, after_wrong = value(T - 1, allowed), value(T - 1, allowed - 1)
+        rewarded = self._at_most(allowed, T, right)
+        along, against = (1 + rho) * after_right, (1 - rho) * after_wrong
+        return RuleMoments(
+            student=-(along + against) / np.sqrt(2 * np.pi),
+            teacher=-(along - against) / np.sqrt(2 * np.pi),
+            square=(rewarded + penalty**2 * (1 - rewarded)) / T,
+        )
+
+    def _at_most(self, mistakes: Array, decisions: Array, right: Array) -> Float[Array, ""]:
+        """Probability of at most so many mistakes, each decision being right with probability ``right``."""
+        total, ways = jnp.zeros(()), jnp.ones(())
+        for count in range(self.slots):
+            counted = jnp.clip(mistakes + 1 - count, 0.0, 1.0)
+            # Beyond the number of decisions there are no ways, also where the power would be infinite.
+            power = jnp.exp(jnp.maximum(decisions - count, 0.0) * jnp.log(right))
+            total = total + counted * ways / math.factorial(count) * (1 - right) ** count * power
+            ways = ways * jnp.maximum(decisions - count, 0.0)
+        return total
+
+
+@checked
+def reward_learner(
+    decisions: int = 3,
+    mistakes: int = 0,
+    penalty: float = 0.0,
+    eta: float = 1.0,
+    max_decisions: int | None = None,
+) -> RewardLearner:
+    """A perceptron that learns from rewards: the RL perceptron.
+
+    Args:
+        decisions: T, in an episode.
+        mistakes: that an episode may have and still be rewarded.
+        penalty: p: an episode without a reward is unlearned so strongly.
+        eta: learning rate η.
+        max_decisions: up to which ``decisions`` may be set; None: T.
+    """
+    check = Arguments("reward_learner")
+    T = check.count("decisions", decisions)
+    most = T if max_decisions is None else check.count("max_decisions", max_decisions, T)
+    breaks = [Break(kind, slot, 0) for slot in range(most) for kind in ("teacher", "student")]
+    return RewardLearner(
+        students=1,
+        slots=most,
+        overlaps=Overlaps(T=np.eye(1)),
+        parameters={
+            "learning_rate": check.number("eta", eta, 0.0),
+            "batch": 1.0,
+            "decisions": float(T),
+            "mistakes": float(check.count("mistakes", mistakes, 0, T - 1)),
+            "penalty": check.number("penalty", penalty, 0.0),
+        },
+        breaks=tuple(breaks),
+    )
