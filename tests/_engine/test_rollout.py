@@ -12,6 +12,7 @@ from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn._control.objective import Objective
 from optlearn._control.problem import Problem
 from optlearn._engine.integrate import integrate
+from optlearn._engine.rollout import LANES
 
 
 def _cost(x: Any, u: Any) -> Any:
@@ -174,3 +175,16 @@ def test_a_known_forward_pass_is_not_needed_again():
     whole, half = rollout.run(w, theta), rollout.run(w, theta, rollout.forward(w, theta))
     for name, value in vars(whole).items():
         np.testing.assert_array_equal(value, getattr(half, name), err_msg=name)
+
+
+@pytest.mark.parametrize("backend", ["casadi", "xla"])
+def test_many_controls_at_once_are_as_one_by_one(backend):
+    problem = curriculum(OBJECTIVES["cost"])
+    compiled = compile_problem(problem, backend)
+    rollout, theta = Rollout(compiled, 3, 2), np.array([0.3])
+    w = np.random.default_rng(0).uniform(0, 0.5, size=(LANES + 3, 3, compiled.relaxation.size))
+    objectives, gradients = rollout.many(w, theta)
+    for i in (0, LANES - 1, LANES, LANES + 2):
+        one = rollout.run(w[i], theta)
+        assert objectives[i] == pytest.approx(one.objective, rel=1e-13)
+        assert gradients[i] == pytest.approx(one.gradient, rel=1e-11, abs=1e-14)

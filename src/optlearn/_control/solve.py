@@ -29,6 +29,7 @@ from optlearn._control.runs import (
 from optlearn._control.shortest import shortest
 from optlearn._control.solution import Solution
 from optlearn._control.solvers.methods import METHODS, check_options, make_method
+from optlearn._control.solvers.scouts import Scouting
 from optlearn._control.solvers.starts import (
     MORE_STARTS,
     STARTS,
@@ -37,6 +38,7 @@ from optlearn._control.solvers.starts import (
     accurate,
     choose_starts,
     enough_steps,
+    is_usable,
     random_starts,
     too_coarse,
     warm_schedule,
@@ -52,6 +54,8 @@ __all__ = ["METHODS", "continuation", "solve"]
 PATH_STEPS = 2
 # How many times more steps follow, where they have led astray.
 FAR_FINER = 4
+# Times that scouts go, each from other places, while they come back with something lower.
+SCOUTINGS = 2
 # Passes through training that a start takes where expectations are quadratures (measured: 60 to 125).
 PASSES = 100
 
@@ -134,6 +138,7 @@ def _solve(
         **{name: options[name] for name in ("starts", "seed", "steps", "negligible")},
     )  # fmt: skip
     search.run_first_starts()
+    search.send_scouts()
     search.run_more_starts()
     search.refine_steps()
     search.keep_a_better_start()
@@ -184,6 +189,7 @@ class _Search:
         self.runs: list[Run] = []
         self.notes: list[str] = []
         self.near, self.curvature, self.dropped = False, None, 0
+        self.scouted = False
         if isinstance(source, Solution):
             # The optimum of a problem like this one: it alone is a start, and its curvature is nearly right.
             self.near = starts in (None, 1) and source.outcome.ok
@@ -231,11 +237,33 @@ class _Search:
                 "not see the jump move"
             )
 
+    def send_scouts(self) -> None:
+        """From where scouts end lower than the best of the starts, which have then missed a basin."""
+        if not self.method.optimises or self.near or self.single or self._interrupted or self._astray:
+            return
+        if not any(run.outcome.ok for run in self.runs):
+            return
+        scouting = Scouting(self.rollout, bool(self.compiled.problem.baselines))
+        for again in range(SCOUTINGS):
+            found = scouting.starts(_best(self.rollout, self.runs), (self.seed, MORE_STARTS + 1, again))
+            self.scouted = found is not None and scouting.on_the_grid
+            starts = [start for start in found or [] if is_usable(self.rollout, start)]
+            if not starts:
+                return
+            self._run(starts)
+            if any(run.interrupted or run.astray for run in self.runs):
+                return
+
     def run_more_starts(self) -> None:
-        """From further random guesses, while at most half have reached the best: another may reach more."""
+        """From further random guesses, while at most half have reached the best: another may reach more.
+
+        Where scouts have seen all of the grid, only while one alone has: they are more than these.
+        """
         for again in range(1, MORE_STARTS + 1):
             ends = [run.objective for run in self.runs if run.counts]
             starts = Starts.of(ends, negligible=self.negligible)
+            if self.scouted and not starts.lone:
+                break
             # Where limits are out of reach, all ends differ, and none is an optimum.
             lost = any(run.outcome is Outcome.INFEASIBLE for run in self.runs) and not any(
                 run.outcome.ok for run in self.runs

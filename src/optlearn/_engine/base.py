@@ -10,6 +10,7 @@ many steps and their adjoints, ``expansion`` for its first and second derivative
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -197,6 +198,18 @@ class Engine(ABC):
         may be called by two threads at once. With ``paths`` the backward one takes (…, h, jump, c, θ): what
         is added to the costate before each step.
         """
+
+    def many_chains(self, total: int, lanes: int) -> tuple[Kernel, Kernel]:
+        """``chains`` of several controls at once: rows of one lane after the other; c and θ are shared."""
+        forward, backward = self.chains(total)
+
+        def each(chain: Kernel, *arguments: np.ndarray) -> tuple[np.ndarray, ...]:
+            *rows, constants, theta = arguments
+            split = zip(*(np.split(row, lanes) for row in rows), strict=True)
+            ends = [chain(first[0], *own, constants, theta) for first, *own in split]
+            return tuple(np.concatenate([np.asarray(v) for v in part]) for part in zip(*ends, strict=True))
+
+        return partial(each, forward), partial(each, backward)
 
     @property
     @abstractmethod

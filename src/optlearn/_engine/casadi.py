@@ -119,6 +119,19 @@ class CasadiEngine(Engine):
         forward, backward = self.once(("chains", total), make)
         return Buffered(forward), Buffered(backward)
 
+    def many_chains(self, total: int, lanes: int) -> tuple[Kernel, Kernel]:
+        """In one call: for small rates, entering Python takes ten times as long as the steps themselves."""
+
+        def make() -> list[Expr]:
+            self.chains(total)
+            return [
+                chain.map(f"many_{chain.name()}", "serial", lanes, [chain.n_in() - 2, chain.n_in() - 1], [])
+                for chain in self.once(("chains", total), tuple)
+            ]
+
+        forward, backward = self.once(("many chains", total, lanes), make)
+        return Buffered(forward), Buffered(backward)
+
     @cached_property
     def hamiltonians(self) -> Hamiltonians:
         """Kernels for the minimum principle."""

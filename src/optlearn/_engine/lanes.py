@@ -12,7 +12,7 @@ smaller program.
 import os
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
@@ -101,6 +101,12 @@ class LaneStructure:
     def exact(self) -> bool:
         """Is a step exact, however long?"""
         return self.functions.stages is EXACT
+
+    def on(self, intervals: int) -> "LaneStructure":
+        """The same on another number of intervals."""
+        if intervals == self.intervals:
+            return self
+        return replace(self, key=(self.key, intervals), intervals=intervals)
 
     def controls(self, lane: Lanes, v: Float[Array, "I m"]) -> Float[Array, "I m"]:
         """Controls, from numbers in [0, 1]."""

@@ -6,16 +6,20 @@ discretised objective and its costates are those of Pontryagin to the order of t
 
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from optlearn._arrays import Float
+from optlearn._engine.base import Kernel
 from optlearn._engine.build import NOTHING, Compiled, Weigher
 from optlearn._engine.functions import Controls, FreeValues
 from optlearn._schedule import uniform_grid
 
 C = TypeVar("C", bound=Compiled)
+# Controls that go through training in one call.
+LANES = 16
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,36 @@ class Rollout(Generic[C]):
         return replace(
             result, gradient=gradient + weighed.by_w, multipliers=weighed.multipliers, jumps=weighed.jumps
         )
+
+    def many(
+        self, w: Float[np.ndarray, "N I m"], theta: FreeValues
+    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N I m"]]:
+        """Objectives of many controls, and their gradients; for one cost, without values along the way."""
+        blocks = [w[first : first + LANES] for first in range(0, len(w), LANES)]
+        objectives, gradients = zip(*(self._lanes(block, theta) for block in blocks), strict=True)
+        return np.concatenate(objectives), np.concatenate(gradients)
+
+    def _lanes(self, w: np.ndarray, theta: FreeValues) -> tuple[np.ndarray, np.ndarray]:
+        """The same for as many controls as one call takes, or fewer."""
+        count, constants, start = len(w), self.compiled.constants, self.compiled.start
+        w = np.concatenate([w, np.repeat(w[:1], LANES - count, axis=0)])
+        forward, backward = self._many
+        controls = np.repeat(w, self.steps, axis=1)
+        h = np.tile(self._h, LANES)
+        ahead = forward(np.tile(start, (LANES, 1)), controls.reshape(len(h), -1), h, constants, theta)
+        X, cost = (np.reshape(part, (LANES, self._total, -1)) for part in ahead)
+        final, end, _ = map(np.array, self.compiled.engine.final_gradient(constants, X[:, -1].T, theta))
+        before = np.concatenate([np.tile(start, (LANES, 1, 1)), X[:, :-1]], axis=1)
+        rows = (part[:, ::-1].reshape(len(h), -1) for part in (before, controls))
+        h = np.tile(self._h[::-1], LANES)
+        _, G, _ = backward(end.T, *rows, h, constants, theta)
+        gradient = np.reshape(G, (LANES, self._total, -1))[:, ::-1]
+        gradient = gradient.reshape(LANES, self.intervals, self.steps, -1).sum(axis=2)
+        return (np.ravel(final) + cost.sum(axis=(1, 2)))[:count], gradient[:count]
+
+    @cached_property
+    def _many(self) -> tuple[Kernel, Kernel]:
+        return self.compiled.engine.many_chains(self._total, LANES)
 
     def _weigh(self, states: np.ndarray, w: Controls, theta: FreeValues, along: np.ndarray) -> "_Weighed":
         """What values along the way have for multipliers, and the gradients of their weighted sum."""

@@ -5,7 +5,7 @@ one-by-one solvers (``optlearn.solve``).
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -24,6 +24,20 @@ from optlearn._control.relaxation import Relaxation
 from optlearn._control.rounding.counts import nearest_counts, value_counts
 from optlearn._control.runs import Outcome
 from optlearn._control.solvers.rules import TOLERANCE, gap_tolerance
+from optlearn._control.solvers.scouts import (
+    KEPT,
+    LOWER,
+    LOWER_COARSE,
+    MORE_PASSES,
+    PIECES,
+    SCOUT_PASSES,
+    SCOUTS,
+    Ends,
+    coarsened,
+    descend,
+    found,
+    looks,
+)
 from optlearn._control.solvers.starts import MORE_STARTS, STARTS, STARTS_ALONE
 from optlearn._engine.lanes import Lanes, LaneStructure, blocks, drain, forward, run
 from optlearn._schedule import Schedule
@@ -31,6 +45,7 @@ from optlearn._schedule import Schedule
 MAX_PASSES = 240
 MOST_STEPS = 64  # in an interval; finer ones are for the one-by-one solvers
 _ACCURACY = 1e-10  # of a re-integrated objective, relative
+LONGER = 4  # times as long as those of a descent are steps of scouts on a coarser grid
 _FEW = 256  # problems that are not worth a program of their own
 
 
@@ -104,8 +119,10 @@ def solve_many(
     # the Hamiltonian, many times as much may be left.
     tolerance = tolerance or (TOLERANCE if structure.curved < 2 else TOLERANCE / 10)
     count = len(problems)
-    starts = starts or (STARTS if all(problem.baselines for problem in problems) else STARTS_ALONE)
-    batch = _Batch(structure, lanes, starts, seed, most, tolerance, negligible)
+    alone = not all(problem.baselines for problem in problems)
+    scouts = alone and starts != 1
+    starts = starts or (STARTS_ALONE if alone else STARTS)
+    batch = _Batch(structure, lanes, starts, seed, most, tolerance, negligible, scouts)
     shape = (count, structure.intervals, structure.size)
     v, own_steps = np.zeros(shape), np.ones(count, dtype=int)
     ended, solved = [[np.inf]] * count, np.zeros(count, dtype=bool)
@@ -168,6 +185,14 @@ class _Best:
     passes: np.ndarray
     ends: list[list[float]]
 
+    def take(self, places: np.ndarray, more: "_Best") -> None:
+        """Further descents of the problems at some places."""
+        for j, place in enumerate(places):
+            if min(more.ends[j]) < min(self.ends[place]):
+                self.v[place], self.solved[place] = more.v[j], more.solved[j]
+            self.passes[place] = max(self.passes[place], more.passes[j])
+            self.ends[place] = [*self.ends[place], *more.ends[j]]
+
 
 @dataclass(frozen=True)
 class _Batch:
@@ -181,6 +206,7 @@ class _Batch:
         most: passes from one start.
         tolerance: of the gap.
         negligible: gain that does not matter, if the user says.
+        scouts: look for basins that starts have missed?
     """
 
     structure: LaneStructure
@@ -190,6 +216,7 @@ class _Batch:
     most: int
     tolerance: float
     negligible: float | None = None
+    scouts: bool = False
 
     def rows(self, own: np.ndarray) -> Lanes:
         """Some of the lanes."""
@@ -243,19 +270,61 @@ class _Batch:
         if near is not None:
             return self._best(own, [near], steps)
         best = self._best(own, [self.neutral[own], *self._randoms(own, self.starts - 1, self.seed)], steps)
+        pieces = min(PIECES, self.structure.intervals)
+        for place, guess in self._scouted(own, best.v, steps, pieces) if self.scouts else ():
+            best.take(place, self._best(own[place], [guess], steps))
+        seen = self.scouts and pieces == self.structure.intervals
         for again in range(1, MORE_STARTS + 1):
             pairs = zip(best.ends, self.gains[own], strict=True)
-            places = np.flatnonzero([Starts.of(ends, negligible=gain).scattered for ends, gain in pairs])
+            starts = [Starts.of(ends, negligible=gain) for ends, gain in pairs]
+            places = np.flatnonzero([s.lone if seen else s.scattered for s in starts])
             if len(places) == 0:
                 break
             # At most half have reached the best so far: another may reach a better one.
-            more = self._best(own[places], self._randoms(own[places], self.starts, (self.seed, again)), steps)
-            for j, place in enumerate(places):
-                if min(more.ends[j]) < min(best.ends[place]):
-                    best.v[place], best.solved[place] = more.v[j], more.solved[j]
-                best.passes[place] = max(best.passes[place], more.passes[j])
-                best.ends[place] = [*best.ends[place], *more.ends[j]]
+            randoms = self._randoms(own[places], self.starts, (self.seed, again))
+            best.take(places, self._best(own[places], randoms, steps))
         return best
+
+    def _scouted(
+        self, own: np.ndarray, best: np.ndarray, steps: int, pieces: int
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Places of problems for which a scout came lower than ``best`` (P, I, m), and from where to go on.
+
+        Each next one brings the next scout of those that have several; see ``scouts``.
+        """
+        intervals, size, every = self.structure.intervals, self.structure.size, np.arange(len(own))
+        coarse = self.structure.on(pieces)
+        if not coarse.exact:
+            steps = -(-steps * intervals // (pieces * LONGER)) if pieces < intervals else steps
+
+        def descended(v: np.ndarray, most: int) -> Ends:
+            """From controls (P, L, I, m)."""
+            lanes = self.rows(np.repeat(own, v.shape[1]))
+
+            def passes(rows: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+                return blocks(partial(_slopes, coarse, steps), Lanes(*(part[rows] for part in lanes)), v)
+
+            def nearest(rows: np.ndarray, v: np.ndarray) -> np.ndarray:
+                return blocks(partial(_project, coarse), Lanes(*(part[rows] for part in lanes)), v)
+
+            ends = descend(passes, nearest, v.reshape(-1, pieces, size), most)
+            return Ends(ends.v.reshape(v.shape), ends.objective.reshape(v.shape[:2]))
+
+        generator = np.random.default_rng((self.seed, MORE_STARTS + 1))
+        first = np.repeat(looks(generator, SCOUTS, pieces, size)[None], len(own), axis=0)
+        ours = np.array([coarsened(v, pieces) for v in best])[:, None]
+        ends = descended(np.concatenate([first, ours], axis=1), SCOUT_PASSES)
+        order = np.argsort(ends.objective[:, :-1], axis=1)[:, :KEPT]
+        kept = np.concatenate([order, np.full((len(own), 1), SCOUTS)], axis=1)
+        last = descended(ends.v[every[:, None], kept], MORE_PASSES)
+        share = LOWER if pieces == intervals else LOWER_COARSE
+        lower = share * np.abs(last.objective[:, -1])
+        numbers = [found(Ends(*pair), gain) for *pair, gain in zip(*last, lower, strict=True)]
+        for turn in range(max(map(len, numbers))):
+            places = np.flatnonzero([len(n) > turn for n in numbers])
+            v = last.v[places, [numbers[place][turn] for place in places]]
+            fine = v[:, np.arange(intervals) * pieces // intervals]
+            yield places, blocks(partial(_project, self.structure), self.rows(own[places]), fine)
 
     def _descents(self, own: np.ndarray, v: np.ndarray, steps: int) -> Any:
         advance = partial(descent.advance, self.structure, steps)
@@ -367,6 +436,12 @@ def _project(structure: LaneStructure, lanes: Lanes, v: np.ndarray) -> Any:
 @partial(jax.jit, static_argnums=(0, 1))
 def _objective(structure: LaneStructure, steps: int, lanes: Lanes, v: np.ndarray) -> Any:
     return forward(structure, lanes, v, steps)[0]
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _slopes(structure: LaneStructure, steps: int, lanes: Lanes, v: np.ndarray) -> Any:
+    passed = run(structure, lanes, v, steps)
+    return passed.objective, passed.gradient
 
 
 @partial(jax.jit, static_argnums=(0, 1))

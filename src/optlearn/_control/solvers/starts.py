@@ -75,7 +75,7 @@ def choose_starts(
     chosen = _distinct(first + [others[i] for _, i in ranked])[: max(1, count)]
     chosen = [chosen[0], *(replace(start, local=True) for start in chosen[1:])]
     chosen += random_starts(rollout, count - len(chosen), seed)
-    usable = [start for start in chosen if _is_usable(rollout, start)]
+    usable = [start for start in chosen if is_usable(rollout, start)]
     notes += [
         f"the start {s.name!r} is left out: its objective is not finite" for s in chosen if s not in usable
     ]
@@ -87,7 +87,8 @@ def choose_starts(
     return usable
 
 
-def _is_usable(rollout: Rollout, start: Start) -> bool:
+def is_usable(rollout: Rollout, start: Start) -> bool:
+    """Has a start a finite objective, and does it lead through possible states?"""
     objective, states = rollout.forward(start.w, start.theta)
     return bool(np.isfinite(objective)) and rollout.compiled.is_possible(states[:: rollout.steps])
 

@@ -1,0 +1,255 @@
+"""Scouts: many cheap descents on a coarse grid, which tell whether the starts have missed a basin.
+
+Starts that agree say little where one in a hundred of them would lead elsewhere. A scout has few pieces in
+time, and all scouts go through training together: dozens of them cost about as much as one start. They begin
+where controls are at their bounds, and at random in between; ours, the best run on the coarse grid, goes with
+them. Whoever ends lower than ours has found a basin that is not ours, and becomes a start.
+"""
+
+from collections.abc import Callable
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from optlearn._arrays import Float
+from optlearn._control.compiled import CompiledProblem, Rollout
+from optlearn._control.hamiltonian.multipliers import project_shares
+from optlearn._control.runs import Run, Start
+from optlearn._control.solvers.feasible import FeasibleSet
+from optlearn._control.solvers.rules import FIRST_MOVE, lowers, shortened
+
+PIECES = 6  # in time, at most
+# Descents, and how few are still worth it where so many are not affordable.
+SCOUTS, FEWEST_SCOUTS = 64, 8
+# Passes of every scout, and of the best few after that.
+SCOUT_PASSES, MORE_PASSES, KEPT = 24, 60, 12
+# Operations of all passes: about a second; and where baselines are starts, which know their problem.
+OPERATIONS, FEW_OPERATIONS = 250_000_000, 10_000_000
+RECENT = 4  # objectives, the worst of which a step has to improve on
+STILL = 1e-7  # of a control's range: a shorter step is none
+COARSE = 1e-4  # share of the objective to which steps of scouts are accurate
+MOST_STEPS = 64  # in a piece
+# Share of the objective by which a scout has to end below ours: on the grid of the problem itself, and on a
+# coarser one, where ours has to find its place again.
+LOWER, LOWER_COARSE = 1e-6, 1e-4
+MOST_FOUND = 4  # scouts that become starts
+
+Lanes = Float[np.ndarray, "N I m"]
+# Rows of some lanes and their controls → objectives (N,) and gradients (N, I, m); or the nearest that are
+# feasible.
+Passes = Callable[[np.ndarray, Lanes], tuple[np.ndarray, np.ndarray]]
+Projection = Callable[[np.ndarray, Lanes], np.ndarray]
+
+
+class Ends(NamedTuple):
+    """Where descents have ended: controls (N, I, m) in [0, 1], and objectives (N,)."""
+
+    v: np.ndarray
+    objective: np.ndarray
+
+
+def descend(passes: Passes, project: Projection, v: Lanes, most: int) -> Ends:
+    """Spectral projected gradients of all lanes in lockstep, from controls v (N, I, m).
+
+    References:
+        E. G. Birgin, J. M. Martínez, M. Raydan, *Nonmonotone spectral projected gradient methods on convex
+        sets*, SIAM J. Optim. 10 (2000).
+    """
+    every, axes = np.arange(len(v)), (1, 2)
+    v = project(every, v)
+    objective, gradient = passes(every, v)
+    objective = np.where(np.isfinite(objective), objective, np.inf)
+    best = Ends(v.copy(), objective.copy())
+    recent = np.tile(objective, (RECENT, 1))
+    steepest = np.abs(gradient).max(axis=axes)
+    length = FIRST_MOVE / np.where(steepest > 0, steepest, 1.0)
+    alive = np.isfinite(objective) & (steepest > 0)
+    direction, share = np.zeros_like(v), np.ones(len(v))
+
+    def turn(rows: np.ndarray) -> None:
+        """New directions; a lane that has none stays."""
+        ahead = v[rows] - length[rows, None, None] * gradient[rows]
+        direction[rows] = project(rows, ahead) - v[rows]
+        alive[rows] &= np.abs(direction[rows]).max(axis=axes) > STILL
+
+    turn(np.flatnonzero(alive))
+    for number in range(most):
+        rows = np.flatnonzero(alive)
+        if len(rows) == 0:
+            break
+        move = share[rows, None, None] * direction[rows]
+        value, slopes = passes(rows, v[rows] + move)
+        slope = np.sum(gradient[rows] * direction[rows], axis=axes)
+        with np.errstate(invalid="ignore"):
+            falls = np.isfinite(value) & lowers(value - recent[:, rows].max(axis=0), share[rows], slope)
+            share[rows] = np.where(falls, 1.0, shortened(share[rows], value - objective[rows], slope))
+        alive[rows] &= share[rows] * np.abs(direction[rows]).max(axis=axes) > STILL
+        moved, move, slopes, value = rows[falls], move[falls], slopes[falls], value[falls]
+        bend = np.sum(move * (slopes - gradient[moved]), axis=axes)
+        curved = bend > 0
+        spectral = np.sum(move**2, axis=axes) / np.where(curved, bend, 1.0)
+        length[moved] = np.where(curved, spectral, 10 * length[moved])
+        v[moved] += move
+        objective[moved], gradient[moved] = value, slopes
+        recent[number % RECENT, moved] = value
+        lower = moved[value < best.objective[moved]]
+        best.v[lower], best.objective[lower] = v[lower], objective[lower]
+        turn(moved)
+    return best
+
+
+def looks(generator: np.random.Generator, count: int, pieces: int, size: int) -> Lanes:
+    """First controls (N, I, m) of scouts in [0, 1]: half of them at bounds, all of these if they are few."""
+    numbers, half = pieces * size, count // 2
+    if numbers < half.bit_length():
+        corners = np.array(list(product((0.0, 1.0), repeat=numbers)))
+    else:
+        corners = generator.integers(0, 2, size=(half, numbers)).astype(float)
+    inside = generator.uniform(size=(count - len(corners), numbers))
+    return np.concatenate([corners, inside]).reshape(count, pieces, size)
+
+
+def found(ends: Ends, lower: float) -> list[int]:
+    """Scouts that have ended lower than the last, which is ours, from the best on.
+
+    Two of those that have ended at the lowest objective, as independent evidence, if there are so many; then
+    one of each next.
+    """
+    order = np.argsort(ends.objective[:-1])
+    below = [int(i) for i in order if ends.objective[i] < ends.objective[-1] - lower]
+    taken: list[int] = []
+    for i in below:
+        same = [j for j in taken if ends.objective[i] <= ends.objective[j] + lower]
+        if len(same) < (2 if not taken or ends.objective[taken[0]] >= ends.objective[i] - lower else 1):
+            taken.append(i)
+    return taken[:MOST_FOUND]
+
+
+class Scouting:
+    """Scouts of one problem.
+
+    Args:
+        rollout: of the problem itself.
+        few: are baselines among the starts?
+    """
+
+    def __init__(self, rollout: Rollout, few: bool) -> None:
+        self.rollout, self.compiled = rollout, rollout.compiled
+        self.pieces = min(PIECES, rollout.intervals)
+        self._set = _Box(self.compiled)
+        self._operations = FEW_OPERATIONS if few else OPERATIONS
+
+    @property
+    def on_the_grid(self) -> bool:
+        """Do scouts see all schedules of the problem?"""
+        return self.pieces == self.rollout.intervals
+
+    def starts(self, best: Run, seed: tuple[int, ...]) -> list[Start] | None:
+        """Starts that lead elsewhere than the best run and, on the coarse grid, lower; None: nobody looked.
+
+        Nobody looks where several costs are weighed, where a pass is costly, or where a control has several
+        budgets.
+        """
+        if self.compiled.engine.costly or self.compiled.problem.weighing is not None or not self._set.simple:
+            return None
+        ours = self._set.scaled(coarsened(best.w, self.pieces))
+        coarse = self._rollout(ours, best.theta)
+        # A backward pass takes three times as many operations as a forward one.
+        affordable = self._operations // (4 * SCOUT_PASSES * max(1, coarse.operations))
+        count = min(SCOUTS, affordable // FEWEST_SCOUTS * FEWEST_SCOUTS)
+        if count < FEWEST_SCOUTS:
+            return None
+
+        def passes(_: np.ndarray, v: Lanes) -> tuple[np.ndarray, np.ndarray]:
+            objective, gradient = coarse.many(self._set.values(v), best.theta)
+            return objective, gradient * self._set.width
+
+        def project(_: np.ndarray, v: Lanes) -> np.ndarray:
+            return self._set.nearest(v)
+
+        first = looks(np.random.default_rng(seed), count, self.pieces, ours.shape[1])
+        ends = descend(passes, project, np.concatenate([first, ours[None]]), SCOUT_PASSES)
+        kept = np.append(np.argsort(ends.objective[:-1])[:KEPT], count)
+        last = descend(passes, project, ends.v[kept], MORE_PASSES)
+        share = LOWER if self.on_the_grid else LOWER_COARSE
+        numbers = found(last, share * abs(last.objective[-1]))
+        return [self._start(f"scout {kept[i] + 1}", last.v[i], best.theta) for i in numbers]
+
+    def _rollout(self, ours: np.ndarray, theta: np.ndarray) -> Rollout:
+        """Pieces with as many steps as ours needs."""
+        if self.compiled.engine.exact:
+            steps = self.compiled.exact_steps(self.compiled.problem.horizon / self.pieces)
+            return Rollout(self.compiled, self.pieces, steps)
+        rollout, w = Rollout(self.compiled, self.pieces, 1), self._set.values(ours)
+        value = rollout.objective(w, theta)
+        while rollout.steps < MOST_STEPS:
+            twice = rollout.with_steps(2 * rollout.steps)
+            rollout, before, value = twice, value, twice.objective(w, theta)
+            if abs(value - before) <= COARSE * abs(value):
+                break
+        return rollout
+
+    def _start(self, name: str, v: np.ndarray, theta: np.ndarray) -> Start:
+        intervals = self.rollout.intervals
+        w = self._set.values(v)[np.arange(intervals) * self.pieces // intervals]
+        return Start(name, *FeasibleSet(self.compiled, intervals).nearest(w, theta), local=True)
+
+
+class _Box:
+    """Controls v (…, I, m) in [0, 1], and projection of many at once, to the digits that scouts need."""
+
+    halvings = 30
+
+    def __init__(self, compiled: CompiledProblem) -> None:
+        relaxation = compiled.relaxation
+        self.low, high = relaxation.bounds
+        self.width = high - self.low
+        controls = compiled.problem.controls
+        self._controls = list(relaxation.blocks.values())
+        self._blocks = [block for name, block in relaxation.blocks.items() if controls[name].sum_limited]
+        rows, targets, self._equal = relaxation.budget_rows
+        self._rows, self._targets = rows * self.width, targets - rows @ self.low
+
+    @property
+    def simple(self) -> bool:
+        """Is no control in two budgets?"""
+        about = [np.any(self._rows[:, block] != 0, axis=1) for block in self._controls]
+        return all(np.count_nonzero(budgets) <= 1 for budgets in about)
+
+    def values(self, v: np.ndarray) -> np.ndarray:
+        """Controls w."""
+        return np.asarray(self.low + self.width * v)
+
+    def scaled(self, w: np.ndarray) -> np.ndarray:
+        """The reverse."""
+        return np.asarray((w - self.low) / self.width)
+
+    def nearest(self, v: Lanes) -> np.ndarray:
+        """The nearest controls that meet bounds, shares and budgets."""
+        moved = v
+        for row, target, equal in zip(self._rows, self._targets, self._equal, strict=True):
+            row, target = row / np.abs(row).max(), target / np.abs(row).max()
+            smallest = np.abs(row[row != 0]).min()
+            reach = 2 * (np.abs(v).max(axis=(1, 2)) + 1) / smallest
+            low, high = -reach if equal else np.zeros(len(v)), reach
+            for _ in range(self.halvings):
+                middle = (low + high) / 2
+                mean = (self._inside(v - middle[:, None, None] * row) @ row).mean(axis=1)
+                low, high = np.where(mean > target, middle, low), np.where(mean > target, high, middle)
+            price = (low + high) / 2 if equal else np.where(high < reach * 2**-25, 0.0, high)
+            moved = moved - price[:, None, None] * row
+        return self._inside(moved)
+
+    def _inside(self, v: np.ndarray) -> np.ndarray:
+        inside: np.ndarray = np.clip(v, 0.0, 1.0)
+        for block in self._blocks:
+            shares = v[..., block]
+            inside[..., block] = project_shares(shares.reshape(-1, shares.shape[-1])).reshape(shares.shape)
+        return inside
+
+
+def coarsened(w: np.ndarray, pieces: int) -> np.ndarray:
+    """Means (pieces, m) of controls (I, m) over pieces of nearly equal length."""
+    place = np.arange(len(w)) * pieces // len(w)
+    return np.array([w[place == piece].mean(axis=0) for piece in range(pieces)])
