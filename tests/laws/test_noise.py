@@ -71,7 +71,8 @@ def test_the_size_of_noise_does_not_see_spikes():
 # Two spreads and more off what is expected, twice; and another number of everything else.
 ELSEWHERE = {
     "floor": 1.8, "amplitude": 0.4, "exponent": 0.35, "head_start": 1e-3, "progress_power": 1.05,
-    "noise": 0.25, "speed": 200.0, "shape": 1.2, "noise_power": 1.1, "relaxation_power": 0.7,
+    "noise": 0.25, "speed": 200.0, "shape": 1.2, "noise_power": 0.85, "relaxation_power": 0.7,
+    "noise_fall": 0.25, "floor_power": 0.0, "amplitude_power": 0.0,
 }  # fmt: skip
 
 

@@ -51,7 +51,7 @@ class LossLaw(System):
     ``LawFit.schedule`` translates their solutions.
 
     Attributes:
-        numbers: (10,) parameters of the law.
+        numbers: (13,) parameters of the law.
         rates, shares: (NODES,) of the modes.
         by_tokens: training time counts tokens rather than steps, so larger batches leave fewer steps.
         falling: the rate never rises: what counts is the lowest so far.
@@ -65,13 +65,13 @@ class LossLaw(System):
 
     @classmethod
     def of(cls, numbers: np.ndarray, by_tokens: bool = False, falling: bool = False) -> "LossLaw":
-        """The system of parameters (10,)."""
+        """The system of parameters (13,)."""
         (rates,), (shares,) = relaxation_rates(np.asarray(numbers)[None])
         return cls(np.asarray(numbers), rates, shares, by_tokens, falling)
 
     @classmethod
     def ensemble(cls, members: np.ndarray, by_tokens: bool = False, falling: bool = False) -> Ensemble:
-        """Members (M, 10) that see the same schedule; what counts is their mean loss."""
+        """Members (M, 13) that see the same schedule; what counts is their mean loss."""
         return Ensemble.of([cls.of(numbers, by_tokens, falling) for numbers in members])
 
     @property

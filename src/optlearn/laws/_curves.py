@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 
 from optlearn._arguments import as_numbers
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
 from optlearn._signatures import checked
 
 MOST_POINTS = 400  # of a curve in a fit; denser logs are averaged
 PIECES = 5  # of an interval between two losses, where the rate was logged in between
 WARMUP_PIECES = 20
+EARLY = 0.02  # of a run, in which an untrained network is hardly better than when it began
+BITS = 1.4  # ratio of losses from which on they look like those of different units (bits are nats × 1.44)
+UNITS = 4.0  # ratio of final losses that no choice of rates makes
+
+
+class LawWarning(UserWarning):
+    """The law does not describe the logs, or is asked about what they say nothing of."""
 
 
 @checked
@@ -187,7 +194,7 @@ def as_rates(value: Any) -> np.ndarray | None:
     return rates if good else None
 
 
-def check_together(curves: Sequence[Curve]) -> None:
+def check_together(curves: Sequence[Curve], same_unit: bool = False) -> None:
     """Raise if the curves cannot be of one network and one loss."""
     names = [curve.name for curve in curves]
     if len(set(names)) < len(names):
@@ -197,11 +204,31 @@ def check_together(curves: Sequence[Curve]) -> None:
         raise SpecificationError(
             f"batch must be logged in all curves or in none; {names[with_batch.index(False)]!r} has none"
         )
-    ends = np.array([np.median(curve.loss[-max(len(curve.loss) // 10, 1) :]) for curve in curves])
-    low, high = int(ends.argmin()), int(ends.argmax())
-    if ends[high] > 1.4 * ends[low]:
-        # Bits are nats × 1.44; perplexities are larger still.
-        raise SpecificationError(
-            f"curves must be losses of one network in one unit, but {names[low]!r} ends at {ends[low]:.4g} "
-            f"and {names[high]!r} at {ends[high]:.4g} (bits are nats × 1.44, a perplexity is the exponential)"
-        )
+    if not same_unit:
+        _check_units(curves)
+
+
+def _check_units(curves: Sequence[Curve]) -> None:
+    """Raise, or warn, if losses look as if they were of several kinds or units.
+
+    Untrained networks are equally bad, so that first losses tell. Where they were not logged, there are final
+    ones, which rates may set apart too: these call for a warning only, unless they are worlds apart.
+    """
+    at = max(curve.step[0] for curve in curves)
+    if known := all(at <= EARLY * curve.steps for curve in curves):
+        losses = [float(np.exp(np.interp(at, curve.step, np.log(curve.loss)))) for curve in curves]
+    else:
+        losses = [float(np.median(curve.loss[-max(len(curve.loss) // 10, 1) :])) for curve in curves]
+    low, high = int(np.argmin(losses)), int(np.argmax(losses))
+    ratio = losses[high] / losses[low]
+    if ratio <= BITS:
+        return
+    verb = f"has {{:.4g}} at step {at:g}" if known else "ends at {:.4g}"
+    one, other = (f"{curves[i].name!r} {verb.format(losses[i])}" for i in (low, high))
+    message = (
+        f"curves must be losses of one network in one unit, but {one} and {other} (bits are nats × 1.44, a "
+        "perplexity is the exponential). If they are, say same_unit=True"
+    )
+    if known or ratio > UNITS:
+        raise SpecificationError(message)
+    warn(message, LawWarning)

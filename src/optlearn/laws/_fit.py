@@ -1,6 +1,6 @@
 """Fit the law to loss curves; what the fit can then tell."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn.laws._curves import Curve, as_rates
-from optlearn.laws._law import NAMES, PARAMETERS, Course, fixed_parameters, loss_after
+from optlearn.laws._curves import Curve, LawWarning, as_rates
+from optlearn.laws._expectations import expectations
+from optlearn.laws._law import NAMES, ONE_SIZE, PARAMETERS, Course, at_size, fixed_parameters, loss_after
 from optlearn.laws._least_squares import MEAN_SQUARE, PRIOR, STEP, Data, Fitter, Optimum, Run, Scale
 from optlearn.laws._noise import OUTLYING, Noise, robust_size
 from optlearn.laws._readers import read_curves
@@ -32,74 +33,88 @@ CHAIN = 80  # steps of a chain
 REACH = 1.96  # standard deviations to either side that hold 95 %
 
 
-class LawWarning(UserWarning):
-    """The law does not describe the logs, or is asked about what they say nothing of."""
-
-
 @checked
 def fit(
     curves: Any,
     *,
-    warmup: float = 0,
+    warmup: float | None = None,
     peak: float | None = None,
     law: str = "general",
     fixed: Mapping[str, float] | None = None,
+    prior: "LawFit | Sequence[LawFit] | None" = None,
+    sizes: Mapping[str, float] | None = None,
+    same_unit: bool = False,
     first_step: float | None = None,
     starts: int = 3,
     seed: int = 0,
 ) -> "LawFit":
-    """Fit a law to loss curves of one network.
+    """Fit a law to loss curves of one network, or of networks of several sizes.
 
     Args:
         curves: a folder, a list of files, or a mapping from names to files, pandas frames or mappings of
             columns (step, lr, loss; and batch, if it varies). CSV, exports of Weights & Biases, TensorBoard
-            events.
-        warmup: steps of a linear warm-up from 0, where the logs begin after it.
+            events, logs of Hugging Face and Lightning, plain text.
+        warmup: steps of a linear warm-up from 0, where the logs begin after it (default: none).
         peak: learning rate that counts as 1 (default: the highest).
         law: "general"; or "multi-power", "sgd", "momentum": known laws, as special cases.
         fixed: parameters to keep, by name.
+        prior: fits of smaller networks, of shorter runs or of an earlier round, whose exponents, paces and
+            noise are what is expected here, give or take what networks of one family differ by. A single
+            curve is then enough.
+        sizes: parameters of the network of each curve, by its name; floor and amplitude are then powers of
+            that number.
+        same_unit: losses are known to be of one kind and in one unit, however different they look.
         first_step: losses before it are left out (default: those in the warm-up, or in the first 5 % of the
             shortest run, which follow no law).
         starts: first guesses to optimise.
         seed: of the random starts.
     """
     check = Arguments("fit")
-    check.number("warmup", warmup, 0.0)
+    check.number("warmup", warmup or 0.0, 0.0)
     check.count("starts", starts)
     check.count("seed", seed, 0)
     if peak is not None:
         check.number("peak", peak, 0.0, open_below=True)
     if first_step is not None:
         check.number("first_step", first_step, 0.0)
-    read = read_curves(curves)
-    if len(read) < 2:
+    known = _as_fits(prior)
+    read = read_curves(curves, same_unit=same_unit or sizes is not None)
+    if len(read) < 2 and not known:
         raise SpecificationError(
             f"curves must be at least 2 with different rates, got 1 ({read[0].name!r}): with a single one, "
             "what the rate does (noise, speed, shape, and the powers) cannot be told from what time does. "
-            "Log a second run, such as one whose rate drops halfway"
+            "Log a second run, such as one whose rate drops halfway, or give fits of other runs, prior=…"
         )
     highest = max(float(curve.known[1].max()) for curve in read)
     if highest <= 0:
         raise SpecificationError("curves: rates must not all be 0")
     if first_step is None:
-        first_step = max(warmup, *(curve.rise for curve in read), 0.05 * min(curve.steps for curve in read))
+        first_step = max(
+            [warmup or 0.0, *(curve.rise for curve in read), 0.05 * min(curve.steps for curve in read)]
+        )
     after = np.concatenate([curve.rate[curve.from_step(first_step)] for curve in read])
-    if len(after) and np.ptp(after) < 0.01 * highest:
+    if not known and len(after) and np.ptp(after) < 0.01 * highest:
         raise SpecificationError(
             f"curves must differ in their rates, but all are {highest:g} from step {first_step:g} on: noise, "
             "speed, shape and the powers cannot be identified"
         )
     logged_from = max((float(c.known[0][0]) for c in read if not c.rise), default=0.0)
-    if not warmup and logged_from > 0.02 * max(curve.steps for curve in read):
+    if warmup is None and logged_from > 0.02 * max(curve.steps for curve in read):
         warn(
             f"the logs begin at step {logged_from:g}; before it the first rate is taken to have held. If "
-            "there was a warm-up, give its steps, warmup=…",
+            "there was a warm-up, give its steps, warmup=…; if there was none, warmup=0",
             LawWarning,
         )
     batches = [curve.batch for curve in read if curve.batch is not None]
     usual_batch = float(np.median(np.concatenate(batches))) if batches else 1.0
-    scale = Scale(float(peak or highest), max(curve.steps for curve in read), usual_batch)
-    fitter = Fitter(Data(read, scale, float(warmup), float(first_step)), fixed_parameters(law, fixed))
+    scale = Scale(
+        float(peak or highest),
+        max(curve.steps for curve in read),
+        usual_batch,
+        max((sizes or {"": 1.0}).values()),
+    )
+    data = Data(read, scale, float(warmup or 0.0), float(first_step), _sizes(read, sizes))
+    fitter = Fitter(data, fixed_parameters(law, fixed, sizes is not None), expectations(known, scale))
     first = fitter.from_starts(starts, seed)
     # The size of the noise says what an outlier is, and how much curves count beside what is expected. Noise
     # that is remembered may be a law that misses the curves, which must not be held where it does.
@@ -110,6 +125,30 @@ def fit(
     for message in informed.doubts:
         warn(message, LawWarning)
     return informed
+
+
+def _as_fits(prior: Any) -> "tuple[LawFit, ...]":
+    fits = () if prior is None else (prior,) if isinstance(prior, LawFit) else tuple(prior)
+    if not all(isinstance(known, LawFit) for known in fits):
+        Arguments("fit").fail("prior", prior, "must be a fit of laws.fit, or several")
+    return fits
+
+
+def _sizes(curves: Sequence[Curve], sizes: Mapping[str, float] | None) -> np.ndarray | None:
+    """(curves,) in units of the largest."""
+    if sizes is None:
+        return None
+    missing = [curve.name for curve in curves if curve.name not in sizes]
+    if missing:
+        raise SpecificationError(
+            f"sizes must hold a number of parameters for every curve; {missing} have none"
+        )
+    numbers = np.array([float(sizes[curve.name]) for curve in curves])
+    if not np.all(np.isfinite(numbers) & (numbers > 0)):
+        raise SpecificationError(f"sizes must be finite and above 0, got {dict(sizes)}")
+    if np.ptp(numbers) == 0:
+        raise SpecificationError(f"sizes must differ, but all are {numbers[0]:g}: leave them out")
+    return numbers / max(sizes.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +262,7 @@ class LawFit:
 
     @checked
     def draws(self, count: int = DRAWS, seed: int = 0) -> np.ndarray:
-        """(count, 10) plausible parameters, the best first.
+        """(count, 13) plausible parameters, the best first.
 
         By Metropolis chains from the best fit, since the law is not linear in its parameters; a step of all
         chains is one pass through the curves. They see a cost in which all points count alike; where noise is
@@ -259,7 +298,7 @@ class LawFit:
 
     @checked
     def bootstrap(self, count: int = 20, seed: int = 0) -> np.ndarray:
-        """(count, 10) parameters of fits to curves drawn with replacement."""
+        """(count, 13) parameters of fits to curves drawn with replacement."""
         check = Arguments("bootstrap")
         check.count("count", count)
         check.count("seed", seed, 0)
@@ -268,7 +307,7 @@ class LawFit:
         while len(fits) < count:
             indices = rng.integers(many, size=many).tolist()
             if len(set(indices)) > 1:  # a single curve says nothing of what the rate does
-                fitter = self.fitter.on([self.data.curves[i] for i in indices])
+                fitter = self.fitter.on(indices)
                 fits.append(fitter.from_start(self.optimum.parameters).parameters)
         return np.stack(fits)
 
@@ -293,21 +332,34 @@ class LawFit:
 
     # --- predictions -------------------------------------------------------------------------------
 
-    def predict(self, lr: Any) -> np.ndarray:
+    def predict(self, lr: Any, size: float | None = None) -> np.ndarray:
         """Loss under rates that were not tried.
 
         Args:
             lr: (steps,) the learning rate of every step from the very first, for the loss after every step; a
                 schedule in steps, for the loss at the end of each interval; or a curve (columns step and lr),
                 for the loss at its steps.
+            size: parameters of the network, if several sizes were fitted (default: the largest).
         """
         run, places = self._run(lr, "predict")
         self.warn_beyond(run)
-        return loss_after(self.optimum.parameters[None], Course.stack([run]))[0, 0, places]
+        numbers = self.sized(self.optimum.parameters[None], size)
+        return loss_after(numbers, Course.stack([run]))[0, 0, places]
+
+    def sized(self, parameters: np.ndarray, size: float | None) -> np.ndarray:
+        """(K, 13) parameters of the law for networks of one size; None is the largest that was fitted."""
+        if size is None:
+            return at_size(parameters, 1.0)
+        Arguments("fit").number("size", size, 0.0, open_below=True)
+        if self.data.sizes is None:
+            Arguments("fit").fail("size", size, "needs a fit to several sizes, laws.fit(…, sizes=…)")
+        return at_size(parameters, size / self.data.scale.size)
 
     @checked
-    def interval(self, lr: Any, level: float = 0.9, draws: int = DRAWS) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end of the central interval of the predicted loss; ``lr`` as in ``predict``.
+    def interval(
+        self, lr: Any, level: float = 0.9, draws: int = DRAWS, size: float | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper end of the central interval of the predicted loss; arguments as in ``predict``.
 
         It holds what is not known of the parameters, and by how much the law misses the curves that it knows.
         """
@@ -316,7 +368,7 @@ class LawFit:
         Arguments("interval").count("draws", draws)
         run, places = self._run(lr, "interval")
         self.warn_beyond(run)
-        losses = loss_after(self.draws(draws), Course.stack([run]))[:, 0, places]
+        losses = loss_after(self.sized(self.draws(draws), size), Course.stack([run]))[:, 0, places]
         low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
         missed = norm.ppf((1 + level) / 2) * max(self.misfit.values()) * middle
         return middle - np.hypot(middle - low, missed), middle + np.hypot(high - middle, missed)
@@ -370,17 +422,26 @@ class LawFit:
             kept = curve.from_step(self.data.first)
             if kept.any():  # no warning: how far the law reaches is what is asked
                 run, places = self._run(curve, "errors")
-                predicted = loss_after(self.optimum.parameters[None], Course.stack([run]))[0, 0, places]
+                numbers = self.sized(self.optimum.parameters[None], self._size_of.get(curve.name))
+                predicted = loss_after(numbers, Course.stack([run]))[0, 0, places]
                 errors[curve.name] = _metrics(curve.loss[kept], predicted[kept])
         return errors
+
+    @property
+    def _size_of(self) -> dict[str, float]:
+        """Sizes of the networks of the curves, by name; of an unknown one it is that of the largest."""
+        if self.data.sizes is None:
+            return {}
+        pairs = zip(self.data.curves, self.data.sizes * self.data.scale.size, strict=True)
+        return {curve.name: float(size) for curve, size in pairs}
 
     def leave_one_out(self) -> dict[str, dict[str, float]]:
         """Errors of every curve, predicted by a fit to all others."""
         if len(self.data.curves) < 3:
             raise SpecificationError(f"leave_one_out needs at least 3 curves, got {len(self.data.curves)}")
         errors: dict[str, dict[str, float]] = {}
-        for curve in self.data.curves:
-            fitter = self.fitter.on([other for other in self.data.curves if other is not curve])
+        for i, curve in enumerate(self.data.curves):
+            fitter = self.fitter.on([j for j in range(len(self.data.curves)) if j != i])
             fitted = LawFit(fitter, fitter.from_start(self.optimum.parameters), self.law)
             errors |= fitted.errors_by_curve(curve)
         return errors
@@ -420,6 +481,8 @@ class LawFit:
         z = self.fitter.encode(self.optimum.parameters)
         little = dict(zip(self.fitter.free, self.fitter.uninformed(z, self.covariance), strict=True))
         for name, value in self.parameters.items():
+            if name in ONE_SIZE and self.data.sizes is None:
+                continue
             note = " (fixed)" if name in self.fitter.fixed else f" ± {errors[name]:.2g}"
             if little.get(name):
                 note += " (known beforehand; the curves add little)"
@@ -435,7 +498,8 @@ class LawFit:
         losses, residuals, rates = axes
         for i, curve in enumerate(self.data.curves):
             colour, kept = f"C{i % 10}", curve.from_step(self.data.first)
-            step, loss, predicted = curve.step[kept], curve.loss[kept], self.predict(curve)[kept]
+            size = self._size_of.get(curve.name)
+            step, loss, predicted = curve.step[kept], curve.loss[kept], self.predict(curve, size)[kept]
             losses.plot(step, loss, color=colour, alpha=0.35, linewidth=2.5)
             losses.plot(step, predicted, color=colour, linewidth=1, label=curve.name)
             residuals.plot(step, 100 * (loss / predicted - 1), color=colour, linewidth=0.8)

@@ -3,12 +3,13 @@
 Progress is the integral of a power of the rate, and the noise of SGD is the sum of modes that relax to a
 floor set by the rate, each at its own pace::
 
-    dS/dt   = η^κ                                   progress
-    dv_r/dt = r η^q (η^p / b − v_r)                 modes; r from a Gamma law
-    L       = L₀ + A (S + S₀)^−α + B Σ_r w_r v_r    loss
+    dS/dt   = η^κ                                                 progress
+    dv_r/dt = r η^q (η^p / b − v_r)                               modes; r from a Gamma law
+    L       = L₀ n^−f + A n^−a (S + S₀)^−α + B (S + S₀)^−θ Σ_r w_r v_r    loss
 
-Rates η are counted in units of the peak, batches b in units of the usual one, time in units of the longest
-run, so that all numbers are of order one. Over an interval of constant settings it is solved exactly
+Noise falls as training goes on, as gradients do. Rates η are counted in units of the peak, batches b in units
+of the usual one, time in units of the longest run, sizes n of networks in units of the largest, so that all
+numbers are of order one. Over an interval of constant settings the law is solved exactly
 (``over_interval``, ``relax``, ``loss_of``): by a fit for many parameters and runs at once, in NumPy, and by
 the solvers one interval after the other, in JAX.
 """
@@ -52,8 +53,9 @@ class Parameter:
         return np.exp(number) if self.log else np.asarray(number, dtype=float)
 
 
-# Curves of one peak rate and a few shapes say little about the exponents of the rate; what they are expected
-# to be was found by cross-validation over splits of public curves of language models (docs/laws.md).
+# Curves of one peak rate and a few shapes say little about the exponents of the rate and about how fast noise
+# relaxes; what they are expected to be was found by fits to all, and cross-validation over splits, of public
+# curves of language models (docs/laws.md).
 PARAMETERS: Mapping[str, Parameter] = {
     "floor": Parameter(0.0, np.inf, 1.0),  # L₀
     "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
@@ -61,28 +63,34 @@ PARAMETERS: Mapping[str, Parameter] = {
     "head_start": Parameter(1e-7, 1.0, 1e-4, log=True, spread=3.0),  # S₀
     "progress_power": Parameter(0.1, 1.6, 0.95, spread=0.05),  # κ
     "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
-    "speed": Parameter(1.0, 1e5, 100.0, log=True, spread=2.0),  # mean of r
-    "shape": Parameter(0.05, 50.0, 0.7, log=True, spread=1.0),  # of the Gamma law of r
-    "noise_power": Parameter(0.2, 2.0, 0.9, spread=0.1),  # p
+    "speed": Parameter(1.0, 1e5, 300.0, log=True, spread=2.0),  # mean of r
+    "shape": Parameter(0.05, 50.0, 0.6, log=True, spread=0.2),  # of the Gamma law of r
+    "noise_power": Parameter(0.2, 2.0, 0.75, spread=0.1),  # p
     # Below 0 everything would relax at once under tiny rates, and an optimum would make use of that.
     "relaxation_power": Parameter(0.05, 2.0, 0.85, spread=0.2),  # q
+    "noise_fall": Parameter(-0.2, 1.5, 0.15, spread=0.1),  # θ
+    "floor_power": Parameter(-1.0, 1.0, 0.05),  # f
+    "amplitude_power": Parameter(-1.0, 1.0, 0.05),  # a
 }
 NAMES = tuple(PARAMETERS)
 
 # Known laws are special cases, by exponents that are fixed.
+_PUBLISHED = {"progress_power": 1.0, "noise_power": 1.0, "noise_fall": 0.0}
 LAWS: Mapping[str, Mapping[str, float]] = {
     "general": {},
-    "multi-power": {"progress_power": 1.0, "noise_power": 1.0},
-    "sgd": {"progress_power": 1.0, "noise_power": 1.0, "relaxation_power": 1.0},
-    "momentum": {"progress_power": 1.0, "noise_power": 1.0, "relaxation_power": 0.05, "shape": 50.0},
+    "multi-power": _PUBLISHED,
+    "sgd": {**_PUBLISHED, "relaxation_power": 1.0},
+    "momentum": {**_PUBLISHED, "relaxation_power": 0.05, "shape": 50.0},
 }
+# What networks of several sizes, or of one, have in common.
+ONE_SIZE: Mapping[str, float] = {"floor_power": 0.0, "amplitude_power": 0.0}
 
 
-def fixed_parameters(law: str, fixed: Mapping[str, float] | None) -> dict[str, float]:
+def fixed_parameters(law: str, fixed: Mapping[str, float] | None, several_sizes: bool) -> dict[str, float]:
     """Parameters that a fit must not change."""
     if law not in LAWS:
         raise SpecificationError(f"law must be one of {', '.join(LAWS)}, got {law!r}")
-    values = {**LAWS[law], **(fixed or {})}
+    values = {**({} if several_sizes else ONE_SIZE), **LAWS[law], **(fixed or {})}
     for name, value in values.items():
         if name not in PARAMETERS:
             raise SpecificationError(f"fixed must name parameters ({', '.join(NAMES)}), got {name!r}")
@@ -104,9 +112,9 @@ def _gamma_nodes(shape: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def relaxation_rates(
-    parameters: Float[np.ndarray, "K 10"],
+    parameters: Float[np.ndarray, "K 13"],
 ) -> tuple[Float[np.ndarray, "K 16"], Float[np.ndarray, "K 16"]]:
-    """(K, NODES) rates r and their weights, for parameters (K, 10)."""
+    """(K, NODES) rates r and their weights, for parameters (K, 13)."""
     speed, shape = parameters[:, NAMES.index("speed")], parameters[:, NAMES.index("shape")]
     laws = [_gamma_nodes(float(s)) for s in shape]
     return speed[:, None] * np.stack([nodes for nodes, _ in laws]), np.stack([w for _, w in laws])
@@ -129,10 +137,24 @@ def relax(modes: Array, level: Array, time: Array, xp: Any) -> Array:
     return level + (modes - level) * xp.exp(-time)
 
 
-def loss_of(value: Mapping[str, Array], progress: Array, noise: Array) -> Array:
-    """The loss after a progress, with the weighted sum of modes ``noise``."""
-    left = (progress + value["head_start"]) ** -value["exponent"]
-    return value["floor"] + value["amplitude"] * left + value["noise"] * noise
+def loss_of(value: Mapping[str, Array], progress: Array, noise: Array, size: Array = 1.0) -> Array:
+    """The loss after a progress, with the weighted sum of modes ``noise``, of a network of a ``size``."""
+    age = progress + value["head_start"]
+    return (
+        value["floor"] * size ** -value["floor_power"]
+        + value["amplitude"] * size ** -value["amplitude_power"] * age ** -value["exponent"]
+        + value["noise"] * age ** -value["noise_fall"] * noise
+    )
+
+
+def at_size(parameters: Float[np.ndarray, "K 13"], size: float) -> Float[np.ndarray, "K 13"]:
+    """Parameters of the same law for networks of one ``size``."""
+    moved = parameters.copy()
+    for name in ("floor", "amplitude"):
+        power = NAMES.index(f"{name}_power")
+        moved[:, NAMES.index(name)] *= size ** -parameters[:, power]
+        moved[:, power] = 0.0
+    return moved
 
 
 # --- many parameters and runs at once ------------------------------------------------------------
@@ -146,14 +168,20 @@ class Course:
         lengths: (runs, intervals) in units of time; 0 pads shorter runs.
         rates: (runs, intervals) in units of the peak.
         batches: (runs, intervals) in units of the usual batch.
+        sizes: (runs,) of the networks, in units of the largest; None: one size.
     """
 
     lengths: Float[np.ndarray, "runs intervals"]
     rates: Float[np.ndarray, "runs intervals"]
     batches: Float[np.ndarray, "runs intervals"]
+    sizes: Float[np.ndarray, " runs"] | None = None
 
     @classmethod
-    def stack(cls, runs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> "Course":
+    def stack(
+        cls,
+        runs: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]],
+        sizes: Float[np.ndarray, " runs"] | None = None,
+    ) -> "Course":
         """Side by side, padded to the longest."""
         size = max(len(lengths) for lengths, _, _ in runs)
 
@@ -162,30 +190,33 @@ class Course:
                 [np.pad(run[column], (0, size - len(run[column])), constant_values=fill) for run in runs]
             )
 
-        return cls(padded(0, 0.0), padded(1, 1.0), padded(2, 1.0))
+        return cls(padded(0, 0.0), padded(1, 1.0), padded(2, 1.0), sizes)
 
 
 def loss_after(
-    parameters: Float[np.ndarray, "K 10"], course: Course
+    parameters: Float[np.ndarray, "K 13"], course: Course
 ) -> Float[np.ndarray, "K runs intervals"]:
     """Loss at the end of every interval, for each of K sets of parameters."""
     return _run(parameters, course)[0]
 
 
-def state_after(parameters: Float[np.ndarray, "K 10"], course: Course) -> Float[np.ndarray, "K 17"]:
+def state_after(parameters: Float[np.ndarray, "K 13"], course: Course) -> Float[np.ndarray, "K 17"]:
     """Progress and modes after the only run of ``course``."""
     return _run(parameters, course)[1][:, 0]
 
 
 def _run(parameters: np.ndarray, course: Course) -> tuple[np.ndarray, np.ndarray]:
     value = {name: parameters[:, i, None, None] for i, name in enumerate(NAMES)}
-    rates, weights = (a[:, None, :] for a in relaxation_rates(parameters))
+    rates, weights = relaxation_rates(parameters)
     steps, level, time = over_interval(value, course.rates[None], course.batches, course.lengths[None])
     progress = np.cumsum(steps, axis=2)
-    modes = np.zeros((len(parameters), len(course.rates), NODES))
-    noise = np.empty_like(progress)
-    # Modes depend on all intervals before, so only these are a loop; everything else is vectorised.
-    for i in range(noise.shape[2]):
-        modes = relax(modes, level[:, :, i, None], rates * time[:, :, i, None], np)
-        noise[:, :, i] = (modes * weights).sum(axis=2)
-    return loss_of(value, progress, noise), np.concatenate([progress[:, :, -1:], modes], axis=2)
+    # Modes depend on all intervals before, so only these are a loop, with as little in it as can be: of a
+    # mode a share is kept, and the rest comes from the level.
+    time, level = (np.moveaxis(a, 2, 0)[..., None] for a in np.broadcast_arrays(time, level))
+    kept = np.exp(-rates[:, None, :] * time)
+    modes = level * (1 - kept)
+    for i in range(1, len(modes)):
+        modes[i] += kept[i] * modes[i - 1]
+    noise = np.einsum("tkrn,kn->krt", modes, weights)
+    sizes = 1.0 if course.sizes is None else course.sizes[:, None]
+    return loss_of(value, progress, noise, sizes), np.concatenate([progress[:, :, -1:], modes[-1]], axis=2)

@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from optlearn._schedule import Schedule
 from optlearn.laws._curves import Curve
-from optlearn.laws._law import NAMES, PARAMETERS, Course, loss_after
+from optlearn.laws._law import NAMES, PARAMETERS, Course, Parameter, loss_after
 
 # Lengths, rates and batches of intervals.
 Run = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -34,11 +34,12 @@ EVALUATIONS = 150
 
 @dataclass(frozen=True)
 class Scale:
-    """Units of the fit: rates in the peak, steps in the longest run, batches in the usual one."""
+    """Units of the fit: the peak rate, the longest run, the usual batch, the largest network."""
 
     peak: float
     steps: float
     batch: float
+    size: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,14 @@ class Data:
         scale: units.
         warmup: steps of the linear warm-up, where it was not logged.
         first: step from which on losses count.
+        sizes: (curves,) of the networks, in units of the largest; None: one size.
     """
 
     curves: Sequence[Curve]
     scale: Scale
     warmup: float
     first: float
+    sizes: np.ndarray | None = None
 
     @cached_property
     def _points(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -65,7 +68,13 @@ class Data:
     def course(self) -> Course:
         """All runs, with an interval for every point, after those of the warm-up."""
         points = zip(self.curves, self._points, strict=True)
-        return Course.stack([self.intervals(c, c.edges(steps, self.warmup)) for c, (steps, _) in points])
+        runs = [self.intervals(c, c.edges(steps, self.warmup)) for c, (steps, _) in points]
+        return Course.stack(runs, self.sizes)
+
+    def only(self, indices: Sequence[int]) -> "Data":
+        """Some of the curves, maybe more than once, in the same units."""
+        sizes = None if self.sizes is None else self.sizes[list(indices)]
+        return replace(self, curves=[self.curves[i] for i in indices], sizes=sizes)
 
     def intervals(self, curve: Curve, edges: np.ndarray) -> Run:
         """A run that was logged, in units of the fit."""
@@ -99,7 +108,7 @@ class Data:
         return [loss for _, loss in self._points]
 
     def residuals(self, parameters: np.ndarray) -> np.ndarray:
-        """(K, points) logarithms of predicted over measured losses, for parameters (K, 10)."""
+        """(K, points) logarithms of predicted over measured losses, for parameters (K, 13)."""
         predicted = loss_after(parameters, self.course)
         at_points = np.concatenate([predicted[:, i, place] for i, place in enumerate(self._places)], axis=1)
         losses = np.concatenate(self.losses)
@@ -125,40 +134,53 @@ class Data:
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where a fit ended: parameters (10,) and the robust cost there."""
+    """Where a fit ended: parameters (13,) and the robust cost there."""
 
     parameters: np.ndarray
     cost: float
 
 
 class Fitter:
-    """Robust least squares in the free parameters, as numbers z in which they are fitted."""
+    """Robust least squares in the free parameters, as numbers z in which they are fitted.
+
+    Args:
+        data: curves.
+        fixed: parameters to keep, by name.
+        expected: what is known of the others beforehand, by name.
+        outlier: size of a residual from which on it counts linearly.
+        prior: size of residuals that being a ``spread`` off what is expected is compared with.
+    """
 
     def __init__(
-        self, data: Data, fixed: Mapping[str, float], outlier: float = OUTLIER, prior: float = PRIOR
+        self,
+        data: Data,
+        fixed: Mapping[str, float],
+        expected: Mapping[str, Parameter] = PARAMETERS,
+        outlier: float = OUTLIER,
+        prior: float = PRIOR,
     ) -> None:
-        self.data, self.fixed, self.outlier, self.prior = data, fixed, outlier, prior
+        self.data, self.fixed, self.expected, self.outlier, self.prior = data, fixed, expected, outlier, prior
         self.free = [name for name in NAMES if name not in fixed]
-        free = [PARAMETERS[name] for name in self.free]
+        free = [expected[name] for name in self.free]
         self.lower = np.array([p.encode(max(p.lower, 1e-300) if p.log else p.lower) for p in free])
         self.upper = np.array([p.encode(p.upper) for p in free])
         self._middle = np.array([p.encode(p.start) for p in free])
         self.precision = np.array([1 / p.spread for p in free])
 
-    def on(self, curves: Sequence[Curve]) -> "Fitter":
-        """The same for other curves, in the same units."""
-        return Fitter(replace(self.data, curves=curves), self.fixed, self.outlier, self.prior)
+    def on(self, indices: Sequence[int]) -> "Fitter":
+        """The same for some of the curves, maybe more than once."""
+        return Fitter(self.data.only(indices), self.fixed, self.expected, self.outlier, self.prior)
 
     def informed(self, outlier: float, prior: float = PRIOR) -> "Fitter":
         """The same, where the noise is known: what an outlier is, and what it costs to be a `spread` off."""
-        return Fitter(self.data, self.fixed, outlier, prior)
+        return Fitter(self.data, self.fixed, self.expected, outlier, prior)
 
     def encode(self, parameters: np.ndarray) -> np.ndarray:
-        """The fitted numbers z of parameters (10,)."""
+        """The fitted numbers z of parameters (13,)."""
         return np.array([PARAMETERS[n].encode(parameters[NAMES.index(n)]) for n in self.free])
 
     def decode(self, z: np.ndarray) -> np.ndarray:
-        """(…, 10) parameters of z (…, free)."""
+        """(…, 13) parameters of z (…, free)."""
         values = {name: np.full(z.shape[:-1], value) for name, value in self.fixed.items()}
         values |= {name: PARAMETERS[name].decode(z[..., i]) for i, name in enumerate(self.free)}
         return np.stack([values[name] for name in NAMES], axis=-1)
@@ -236,7 +258,8 @@ class Fitter:
             guess = middle.copy()
             for name, width in (("exponent", 0.6), ("speed", 1.0), ("shape", 0.5)):
                 if name in self.free:
-                    guess[NAMES.index(name)] *= np.exp(width * rng.standard_normal())
+                    within = min(width, self.expected[name].spread)
+                    guess[NAMES.index(name)] *= np.exp(within * rng.standard_normal())
             guesses.append(guess)
         starts = [self.data.linear_start(guess) for guess in guesses]
         starts.sort(key=lambda start: float(self.cost(self.encode(start)[None])[0]))

@@ -38,17 +38,18 @@ FLOAT, DOUBLE = 1, 2
 Source = Any  # a path, a pandas frame, or a mapping from columns to numbers
 
 
-def read_curves(curves: Any) -> list[Curve]:
+def read_curves(curves: Any, same_unit: bool = False) -> list[Curve]:
     """Curves from what a user has.
 
     Args:
         curves: a folder (a run for every CSV or TensorBoard file in it), a mapping from names to files,
             pandas frames or mappings of columns, a list of files, or curves that were read before.
+        same_unit: losses are known to be of one kind and in one unit.
     """
     read = [curve for name, source in _named(curves) for curve in _read(name, source)]
     if not read:
         raise SpecificationError(f"curves must hold at least one loss curve, got {curves!r}")
-    check_together(read)
+    check_together(read, same_unit)
     return read
 
 

@@ -1,0 +1,66 @@
+"""What fits of other runs say about a new one: expectations, with spreads.
+
+Smaller networks, shorter runs or an earlier round share exponents, paces and the size of the noise with the
+new run, more or less. Their floor and amplitude are no evidence. Rates are counted in each fit's own peak,
+since larger networks are trained with smaller ones; paces and progress are counted in steps.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optlearn.laws._law import PARAMETERS, Parameter
+
+if TYPE_CHECKING:
+    from optlearn.laws._fit import LawFit
+    from optlearn.laws._least_squares import Scale
+
+# Standard deviations, between networks of one family, of the fitted numbers (logarithms where a parameter is
+# above 0).
+DIFFER: Mapping[str, float] = {
+    "exponent": 0.1,
+    "head_start": 1.0,
+    "progress_power": 0.05,
+    "noise": 0.2,
+    "speed": 0.5,
+    "shape": 0.1,
+    "noise_power": 0.05,
+    "relaxation_power": 0.1,
+    "noise_fall": 0.05,
+}
+
+
+def expectations(fits: "Sequence[LawFit]", scale: "Scale") -> Mapping[str, Parameter]:
+    """Parameters with what is expected of them, in the units of a new fit.
+
+    Args:
+        fits: of other runs; of none, what is expected of any network.
+        scale: units of the new fit.
+    """
+    if not fits:
+        return PARAMETERS
+    expected = dict(PARAMETERS)
+    for name, differ in DIFFER.items():
+        parameter = PARAMETERS[name]
+        told = [_told(fit, name, scale) for fit in fits]
+        numbers = np.array([number for number, _ in told])
+        errors = np.array([min(error, parameter.spread) for _, error in told])
+        # Between fits, what they differ by; within one, how well it is known.
+        between = float(numbers.var(ddof=1)) if len(fits) > 1 else 0.0
+        spread = float(np.sqrt(between + np.mean(errors**2) / len(fits) + differ**2))
+        start = float(np.clip(parameter.decode(numbers.mean()), parameter.lower, parameter.upper))
+        expected[name] = replace(parameter, start=start, spread=min(spread, parameter.spread))
+    return expected
+
+
+def _told(fit: "LawFit", name: str, scale: "Scale") -> tuple[float, float]:
+    """The fitted number of a parameter, in the units of ``scale``, and its standard error."""
+    value, longer = fit.parameters, np.log(scale.steps / fit.data.scale.steps)
+    number = float(PARAMETERS[name].encode(value[name]))
+    number += longer * {"speed": 1.0, "head_start": -1.0, "noise": -value["noise_fall"]}.get(name, 0.0)
+    error = 0.0
+    if name in fit.fitter.free:
+        error = float(np.sqrt(fit.covariance[(i := fit.fitter.free.index(name)), i]))
+    return number, error
