@@ -33,9 +33,8 @@ def curriculum(**changes: Any) -> Problem:
     [
         (1.0, 1.0, None, "lower must be below upper"),
         (2.0, 1.0, None, "lower must be below upper"),
-        (0.0, INFINITY, None, "upper must be a finite number, got inf"),
-        (-INFINITY, 1.0, None, "lower must be a finite number, got -inf"),
-        (NAN, 1.0, None, "lower must be a finite number, got nan"),
+        (0.0, [INFINITY], None, "upper must be a finite number"),
+        (NAN, 1.0, None, "lower must be a finite number.* got nan"),
         (0.0, 1.0, 2.0, "guess must be from 0 to 1, got 2.0"),
         (0.0, 1.0, NAN, "guess must be a finite number or None, got nan"),
     ],
@@ -169,8 +168,8 @@ def test_budgets_that_agree() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "either mean or share=.* must be given"),
-        ({"mean": 1.0, "share": {0.0: 0.5}}, "either mean or share=.* must be given"),
+        ({}, "one of mean, share=.* and total must be given"),
+        ({"mean": 1.0, "share": {0.0: 0.5}}, "one of mean, share=.* and total must be given"),
         ({"mean": 1.0, "sense": "at least"}, "sense must be one of equal, at most"),
     ],
 )

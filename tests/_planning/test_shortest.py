@@ -58,7 +58,7 @@ def test_what_cannot_be_reached_says_what_can(pull):
     with pytest.raises(SpecificationError, match=f"the best up to α = 2 is {best:.4g}"):
         ol.solve(problem, method="direct", starts=1)
     for changes, message in (
-        ({"horizon": ol.Free(1, 2), "reach": None}, "say what training must reach"),
+        ({"horizon": ol.Free(0, 2)}, "horizon must be above 0, got 0"),
         ({"reach": float("nan")}, "reach must be a finite number or None, got nan"),
         ({"shortest": 3.0}, "shortest must be above 0 and below the longest horizon, 2, got 3"),
     ):

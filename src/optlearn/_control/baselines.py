@@ -307,7 +307,7 @@ def _ranges(problem: Problem, name: str) -> tuple[tuple[float, float], ...]:
     """What the three numbers of a continuous control may be."""
     control = problem.continuous[name]
     low, high = control.lower, control.upper
-    means = [(b.mean, b.equal) for b in problem.budgets if b.control == name and b.mean is not None]
+    means = [(b.mean, b.equal) for b in problem.mean_budgets if b.control == name and b.mean is not None]
     for mean, equal in means:
         low, high = (mean if equal else low), min(mean, high)
     return (low, high), (-1.0, 1.0) if means else (low, high), (0.0, 1.0)
@@ -344,7 +344,7 @@ def _pairs(problem: Problem, name: str) -> list[tuple[int, int, float, float]]:
 
 
 def _budget_rows(problem: Problem, name: str) -> list[tuple[np.ndarray, float, bool]]:
-    budgets = [budget for budget in problem.budgets if budget.control == name]
+    budgets = [budget for budget in problem.mean_budgets if budget.control == name]
     return [(*row, budget.equal) for budget in budgets for row in budget.rows(problem.controls[name])]
 
 

@@ -4,7 +4,7 @@ All that depends on a budget's sense ("equal" or "at most") is decided here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,26 +18,45 @@ from optlearn._signatures import checked
 @checked
 @dataclass(frozen=True)
 class Budget:
-    """A constraint on a control's mean over training, or on the share of training spent at values.
+    """A constraint on a control's mean or integral over training, or on the share of training at values.
 
     Args:
         control: name of the control.
-        mean: mean of the control over training (give this or ``share``).
-        share: value → share of training time, for discrete controls.
+        mean: mean of the control over training (give this, ``share`` or ``total``).
+        share: value, or name of a mode → share of training time, for discrete controls.
         sense: "equal", or "at most".
+        total: integral of the control over training time: the mean times the horizon, whatever that is.
     """
 
     control: str
     mean: float | None = None
-    share: Mapping[float, float] = field(default_factory=dict)
+    share: Mapping[float | str, float] = field(default_factory=dict)
     sense: Literal["equal", "at most"] = "equal"
+    total: float | None = None
 
     def __post_init__(self) -> None:
-        if (self.mean is None) == (not self.share):
+        if (self.mean is not None) + bool(self.share) + (self.total is not None) != 1:
             raise BudgetError(
-                f"Budget: either mean or share={{value: share}} must be given for {self.control!r}, got "
-                f"{self.mean!r} and {dict(self.share)!r}"
+                f"Budget: one of mean, share={{value: share}} and total must be given for {self.control!r}, "
+                f"got {self.mean!r}, {dict(self.share)!r} and {self.total!r}"
             )
+
+    def numbered(self, control: Control) -> "Budget":
+        """The same with the numbers of modes in place of their names."""
+        if not any(isinstance(value, str) for value in self.share):
+            return self
+        unknown = [v for v in self.share if isinstance(v, str) and v not in control.labels]
+        if unknown:
+            modes = ", ".join(control.labels) or "none"
+            raise BudgetError(f"Budget({self.control!r}): there is no mode {unknown[0]!r}; modes are {modes}")
+        shares: dict[float | str, float] = {
+            float(control.labels.index(v)) if isinstance(v, str) else v: s for v, s in self.share.items()
+        }
+        return replace(self, share=shares)
+
+    def over(self, horizon: float) -> "Budget":
+        """The same over a given horizon, a total as a mean."""
+        return self if self.total is None else replace(self, mean=self.total / horizon, total=None)
 
     @property
     def equal(self) -> bool:
@@ -48,9 +67,18 @@ class Budget:
         """By how much what was used breaks the target; 0 where it does not."""
         return violation(np.asarray(used) - target, np.asarray(self.equal))
 
-    def check(self, control: Control) -> None:
-        """Raise if no schedule of ``control`` can meet this budget."""
+    def check(self, control: Control, horizons: tuple[float, float]) -> None:
+        """Raise if no schedule of ``control`` can meet this budget, at no horizon from one to another."""
         name = self.control
+        if self.total is not None:
+            low = min(control.lower * horizon for horizon in horizons)
+            high = max(control.upper * horizon for horizon in horizons)
+            if not (low <= self.total and (self.total <= high or not self.equal)):
+                raise BudgetError(
+                    f"infeasible budget: total {name} = {self.total:g}, but {name} lies between "
+                    f"{control.lower:g} and {control.upper:g}, and its total between {low:g} and {high:g}"
+                )
+            return
         if self.mean is not None:
             low, high = control.lower, control.upper
             # Written so that a NaN is wrong too.
@@ -104,6 +132,8 @@ class Budget:
         targets = [(f"share of {name} = {value:g}", share) for value, share in self.share.items()]
         if self.mean is not None:
             targets = [(f"mean {name}", self.mean)]
+        if self.total is not None:
+            targets = [(f"total {name}", self.total)]
         return [
             f"{what} is {spent:.6g}, the budget {limit}{target:g}"
             for (what, target), spent in zip(targets, used(self, schedule), strict=True)
@@ -175,10 +205,12 @@ def check_together(name: str, control: Control, budgets: Sequence[Budget]) -> No
 
 
 def used(budget: Budget, schedule: Schedule) -> list[float]:
-    """What a schedule uses of a budget: the mean of its control, or the share of each of its values."""
+    """What a schedule uses of a budget: the mean or the total of its control, or the share of each value."""
     name, lengths = budget.control, np.diff(schedule.grid) / schedule.horizon
     if budget.mean is not None:
         return [float(lengths @ schedule[name])]
+    if budget.total is not None:
+        return [float(np.diff(schedule.grid) @ schedule[name])]
     if name not in schedule.mixtures:
         return [float(lengths[np.abs(schedule[name] - value) <= TOLERANCE].sum()) for value in budget.share]
     mixture = schedule.mixtures[name]

@@ -203,7 +203,8 @@ def compare(
     only if it is converged and no admissible schedule in the table is better; otherwise "solution".
 
     Args:
-        problem: the problem; with ``reach``, schedules are compared over the training time that was found.
+        problem: the problem; with ``reach`` or a free horizon, schedules are compared over the training time
+            that was found.
         schedules: name → further schedule.
         solution: the optimum, if it is known already; else it is solved for.
         intervals: control intervals of the optimum and of the baselines (default: the problem's, or
@@ -225,16 +226,19 @@ def _compared(
 ) -> Comparison:
     """The same; ``tell`` is called at every stage."""
     usual = baselines_of(problem)
+    known = problem.reach is None and problem.free_horizon is None
     for name, schedule in schedules.items():
         if name in (OPTIMUM, SOLUTION) or name in usual:
             raise SpecificationError(f"the name {name!r} is taken; call your schedule something else")
-        if problem.reach is None:  # else the training time is not known yet
+        if known:  # else the training time is not known yet
             check_schedule(problem, schedule)
     given = solution is not None
     if solution is None:
         solution = solve(problem, intervals=intervals, progress=tell, **solve_options)
-    if problem.reach is not None:
-        problem = replace(problem, horizon=solution.problem.horizon, reach=None)
+    if problem.unbounded:
+        problem = replace(problem, controls=solution.problem.controls)
+    if not known:
+        problem = problem.at_horizon(solution.problem.horizon)
         for schedule in schedules.values():
             check_schedule(problem, schedule)
     if given and solution.problem is not problem:

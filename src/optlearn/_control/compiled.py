@@ -88,7 +88,8 @@ def problem_functions(problem: Problem) -> tuple[Functions, Relaxation, float]:
     relaxation, settings = Relaxation(problem), problem.settings
     u = {**settings, **{n: np.asarray(c.start) for n, c in problem.controls.items()}}
     # Steep gates and sharp attention are the hardest to integrate: the bounds count as much as the guess.
-    ends = [{**u, n: np.asarray(v)} for n, c in problem.controls.items() for v in (c.lower, c.upper)]
+    bounds = [(n, v) for n, c in problem.controls.items() for v in (c.lower, c.upper) if np.isfinite(v)]
+    ends = [{**u, name: np.asarray(value)} for name, value in bounds]
     model = problem.model.current()
     resolved = resolved_for(model, model.probes(problem.start), [u, *ends], problem.quadrature)
     system = FlatSystem(resolved.system, relaxation.vector_names)
@@ -137,7 +138,7 @@ def _rate(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> Calla
             for i in range(u.shape[0]):
                 there = system.advance(model, settings, flat, u[i], part * h) if advances else flat
                 x, merged = model.layout.unflatten(there), system.merge(settings, u[i])
-                cost = cost + weight * shares[i] * problem.running(model, x, merged)
+                cost = cost + weight * shares[i] * problem.running(model, x, merged, horizon)
         return slope, cost / horizon
 
     return rate

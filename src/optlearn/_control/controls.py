@@ -5,13 +5,14 @@ that they ask about its own columns, so a new kind of control is one more subcla
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from optlearn._arguments import Arguments
+from optlearn._arguments import Arguments, as_numbers
 from optlearn._arrays import Array
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Mixture, Schedule
@@ -30,10 +31,12 @@ class Control(ABC):
         min_dwell: shortest training time (in α) that a value is kept.
         max_switches: how often the value may change.
         whole_numbers: also report the best schedule of whole numbers.
+        modes: of a control whose values are modes, their names and what they set.
     """
 
     lower: float
     upper: float
+    modes: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
     values: tuple[float, ...] = ()
     min_dwell: float = 0.0
     max_switches: int | None = None
@@ -46,6 +49,11 @@ class Control(ABC):
         Drift and cost are then linear in these columns.
         """
         return bool(self.values)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of its values, if they are modes."""
+        return tuple(name for name, _ in self.modes)
 
     @property
     def limited(self) -> bool:
@@ -137,14 +145,20 @@ class Control(ABC):
 
 @dataclass(frozen=True)
 class _Bounded:
-    """What may have any value between two finite bounds."""
+    """What may have any value between two bounds."""
 
-    lower: float
-    upper: float
+    lower: Any  # a float, once it is made; infinite, if there is no bound
+    upper: Any
     guess: float | None = None
 
     def __post_init__(self) -> None:
         kind, lower, upper, guess = type(self).__name__, self.lower, self.upper, self.guess
+        for name, bound in (("lower", lower), ("upper", upper)):
+            number = as_numbers(bound)
+            finite = number is not None and number.ndim == 0 and bool(np.isfinite(number))
+            if not (finite or (self.may_be_infinite and bound in (-np.inf, np.inf))):
+                allowed = "must be a finite number" + (", or infinite" if self.may_be_infinite else "")
+                Arguments(kind).fail(name, bound, allowed)
         if not lower < upper:
             raise SpecificationError(f"{kind}: lower must be below upper, got {lower!r} and {upper!r}")
         if guess is not None:
@@ -152,9 +166,23 @@ class _Bounded:
         vars(self).update(lower=float(lower), upper=float(upper), guess=guess)  # past what is frozen
 
     @property
+    def may_be_infinite(self) -> bool:
+        """May there be no bound on a side?"""
+        return False
+
+    @property
+    def bounded(self) -> bool:
+        """Are both bounds finite?"""
+        return bool(np.isfinite(self.lower) and np.isfinite(self.upper))
+
+    @property
     def start(self) -> float:
-        """Where solvers start."""
-        return (self.lower + self.upper) / 2 if self.guess is None else self.guess
+        """Where solvers start: the guess, the middle, or near the one bound or 0 if there is none."""
+        if self.guess is not None:
+            return self.guess
+        if self.bounded:
+            return (self.lower + self.upper) / 2
+        return float(np.clip(0.0, self.lower + 1.0, self.upper - 1.0))
 
 
 @checked
@@ -174,22 +202,59 @@ class Continuous(_Bounded, Control):
     """A control with any value between two bounds; its column of w is the value.
 
     Args:
-        lower, upper: bounds, both finite.
+        lower, upper: bounds. Either may be infinite: ``solve`` then looks for the optimum within finite ones,
+            which it widens until they do not matter; its solution's problem has these.
         guess: where solvers start; the middle if not given.
         whole_numbers: also report the best schedule of whole numbers (``solution.whole_numbers``).
     """
 
     whole_numbers: bool = False
 
+    @property
+    @override
+    def may_be_infinite(self) -> bool:
+        return True
+
     @override
     def _outside(self, name: str, values: np.ndarray) -> list[str]:
-        slack = TOLERANCE * (self.upper - self.lower)
+        size = self.upper - self.lower if self.bounded else max(1.0, float(np.abs(values).max()))
+        slack = TOLERANCE * size
         if values.min() >= self.lower - slack and values.max() <= self.upper + slack:
             return []
         return [
             f"{name} goes from {values.min():.4g} to {values.max():.4g}; its bounds are "
             f"{self.lower:g} and {self.upper:g}"
         ]
+
+
+def _modes(
+    check: Arguments, values: Mapping[str, Mapping[str, Any]]
+) -> tuple[tuple[str, tuple[tuple[str, Any], ...]], ...]:
+    """Modes as something that can be compared; all must set the same parameters."""
+    if len(values) < 2:
+        check.fail("values", values, "must be at least two modes")
+    first, names = next(iter(values)), sorted(next(iter(values.values())))
+    if not names:
+        check.fail("values", values, "must be modes that set at least one parameter")
+    modes = []
+    for mode, parameters in values.items():
+        if sorted(parameters) != names:
+            raise SpecificationError(
+                f"Discrete: all modes must set the same parameters: {mode!r} sets {sorted(parameters)}, "
+                f"{first!r} {names}"
+            )
+        modes.append(
+            (mode, tuple((n, _held(check, f"values[{mode!r}][{n!r}]", parameters[n])) for n in names))
+        )
+    return tuple(modes)
+
+
+def _held(check: Arguments, name: str, value: Any) -> Any:
+    """A number, or numbers, as something that can be compared."""
+    numbers = as_numbers(value)
+    if numbers is None or not np.all(np.isfinite(numbers)):
+        check.fail(name, value, "must be a finite number, or numbers")
+    return float(numbers) if numbers.ndim == 0 else tuple(_held(check, name, part) for part in numbers)
 
 
 @checked
@@ -201,21 +266,34 @@ class Discrete(Control):
     physics of drawing samples at random.
 
     Args:
-        values: at least two different numbers.
+        values: at least two different numbers; or modes by name, each with its values of several parameters
+            of the model: ``{"easy": {"noise": 0.1, "share": 0.9}, "hard": {"noise": 0.5, "share": 0.1}}``.
+            Modes are numbered from 0 in this order, and these numbers are the control's values.
         min_dwell: shortest training time (in α) that a value is kept.
         max_switches: how often the value may change.
+
+    Attributes:
+        modes: pairs of a mode's name and the parameters that it sets; none if there are numbers only.
     """
 
     values: tuple[float, ...]
     min_dwell: float = 0.0
     max_switches: int | None = None
+    modes: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
     lower: float = field(init=False, repr=False, compare=False)
     upper: float = field(init=False, repr=False, compare=False)
 
     def __init__(
-        self, values: Sequence[float], min_dwell: float = 0.0, max_switches: int | None = None
+        self,
+        values: Sequence[float] | Mapping[str, Mapping[str, Any]],
+        min_dwell: float = 0.0,
+        max_switches: int | None = None,
     ) -> None:
         check = Arguments("Discrete")
+        modes: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
+        if isinstance(values, Mapping):
+            modes = _modes(check, values)
+            values = list(range(len(modes)))
         numbers = tuple(check.numbers("values", values).tolist())
         if len(set(numbers)) < 2 or len(set(numbers)) != len(numbers):
             check.fail("values", values, "must be at least two different numbers")
@@ -223,9 +301,14 @@ class Discrete(Control):
         if max_switches is not None:
             check.count("max_switches", max_switches, 0)
         vars(self).update(  # past what is frozen
-            values=numbers, min_dwell=float(min_dwell), max_switches=max_switches,
+            values=numbers, min_dwell=float(min_dwell), max_switches=max_switches, modes=modes,
             lower=min(numbers), upper=max(numbers),
         )  # fmt: skip
+
+    @property
+    def given(self) -> Any:
+        """Its values as they were given: numbers, or modes by name."""
+        return {name: dict(parameters) for name, parameters in self.modes} or self.values
 
     @property
     @override

@@ -77,7 +77,8 @@ def _not_finite(problem: Problem, objective: float, trajectory: Trajectory) -> s
     """What to say of an objective that is not finite along states that are."""
     model, aim, errors = problem.model, problem.objective, trajectory["error"]
     where, value = -1, objective
-    blamed = "the error" if aim.tests else f"Objective.{'cost' if aim.has_running else 'terminal'}"
+    part = "integral" if aim.integral is not None else "cost" if aim.has_running else "terminal"
+    blamed = "the error" if aim.tests else f"Objective.{part}"
     counted = errors if aim.average else errors[-1:] if aim.final else errors[:0]
     if not np.all(np.isfinite(counted)):
         where = int(np.flatnonzero(~np.isfinite(errors))[0])
@@ -104,6 +105,7 @@ def with_best_free(
     problem: Problem, schedule: Schedule, parameters: Mapping[str, float] | None
 ) -> tuple[CompiledProblem, dict[str, float]]:
     """The problem with the given parameters, and its free ones: as given, or the best for the schedule."""
+    problem = _ending_with(problem, schedule)
     check_schedule(problem, schedule)
     given = {**schedule.parameters, **(parameters or {})}
     unknown = sorted(set(given) - set(problem.settings))
@@ -114,6 +116,19 @@ def with_best_free(
     fixed = {name: value for name, value in given.items() if name not in problem.free}
     compiled = compile_problem(problem.with_parameters(**fixed))
     return compiled, best_free(compiled, schedule, {n: v for n, v in given.items() if n in problem.free})
+
+
+def _ending_with(problem: Problem, schedule: Schedule) -> Problem:
+    """The problem, its horizon that of the schedule if it is free."""
+    free = problem.free_horizon
+    if free is None:
+        return problem
+    if not free.lower * (1 - 1e-9) <= schedule.horizon <= free.upper * (1 + 1e-9):
+        raise SpecificationError(
+            f"the schedule ends at α = {schedule.horizon:g}, the problem's horizon is from {free.lower:g} to "
+            f"{free.upper:g}"
+        )
+    return problem.at_horizon(schedule.horizon)
 
 
 def check_values(problem: Problem, schedule: Schedule) -> None:

@@ -14,11 +14,11 @@ from optlearn._control.kept import excesses, worst
 from optlearn._control.path import KEPT, Excess
 from optlearn._control.rounding.rounded import Rounded, keeping_limits, round_controls, whole_schedule
 from optlearn._control.runs import Method, Outcome, Run
-from optlearn._control.solution import NotConvergedWarning, Solution, Variant
+from optlearn._control.solution import Solution, Variant, warn_not_converged
 from optlearn._control.weighing import Fixed
 from optlearn._engine.functions import Controls, FreeValues
 from optlearn._engine.rollout import RolloutResult
-from optlearn._errors import RunawayError, UnphysicalStateError, count_of, explained, warn
+from optlearn._errors import RunawayError, UnphysicalStateError, count_of
 from optlearn._progress import Progress, Report
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
@@ -72,6 +72,11 @@ def finish(search: SearchResult, tell: Report) -> Solution:
     whole_numbers = whole_schedule(priced, final.w, final.theta)
     if whole_numbers is not None:
         whole = _variant(compiled, "whole-number", whole_numbers.w, whole_numbers.theta, notes)
+    notes += [
+        f"{name}: {', '.join(f'{number} is {label}' for number, label in enumerate(control.labels))}"
+        for name, control in problem.discrete.items()
+        if control.labels
+    ]
     tell(Progress("re-integrating and certifying"))
     schedule = compiled.relaxation.schedule(final.w, _named(compiled, final.theta), rounded=True)
     try:
@@ -102,11 +107,8 @@ def finish(search: SearchResult, tell: Report) -> Solution:
         negligible=search.negligible,
         path=worst(excesses(compiled, schedule, final.theta, trajectory, rollout.steps)),
     )
-    if not certificate.converged and search.method.optimises:
-        warn(
-            f"{problem.name}: not converged: {'; '.join(certificate.reasons)}. {explained('not-converged')}",
-            NotConvergedWarning,
-        )
+    if search.method.optimises:
+        warn_not_converged(problem.name, certificate)
     return Solution(
         problem=problem,
         schedule=schedule,

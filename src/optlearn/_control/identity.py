@@ -25,7 +25,7 @@ def description(problem: Problem) -> dict[str, Any]:
         return dict(problem.described)
     objective = problem.objective
     described: dict[str, Any] = {
-        "horizon": problem.horizon,
+        "horizon": float(problem.horizon),
         "state": dict(zip(problem.model.layout.names, problem.flat_start, strict=True)),
         "parameters": {name: np.asarray(value) for name, value in sorted(problem.settings.items())},
         "controls": {name: _fields(control) for name, control in problem.controls.items()},
@@ -37,12 +37,15 @@ def description(problem: Problem) -> dict[str, Any]:
             "terminal": objective.terminal is not None,
             "cost": objective.cost is not None,
             **({"tests": objective.tests} if objective.tests else {}),
+            **({"integral": True} if objective.integral is not None else {}),
         },
     }
     if isinstance(problem.model, Ensemble):
         described["weights"] = np.asarray(problem.model.weights)
         described["members"] = [dict(sorted(parameters.items())) for parameters in problem.model.own]
         described["risk"] = None if problem.risk is None else problem.risk.level
+    if problem.free_horizon is not None:
+        described["shortest horizon"] = problem.free_horizon.lower
     if problem.rivals:
         described["rivals"] = [rival.tests for rival in problem.rivals]
     if problem.limits:
@@ -79,6 +82,8 @@ def check_same(problem: Problem, described: Mapping[str, Any], what: str) -> Non
 def _fields(part: Any) -> dict[str, Any]:
     """What a control, budget or free parameter demands; where solvers start is no part of the problem."""
     demands = {field.name: getattr(part, field.name) for field in fields(part) if field.name != "guess"}
+    # What most do not have is left out, as it is in files from before there was any.
+    demands = {name: value for name, value in demands.items() if value or name not in ("modes", "total")}
     return {"kind": type(part).__name__, **demands}
 
 

@@ -31,8 +31,9 @@ class Objective:
         final: weight of the generalisation error at the end.
         average: weight of the generalisation error averaged over training.
         terminal: further function of the final state, ``terminal(x, u) → scalar``.
-        cost: running cost, ``cost(x, u) → scalar``, averaged over training. ``x`` are the order
-            parameters and ``u`` the settings at that time.
+        cost: running cost, ``cost(x, u) → scalar``, *averaged* over training: its integral divided by the
+            horizon. ``x`` are the order parameters and ``u`` the settings at that time.
+        integral: running cost, ``integral(x, u) → scalar``, *integrated* over training time.
         tests: settings under which the error is measured, if not those of training: a mapping from
             parameters to values; or pairs of a weight and such a mapping, whose errors are added up.
     """
@@ -42,11 +43,12 @@ class Objective:
     terminal: Cost | None = None
     cost: Cost | None = None
     tests: Any = ()
+    integral: Cost | None = None
 
     def __post_init__(self) -> None:
-        if not (self.final or self.average or self.terminal or self.cost):
+        if not (self.final or self.average or self.terminal or self.cost or self.integral):
             raise SpecificationError(
-                "Objective: final, average, terminal or cost must be given, got nothing to minimise"
+                "Objective: final, average, terminal, cost or integral must be given, got nothing to minimise"
             )
         pairs = [(1.0, self.tests)] if isinstance(self.tests, Mapping) else self.tests
         try:
@@ -137,7 +139,7 @@ class Objective:
         return [
             (name, lambda x, u, f=f: f(x, Known("u", u)), (state, dict(settings)))
             for _, state, settings in model.each(model.state(), u)
-            for name in ("terminal", "cost")
+            for name in ("terminal", "cost", "integral")
             if (f := getattr(self, name)) is not None
         ]
 
@@ -145,9 +147,10 @@ class Objective:
         """The part that reads the final state."""
         return self._sum(self.final, self.terminal, model, x, u)
 
-    def running_value(self, model: System, x: Any, u: Settings) -> Array:
+    def running_value(self, model: System, x: Any, u: Settings, horizon: Array) -> Array:
         """The integrand of the rest, before division by the horizon."""
-        return self._sum(self.average, self.cost, model, x, u)
+        averaged = self._sum(self.average, self.cost, model, x, u)
+        return averaged if self.integral is None else averaged + horizon * self.integral(x, u)
 
     def _sum(self, weight: float, cost: Cost | None, model: System, x: Any, u: Settings) -> Array:
         """The weighted error, and a further cost."""
@@ -159,7 +162,7 @@ class Objective:
     @property
     def has_running(self) -> bool:
         """Is there an integral over training?"""
-        return bool(self.average) or self.cost is not None
+        return bool(self.average) or self.cost is not None or self.integral is not None
 
 
 def _read_by_error(model: System, x: Any, u: dict[str, Array], names: tuple[str, ...]) -> set[str]:
@@ -219,8 +222,8 @@ class Limit:
             )
         if self.objective.has_running:
             raise SpecificationError(
-                "Limit: what is averaged over training has no limit of its own: give it to ol.pareto, which "
-                "counts it in the state"
+                "Limit: what is averaged or integrated over training has no limit of its own: give it to "
+                "ol.pareto, or make it a state whose drift is the integrand"
             )
 
     @property

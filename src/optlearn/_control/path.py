@@ -49,8 +49,8 @@ class Path:
             )
         if self.objective is not None and self.objective.has_running:
             raise SpecificationError(
-                "Path: what is averaged over training has no value at a time: limit its integrand, or the "
-                "average at the end (ol.pareto)"
+                "Path: what is averaged or integrated over training has no value at a time: limit its "
+                "integrand, or the whole at the end (ol.pareto)"
             )
 
     @property

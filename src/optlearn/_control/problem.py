@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from optlearn._control.weighing import CVaR, Weighing
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import declares_all, names_read
 from optlearn._dynamics.system import System
+from optlearn._dynamics.wrapped import Switched
 from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
@@ -32,6 +33,31 @@ _LOOKED_AT: set[Hashable] = set()
 
 Baseline = Callable[["Problem", int], Schedule]
 
+# What a free horizon is called among the free parameters.
+HORIZON = "horizon"
+
+
+class FreeHorizon(float):
+    """The longest of a range of horizons, of which the best is to be found.
+
+    Whoever needs a number, as a baseline does, takes it for the horizon; another number in its place is a
+    given horizon.
+    """
+
+    range: Free
+
+    def __new__(cls, allowed: Free) -> "FreeHorizon":
+        """From the range."""
+        made = super().__new__(cls, allowed.upper)
+        made.range = allowed
+        return made
+
+    def __getnewargs__(self) -> tuple[Free]:  # type: ignore[override]
+        return (self.range,)
+
+    def __repr__(self) -> str:
+        return repr(self.range)
+
 
 def first_guess(baseline: Baseline, problem: "Problem", intervals: int) -> Schedule:
     """The schedule of a baseline for a solver to start from, which loses all digits of it at once.
@@ -43,6 +69,37 @@ def first_guess(baseline: Baseline, problem: "Problem", intervals: int) -> Sched
     return make(problem, intervals)
 
 
+def _with_modes(model: System, controls: Mapping[str, Control]) -> System:
+    """The model with controls whose values are modes among its parameters."""
+    inner = model.inner if isinstance(model, Switched) else model
+    tables: dict[str, dict[str, np.ndarray]] = {}
+    for control_name, control in controls.items():
+        if not control.modes:
+            continue
+        names = [name for name, _ in control.modes[0][1]]
+        if control_name in inner.parameters and not set(names) & set(inner.parameters):
+            continue  # an ensemble of systems that have it already
+        if control_name in inner.parameters:
+            raise SpecificationError(
+                f"controls: {control_name!r} has modes, and is a parameter of {type(inner).__name__} itself: "
+                "call it something else"
+            )
+        for mode, parameters in control.modes:
+            try:
+                inner.settings(dict(parameters))
+            except SpecificationError as error:
+                raise SpecificationError(f"controls[{control_name!r}], mode {mode!r}: {error}") from None
+        twice = [n for n in names if n in controls or any(n in table for table in tables.values())]
+        if twice:
+            raise SpecificationError(
+                f"{twice[0]!r} is set by the modes of {control_name!r} and by another control"
+            )
+        tables[control_name] = {
+            name: np.array([dict(parameters)[name] for _, parameters in control.modes]) for name in names
+        }
+    return Switched(inner, tables, tuple(tables)) if tables else inner
+
+
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Problem:
@@ -51,9 +108,11 @@ class Problem:
     Args:
         model: what is controlled: a learning model, or any other system.
         start: its state at α = 0 (``model.state(…)``, or a dictionary of named values).
-        horizon: α_F, final training time (steps divided by N); with ``reach``, the longest that is allowed,
-            or ``Free(shortest, longest)``.
-        controls: name of a model parameter → ``Continuous`` or ``Discrete``.
+        horizon: α_F, final training time (steps divided by N); ``Free(shortest, longest)`` to optimise it
+            too, and ``solve`` then finds it: its solution's problem has it. With ``reach``, the longest that
+            is allowed, or such a range.
+        controls: name of a model parameter → ``Continuous`` or ``Discrete``; or a name of your own → a
+            ``Discrete`` whose modes set several parameters at once.
         budgets: constraints on means or shares over training.
         free: name of a model parameter → ``Free``: optimised once.
         objective: what is minimised; the final generalisation error by default.
@@ -99,15 +158,20 @@ class Problem:
     def __post_init__(self) -> None:
         check = Arguments("Problem")
         if isinstance(self.horizon, Free):
-            if self.reach is None:
-                raise SpecificationError("horizon is free: say what training must reach (reach=…)")
-            object.__setattr__(self, "shortest", self.horizon.lower)
-            object.__setattr__(self, "horizon", self.horizon.upper)
-        object.__setattr__(self, "horizon", check.number("horizon", self.horizon, 0.0, open_below=True))
+            check.number("horizon", self.horizon.lower, 0.0, open_below=True)
+            if self.reach is not None:
+                object.__setattr__(self, "shortest", self.horizon.lower)
+                object.__setattr__(self, "horizon", self.horizon.upper)
+            else:
+                object.__setattr__(self, "horizon", FreeHorizon(self.horizon))
+        horizon = check.number("horizon", self.horizon, 0.0, open_below=True)
+        if self.free_horizon is None:
+            object.__setattr__(self, "horizon", horizon)
         self._check_reach()
         check.count("intervals", self.intervals, 1, MOST_INTERVALS)
         if not self.controls:
             check.fail("controls", {}, "must name at least one parameter to be controlled")
+        object.__setattr__(self, "model", _with_modes(self.model, self.controls))
         object.__setattr__(self, "start", self.model.initial_state(self.start))
         check_states(self.model, self.flat_start[None], np.zeros(1), where="at the start")
         settings = self.model.settings(self.parameters)
@@ -119,7 +183,8 @@ class Problem:
                         f"{', '.join(sorted(settings)) or 'no parameters'}"
                     )
                 for bound in (limited.lower, limited.upper):
-                    self.model.check_parameter(name, bound)
+                    if np.isfinite(bound):
+                        self.model.check_parameter(name, bound)
                 if np.shape(settings[name]) != ():
                     raise SpecificationError(
                         f"{kind} {name!r} has shape {np.shape(settings[name])}: only single "
@@ -133,7 +198,10 @@ class Problem:
                 raise SpecificationError(
                     f"budget on unknown control {budget.control!r}; controls are {', '.join(self.controls)}"
                 )
-            budget.check(self.controls[budget.control])
+        budgets = tuple(budget.numbered(self.controls[budget.control]) for budget in self.budgets)
+        object.__setattr__(self, "budgets", budgets)
+        for budget in self.budgets:
+            budget.check(self.controls[budget.control], self.horizons)
         for objective in self.objectives:
             objective.check_tests(self.model, self.start, settings)
         if self.rivals and self.risk is not None and self.risk.level < 1:
@@ -145,7 +213,9 @@ class Problem:
                 "ol.pareto, which count it in the state"
             )
         for name, control in self.controls.items():
-            check_together(name, control, [b for b in self.budgets if b.control == name])
+            if self.free_horizon is None:
+                check_together(name, control, [b for b in self.mean_budgets if b.control == name])
+        self._check_free_horizon(settings)
         self._check_paths(settings)
         self._warn_of_unread()
 
@@ -161,6 +231,21 @@ class Problem:
                 f"shortest must be above 0 and below the longest horizon, {self.horizon:g}, got {shortest:g}"
             )
         object.__setattr__(self, "shortest", float(shortest))
+
+    def _check_free_horizon(self, settings: Settings) -> None:
+        if self.free_horizon is None:
+            return
+        if HORIZON in settings:
+            raise SpecificationError(
+                f"horizon is free, and {type(self.model).__name__} has a parameter {HORIZON!r}: give the "
+                "parameter another name"
+            )
+        for name, control in self.controls.items():
+            if control.min_dwell > 0:
+                raise SpecificationError(
+                    f"{name!r} has min_dwell = {control.min_dwell:g}, which needs a given horizon, and this "
+                    "one is free: give max_switches instead"
+                )
 
     @float64
     def _check_paths(self, settings: Settings) -> None:
@@ -217,6 +302,36 @@ class Problem:
     def flat_start(self) -> np.ndarray:
         """(n,) the start as a vector."""
         return np.asarray(self.model.layout.flatten(self.start))
+
+    @property
+    def free_horizon(self) -> Free | None:
+        """The range of the horizon, if it is to be optimised."""
+        return self.horizon.range if isinstance(self.horizon, FreeHorizon) else None
+
+    @property
+    def horizons(self) -> tuple[float, float]:
+        """The shortest and the longest horizon."""
+        free = self.free_horizon
+        return (self.horizon, self.horizon) if free is None else (free.lower, free.upper)
+
+    @property
+    def mean_budgets(self) -> tuple[Budget, ...]:
+        """The budgets, with totals as means over the horizon."""
+        return tuple(budget.over(self.horizon) for budget in self.budgets)
+
+    def at_horizon(self, horizon: float) -> "Problem":
+        """The same problem with a given horizon, which still knows the scenario that it comes from."""
+        plain = replace(self, horizon=horizon, reach=None)
+        made_by = self.made_by
+        if made_by is not None and made_by.arguments.get("alpha_F") == self.horizon:
+            arguments = {n: v for n, v in made_by.arguments.items() if n != "reach"} | {"alpha_F": horizon}
+            object.__setattr__(plain, "made_by", ScenarioCall(made_by.scenario, arguments))
+        return plain
+
+    @property
+    def unbounded(self) -> dict[str, Control]:
+        """Controls without a bound on one side or both."""
+        return {n: c for n, c in self.controls.items() if not np.isfinite([c.lower, c.upper]).all()}
 
     def with_parameters(self, **values: Array) -> "Problem":
         """The same problem with other parameter values."""
@@ -277,9 +392,9 @@ class Problem:
                 costs += [objective.terminal_value(*member) for member in model.each(x, u)]
         return costs + [self._mean(o.objective.terminal_value, model, x, u) for o in self.limits]
 
-    def running(self, model: System, x: Any, u: Settings) -> Array:
+    def running(self, model: System, x: Any, u: Settings, horizon: Array) -> Array:
         """Integrand of what is averaged over training, before division by the horizon."""
-        return self._mean(self.objective.running_value, model, x, u)
+        return self._mean(partial(self.objective.running_value, horizon=horizon), model, x, u)
 
     def _mean(self, cost: Callable[..., Array], model: System, x: Any, u: Settings) -> Array:
         """A cost, on average over what the model is made of."""

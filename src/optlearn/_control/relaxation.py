@@ -77,7 +77,7 @@ class Relaxation:
     @cached_property
     def budget_rows(self) -> BudgetRows:
         """The budgets on w."""
-        return budget_rows(self.problem.budgets, self.problem.controls, self.blocks)
+        return budget_rows(self.problem.mean_budgets, self.problem.controls, self.blocks)
 
     # --- w ↔ schedules ---------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from optlearn._control.problem import Problem
-from optlearn._control.scenario_call import ScenarioCall
 from optlearn._control.solution import Solution
 from optlearn._errors import SpecificationError
 
@@ -38,7 +37,7 @@ def shortest(problem: Problem, solve: Solve) -> Solution:
     tried: list[Solution] = []
 
     def at(horizon: float) -> Solution:
-        tried.append(solve(_fixed(problem, horizon), tried[-1] if tried else None))
+        tried.append(solve(problem.at_horizon(horizon), tried[-1] if tried else None))
         return tried[-1]
 
     low_end = at(problem.shortest)
@@ -75,16 +74,6 @@ def shortest(problem: Problem, solve: Solve) -> Solution:
             above = above / 2 if last > 0 else above
             last = 1
     return _finished(problem, high, len(tried))
-
-
-def _fixed(problem: Problem, horizon: float) -> Problem:
-    """The plain problem at a horizon, which still knows the scenario that it comes from."""
-    plain = replace(problem, horizon=horizon, reach=None)
-    made_by = problem.made_by
-    if made_by is not None and made_by.arguments.get("alpha_F") == problem.horizon:
-        arguments = {n: v for n, v in made_by.arguments.items() if n != "reach"} | {"alpha_F": horizon}
-        object.__setattr__(plain, "made_by", ScenarioCall(made_by.scenario, arguments))
-    return plain
 
 
 def _distance(solution: Solution, reach: float) -> float:

@@ -10,6 +10,7 @@ from optlearn._control.certificate import Certificate
 from optlearn._control.problem import Problem
 from optlearn._control.runs import Curvature, Outcome, RunRecord
 from optlearn._control.summary import summary
+from optlearn._errors import explained, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn._trajectory import Trajectory
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
 
 class NotConvergedWarning(UserWarning):
     """A solution's certificate does not say converged; ``certificate.reasons`` says why."""
+
+
+def warn_not_converged(name: str, certificate: Certificate) -> None:
+    """Warn, unless a certificate says converged."""
+    if not certificate.converged:
+        warn(
+            f"{name}: not converged: {'; '.join(certificate.reasons)}. {explained('not-converged')}",
+            NotConvergedWarning,
+        )
 
 
 @dataclass(frozen=True)

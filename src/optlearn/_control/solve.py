@@ -12,6 +12,7 @@ from optlearn._arrays import float64
 from optlearn._control.certificate import LIMITS_MET, NEGLIGIBLE, Starts, limits
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem, weighing_on
 from optlearn._control.finish import SearchResult, finish
+from optlearn._control.free_horizon import best_horizon
 from optlearn._control.kept import broken_between
 from optlearn._control.problem import Problem
 from optlearn._control.rounding.rounded import check_grid
@@ -43,6 +44,7 @@ from optlearn._control.solvers.starts import (
     too_coarse,
     warm_schedule,
 )
+from optlearn._control.unbounded import within_wide_bounds
 from optlearn._errors import count_of, warn
 from optlearn._progress import Progress, Report, shown
 from optlearn._schedule import Schedule
@@ -81,7 +83,8 @@ def solve(
     """The optimal schedule of ``problem``, with a certificate.
 
     Args:
-        problem: what to solve; with ``reach``, the shortest horizon that reaches it is found as well.
+        problem: what to solve; with a free horizon the best one is found as well, with ``reach`` the
+            shortest that reaches it.
         intervals: equal control intervals (default: the problem's).
         method: "auto", "direct", "indirect" or "greedy"; see ``METHODS``.
         starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's
@@ -111,14 +114,21 @@ def solve(
     check_options(Arguments("solve"), **options)
     began = time.perf_counter()
     with shown(progress) as tell:
-        if problem.reach is None:
-            solution = _solve(problem, warm_start, options, tell)
+
+        def plain(given: Problem, start: Solution | Schedule | None) -> Solution:
+            return _solve(given, start, options, tell)
+
+        def bounded(given: Problem, start: Solution | Schedule | None) -> Solution:
+            if given.free_horizon is not None:
+                return best_horizon(given, plain, start)
+            if given.reach is not None:
+                return shortest(given, lambda fixed, before: plain(fixed, before or start))
+            return plain(given, start)
+
+        if problem.unbounded:
+            solution = within_wide_bounds(problem, bounded, warm_start)
         else:
-
-            def plain(fixed: Problem, before: Solution | None) -> Solution:
-                return _solve(fixed, warm_start if before is None else before, options, tell)
-
-            solution = shortest(problem, plain)
+            solution = bounded(problem, warm_start)
     return replace(solution, seconds=time.perf_counter() - began)
 
 

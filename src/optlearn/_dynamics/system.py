@@ -4,9 +4,9 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self
+from functools import cached_property, wraps
+from types import FunctionType, MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -18,6 +18,9 @@ from optlearn._dynamics.own_code import Known, Part, digest, is_own, warn_of_mis
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree
 from optlearn._pytrees import field as pytree_field
+
+# Name of the time in the state of a system whose drift takes it.
+CLOCK = "alpha"
 
 
 class System(Pytree):
@@ -38,6 +41,10 @@ class System(Pytree):
                 return x["e"]
 
     Data of its own, such as the eigenvalues of a spectrum, are fields (``spectrum: jax.Array``).
+
+    Dynamics that depend on time take it as a third argument, ``drift(self, x, u, alpha)``. The state then has
+    a clock as well, ``x["alpha"]``, which starts at 0 unless ``start`` says otherwise: ``error``, costs and
+    limits read it there.
 
     Attributes:
         names: of the state's numbers; or a mapping from names to the lengths of vectors.
@@ -61,7 +68,7 @@ class System(Pytree):
     # --- what a system says of itself -------------------------------------------------------------
 
     def drift(self, x: Array, u: Settings) -> Array:
-        """dx/dα, in the shape of the state."""
+        """dx/dα, in the shape of the state; ``drift(x, u, alpha)`` if it depends on time."""
         raise NotImplementedError
 
     @abstractmethod
@@ -103,11 +110,17 @@ class System(Pytree):
 
     # --- what follows -----------------------------------------------------------------------------
 
+    # Whether ``drift`` takes the time, which is then part of the state.
+    clocked: ClassVar[bool] = False
+
     # What a user's methods computed when they were last asked; part of the structure of programs.
     own_code: str = pytree_field(static=True, kw_only=True, default="", repr=False)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        drift = vars(cls).get("drift")
+        if isinstance(drift, FunctionType) and drift.__code__.co_argcount > len(("self", "x", "u")):
+            cls.clocked, cls.drift = True, with_clock(drift)  # type: ignore[method-assign]
         if is_own(cls):
             warn_of_misspelt(cls)
 
@@ -161,7 +174,15 @@ class System(Pytree):
     @cached_property
     def layout(self) -> Layout:
         """Names and flat form of the state."""
-        return NamedLayout.of(type(self).__name__, self.names)
+        layout = NamedLayout.of(type(self).__name__, self.names)
+        if not self.clocked:
+            return layout
+        if CLOCK in dict(layout.lengths):
+            raise SpecificationError(
+                f"{type(self).__name__}: drift takes the time, which the state holds as {CLOCK!r}: leave "
+                "that name out of names, or the third argument out of drift"
+            )
+        return NamedLayout(layout.owner, (*layout.lengths, (CLOCK, None)))
 
     def each(self, x: Any, u: Settings) -> "list[tuple[System, Any, Settings]]":
         """The systems that this one is made of, with their states and settings: itself, if it is one."""
@@ -285,6 +306,17 @@ class System(Pytree):
     def refined(self) -> "System | None":
         """A copy with a finer, independent quadrature; None: nothing is approximated."""
         return None
+
+
+def with_clock(drift: Callable[..., Any]) -> Callable[..., Any]:
+    """``drift(self, x, u, alpha)`` as a function of a state that has a clock."""
+
+    @wraps(drift)
+    def clocked(self: System, x: Any, u: Settings, alpha: Array | None = None) -> dict[str, Array]:
+        moved = drift(self, x, u, x[CLOCK] if alpha is None else alpha)
+        return {**moved, CLOCK: 1.0} if isinstance(moved, Mapping) else moved
+
+    return clocked
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Accounted(System):
 
     Attributes:
         inner: the system.
-        costs: whose running parts are summed up.
+        costs: whose running parts are summed up; each is averaged or integrated, not both.
     """
 
     inner: System
@@ -51,7 +51,7 @@ class Accounted(System):
 
     def drift(self, x: Any, u: Settings) -> Any:
         """The inner drift, and what is spent."""
-        spent = jnp.stack([cost.running_value(self.inner, x[0], u) for cost in self.costs])
+        spent = jnp.stack([cost.running_value(self.inner, x[0], u, 1.0) for cost in self.costs])
         return self.inner.drift(x[0], u), {"account": spent, "elapsed": jnp.ones(())}
 
     @override
@@ -119,12 +119,16 @@ class Spent:
     """An objective at the end of an accounted training: ``objective.terminal`` on its state."""
 
     terminal: Cost | None  # further function of the inner state
-    account: int  # its number
+    averaged: int | None  # number of the account
+    integral: int | None
 
     def __call__(self, x: Any, u: Settings) -> Array:
-        inner, accounts = x
-        # The average is over the time that has passed; at the very start there is none.
-        total = accounts["account"][self.account] / jnp.maximum(accounts["elapsed"], 1e-300)
+        (inner, accounts), total = x, jnp.zeros(())
+        if self.averaged is not None:
+            # The average is over the time that has passed; at the very start there is none.
+            total = accounts["account"][self.averaged] / jnp.maximum(accounts["elapsed"], 1e-300)
+        if self.integral is not None:
+            total = total + accounts["account"][self.integral]
         return total if self.terminal is None else total + self.terminal(inner, u)
 
 
@@ -166,15 +170,55 @@ def accounted(problem: Problem, objectives: Sequence[Objective]) -> tuple[Proble
             f"{type(problem.model).__name__} gives its own exact advance: costs averaged over its training "
             "have no worst case or limit; use costs of the final state"
         )
-    model = Accounted(problem.model, tuple(running))
+    parts = [part for o in running for part in (_averaged_of(o), _integral_of(o)) if part.has_running]
+    model = Accounted(problem.model, tuple(dict.fromkeys(parts)))
+
+    def account(part: Objective) -> int | None:
+        return model.costs.index(part) if part.has_running else None
+
     ends = [
-        replace(o, average=0.0, cost=None, terminal=Spent(o.terminal, running.index(o)))
+        replace(
+            _on_inner(o),
+            average=0.0,
+            cost=None,
+            integral=None,
+            terminal=Spent(o.terminal, account(_averaged_of(o)), account(_integral_of(o))),
+        )
         if o.has_running
-        else replace(o, terminal=None if o.terminal is None else _OnInner(o.terminal))
+        else _on_inner(o)
         for o in objectives
     ]
     baselines = {name: BaselineOf(problem, make) for name, make in problem.baselines.items()}
-    return replace(problem, model=model, objective=ends[0], baselines=baselines), ends
+    made = replace(
+        problem,
+        model=model,
+        objective=ends[0],
+        limits=tuple(replace(limit, objective=_on_inner(limit.objective)) for limit in problem.limits),
+        paths=tuple(replace(path, quantity=_path_on_inner(path.quantity)) for path in problem.paths),
+        baselines=baselines,
+    )
+    return made, ends
+
+
+def _averaged_of(objective: Objective) -> Objective:
+    """The averaged part of an objective, if there is one."""
+    return Objective(average=objective.average, cost=objective.cost, tests=objective.tests)
+
+
+def _integral_of(objective: Objective) -> Objective:
+    """The integrated part of an objective, if there is one."""
+    return Objective(integral=objective.integral)
+
+
+def _on_inner(objective: Objective) -> Objective:
+    """An objective whose further function reads the inner state."""
+    return replace(objective, terminal=None if objective.terminal is None else _OnInner(objective.terminal))
+
+
+def _path_on_inner(quantity: Any) -> Any:
+    if isinstance(quantity, str):
+        return quantity
+    return _on_inner(quantity) if isinstance(quantity, Objective) else _OnInner(quantity)
 
 
 def counted(problem: Problem) -> Problem:

@@ -87,7 +87,7 @@ def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, *
 
     def limited(most: float | None) -> Problem:
         limits = () if most is None else tuple(Limit(objective, most) for objective in second)
-        return replace(made, objective=first[0], rivals=tuple(first[1:]), limits=limits)
+        return replace(made, objective=first[0], rivals=tuple(first[1:]), limits=(*limits, *made.limits))
 
     with warnings.catch_warnings():
         # It says where the front ends and is no part of it; a gap between groups, say, may well be 0.
@@ -95,7 +95,7 @@ def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, *
         alone = solve(replace(made, objective=second[0], rivals=tuple(second[1:])), **options)
     free = solve(limited(None), warm_start=alone, **options)
     probe = limited(0.0)
-    low, high = (_values(probe, end, len(first))[1] for end in (alone, free))
+    low, high = (_values(probe, end, len(first), len(second))[1] for end in (alone, free))
     if not high > low:
         raise SpecificationError(
             f"objectives must be in conflict, got two that are lowest together, at {high:.6g}"
@@ -103,7 +103,7 @@ def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, *
     solutions = [free]
     for most in high - (high - low) * np.append(np.arange(1, points - 1) / (points - 1), 1 - _LAST):
         solutions.append(solve(limited(float(most)), warm_start=solutions[-1], **options))
-    values = np.array([_values(probe, solution, len(first)) for solution in solutions])
+    values = np.array([_values(probe, solution, len(first), len(second)) for solution in solutions])
     names = tuple(objectives)
     return Front((names[0], names[1]), dict(zip(names, values.T, strict=True)), tuple(solutions))
 
@@ -117,8 +117,8 @@ def _several(problem: Problem, goal: Goal) -> list[Objective]:
     return objectives
 
 
-def _values(probe: Problem, solution: Solution, first: int) -> tuple[float, float]:
-    """Both objectives of a solution."""
+def _values(probe: Problem, solution: Solution, first: int, second: int) -> tuple[float, float]:
+    """Both objectives of a solution, of which there are so many costs."""
     theta = np.array([solution.parameters[name] for name in probe.free])
     costs = compile_problem(probe).costs(solution.trajectory.states[-1], theta)
-    return float(costs[:first].max()), float(costs[first:].max())
+    return float(costs[:first].max()), float(costs[first : first + second].max())

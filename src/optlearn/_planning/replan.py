@@ -103,7 +103,7 @@ def _holding(problem: Problem, usual: int) -> int | None:
     for intervals in sorted(range(1, 4 * usual + 1), key=lambda count: abs(count - usual)):
         with suppress(BudgetError):
             for name, control in problem.discrete.items():
-                value_counts(name, control, problem.budgets, intervals)
+                value_counts(name, control, problem.mean_budgets, intervals)
             return intervals
     return None
 
@@ -146,7 +146,7 @@ def _less_switches(name: str, control: Control, past: Schedule | None) -> Contro
     if past is None or not isinstance(control, Discrete) or control.max_switches is None:
         return control
     made = int(np.count_nonzero(np.diff(past[name])))
-    return Discrete(control.values, control.min_dwell, max(0, control.max_switches - made))
+    return Discrete(control.given, control.min_dwell, max(0, control.max_switches - made))
 
 
 def _left_over(budget: Budget, problem: Problem, past: Schedule | None, end: float) -> Budget:
@@ -162,6 +162,8 @@ def _left_over(budget: Budget, problem: Problem, past: Schedule | None, end: flo
         return float(np.clip(value, low, high)) if low - slack <= value <= high + slack else value
 
     spent = used(budget, past)
+    if budget.total is not None:
+        return replace(budget, total=budget.total - spent[0])
     if budget.mean is not None:
         control = problem.controls[budget.control]
         return replace(budget, mean=remaining(budget.mean, spent[0], control.lower, control.upper))

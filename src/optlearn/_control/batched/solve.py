@@ -423,9 +423,9 @@ def _merged(needed: np.ndarray) -> np.ndarray:
 def _counts(problem: Problem, v: np.ndarray) -> tuple[np.ndarray, bool]:
     """(n,) intervals of each value of the discrete control, and whether others would do as well."""
     ((name, control),) = problem.discrete.items()
-    prescribed = value_counts(name, control, problem.budgets, len(v))
+    prescribed = value_counts(name, control, problem.mean_budgets, len(v))
     totals = control.shares(v).sum(axis=0)
-    return nearest_counts(name, control, problem.budgets, totals), bool(np.any(prescribed < 0))
+    return nearest_counts(name, control, problem.mean_budgets, totals), bool(np.any(prescribed < 0))
 
 
 @partial(jax.jit, static_argnums=0)

@@ -61,6 +61,8 @@ def _check_kind(problem: Problem, relaxation: Relaxation) -> None:
     rows = relaxation.budget_rows.rows
     refusals = {
         "a horizon to be found (reach)": problem.reach is not None,
+        "a free horizon": problem.free_horizon is not None,
+        f"controls without bounds ({', '.join(problem.unbounded)})": bool(problem.unbounded),
         "several costs or constraints (a worst case, rivals, limits or paths)": problem.weighing is not None,
         f"free parameters ({', '.join(problem.free)})": bool(problem.free),
         "several discrete controls": len(problem.discrete) > 1,

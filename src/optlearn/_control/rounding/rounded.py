@@ -108,7 +108,7 @@ class _Levels:
     def __init__(self, compiled: CompiledProblem, intervals: int, name: str) -> None:
         self.name, self.intervals = name, intervals
         self.control: Control = compiled.problem.controls[name]
-        self.budgets = tuple(b for b in compiled.problem.budgets if b.control == name)
+        self.budgets = tuple(b for b in compiled.problem.mean_budgets if b.control == name)
         self.block = compiled.relaxation.blocks[name]
         step = compiled.problem.horizon / intervals
         self.dwell = max(1, int(np.ceil(self.control.min_dwell / step - 1e-9)))  # in intervals
