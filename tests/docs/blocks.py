@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "gallery"} & {*p.parts})]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "gallery"} & {*p.parts}),
+]
 
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,})(?P<info>.*)")
 _MARK = re.compile(r"<!-- (?P<key>needs|skip|slow): (?P<value>.+?) -->")
