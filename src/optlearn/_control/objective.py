@@ -200,7 +200,7 @@ class Price:
 @checked
 @dataclass(frozen=True)
 class Limit:
-    """Something that must not exceed a value at the end of training, or must have that value.
+    """A quantity that must not exceed a value at the end of training, or must equal it.
 
     Args:
         objective: what is limited; of an ensemble, its mean over the members.
