@@ -88,7 +88,7 @@ class Measured(SphinxDirective):
 
 
 class PublicBenchmarks(SphinxDirective):
-    """The table that ``python -m benchmarks control`` writes: the default method beside a plain transcription."""
+    """The table of ``python -m benchmarks control``: the default method and a plain transcription."""
 
     SHOWN: ClassVar = ("problem", "objective", "excess", "converged", "honest", "seconds")
 
