@@ -231,4 +231,4 @@ class Limit:
     @property
     def words(self) -> str:
         """The limit, in words."""
-        return f"{self.value:g} alone" if self.equals is not None else f"at most {self.value:g}"
+        return f"exactly {self.value:g}" if self.equals is not None else f"at most {self.value:g}"
