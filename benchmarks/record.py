@@ -17,7 +17,15 @@ FILE = Path(__file__).resolve().parent.parent / "docs" / "measurements.json"
 Rows = list[dict[str, Any]]
 
 
-def record(section: str, command: str, rows: Rows, *, note: str = "", made_on: str | None = None) -> None:
+def record(
+    section: str,
+    command: str,
+    rows: Rows,
+    *,
+    note: str = "",
+    made_on: str | None = None,
+    versions: dict[str, str] | None = None,
+) -> None:
     """Keep the rows of a section.
 
     Args:
@@ -26,9 +34,11 @@ def record(section: str, command: str, rows: Rows, *, note: str = "", made_on: s
         rows: of the table, all with the same first column.
         note: what a reader should know.
         made_on: the machine, if it was not this one.
+        versions: what it was measured with, optlearn among them, if not what is installed here.
     """
     kept = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     here = machine()
-    entry = {"command": command, "machine": made_on or here["machine"], "versions": here["versions"]}
-    kept.setdefault(section, {})[here["versions"]["optlearn"]] = {**entry, "note": note, "rows": rows}
+    used = versions or here["versions"]
+    entry = {"command": command, "machine": made_on or here["machine"], "versions": used}
+    kept.setdefault(section, {})[used["optlearn"]] = {**entry, "note": note, "rows": rows}
     FILE.write_text(json.dumps(kept, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -9,6 +9,12 @@ from benchmarks.record import Rows, record
 
 MEASURED = Path(__file__).resolve().parent / "measured"
 GPU = "NVIDIA H200"
+MADE_WITH = {"optlearn": "0.1.0"}  # both studies are older than the first recorded measurement here
+
+
+def jax_of_study() -> str:
+    """The version of JAX that the study of seeds was made with."""
+    return json.loads((MEASURED / "gpu_overlaps.json").read_text(encoding="utf-8"))["jax"]
 
 
 def seed_steps() -> Rows:
@@ -41,9 +47,11 @@ def batch() -> Rows:
 def main() -> None:
     """Put both on the page of measurements."""
     command = "python benchmarks/gpu_overlaps.py run chains --out results"
-    record("seeds on a GPU", command, seed_steps(), made_on=GPU)
+    record(
+        "seeds on a GPU", command, seed_steps(), made_on=GPU, versions={**MADE_WITH, "jax": jax_of_study()}
+    )
     command = "python -m benchmarks.batched --side 100 --compare 100 --out diagram.npz"
-    record("batch on a GPU", command, batch(), made_on=GPU)
+    record("batch on a GPU", command, batch(), made_on=GPU, versions=MADE_WITH)
 
 
 if __name__ == "__main__":

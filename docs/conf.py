@@ -52,7 +52,7 @@ logging.getLogger("traitlets").setLevel(logging.WARNING)
 # DOCS_EXECUTION=cache runs only notebooks whose code has changed: for writing, not for publishing.
 nb_execution_mode = os.environ.get("DOCS_EXECUTION", "force")
 nb_execution_raise_on_error = True
-nb_execution_timeout = 300  # seconds a cell
+nb_execution_timeout = int(os.environ.get("DOCS_CELL_SECONDS", "300"))  # a busy machine needs more
 nb_execution_in_temp = True
 nb_merge_streams = True
 nb_number_source_lines = False

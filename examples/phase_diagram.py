@@ -1,7 +1,7 @@
 """Two phase diagrams of optimal schedules: when is which order of samples, which dropout, best?
 
 Run: python examples/phase_diagram.py [--size 15] [--jobs 2] [--out phase_diagrams]. Stop it at any time and
-run it again: it goes on where it stopped. Those of the documentation have size 15.
+run it again: it continues where it stopped. Those of the documentation have size 15.
 """
 
 import argparse

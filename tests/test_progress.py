@@ -9,6 +9,7 @@ import pytest
 
 import optlearn as ol
 from optlearn import _progress
+from optlearn._errors import count_of
 from optlearn._progress import Progress, in_words, shown, silent, the_only_display
 
 
@@ -75,3 +76,20 @@ def test_a_solve_takes_words_for_its_progress(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == ""
     with pytest.raises(ValueError, match="progress must be"):
         ol.solve(problem, progress="yes")
+
+
+def test_a_sweep_in_a_pipe_says_at_once_that_it_has_begun() -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from optlearn.sweeps.run import bar
+
+    screen = Console(file=StringIO(), width=100)
+    with bar(144, screen):
+        assert isinstance(screen.file, StringIO)
+        assert screen.file.getvalue().startswith("0/144 solving")
+
+
+def test_counts_agree_with_their_nouns() -> None:
+    assert [count_of(n, "step") for n in (0, 1, 2, 1000)] == ["0 steps", "1 step", "2 steps", "1,000 steps"]

@@ -8,6 +8,7 @@ shows the cards of the first page, ``{cards} GROUP`` those of a section. An exam
 
 import ast
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ PAGES = DOCS / "gallery"
 CARD = (480, 320)  # pixels of a thumbnail
 OTHERS = "More"
 LONGEST_OUTPUT = 60  # lines
+# A command in the text of a script, up to what explains it.
+RUN = re.compile(r"Run: (python examples/[^(\n]+?)(?=\s*(?:\(|\n|$|\. |, or))")
 
 
 def entries() -> dict[str, dict[str, Any]]:
@@ -81,7 +84,12 @@ def page(name: str, entry: dict[str, Any]) -> str:
     """Markdown of one example."""
     first, _, rest = entry["text"].partition("\n")
     stored = entry["stored"]
-    parts = [f"# {entry['question']}", f"*{first}*", rest.strip()]
+    subtitle = first.removeprefix(entry["question"]).strip()
+    parts = [
+        f"# {entry['question']}",
+        f"*{subtitle}*" if subtitle else "",
+        RUN.sub(r"Run: `\1`", rest.strip()),
+    ]
     if "picture" in entry:
         parts.append(f"![{first}](/{entry['picture']})")
     download = f"{{download}}`{name}.py <../../examples/{name}.py>`"

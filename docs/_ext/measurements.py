@@ -4,6 +4,7 @@ Where a section was measured under more than one version of optlearn, ``:change:
 the version before had in these columns.
 """
 
+import csv
 import json
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 FILE = Path(__file__).resolve().parents[1] / "measurements.json"
+PUBLIC = FILE.with_name("benchmarks.csv")
 MISSING = "–"
 
 
@@ -85,6 +87,34 @@ class Measured(SphinxDirective):
         return self.parse_text_to_nodes("\n\n".join(parts))
 
 
+class PublicBenchmarks(SphinxDirective):
+    """The table of ``python -m benchmarks control``: the default method and a plain transcription."""
+
+    SHOWN: ClassVar = ("problem", "objective", "excess", "converged", "honest", "seconds")
+
+    def run(self) -> list[nodes.Node]:
+        if not PUBLIC.exists():
+            text = "This table has not been computed yet: `python -m benchmarks control` writes it."
+            return self.parse_text_to_nodes(text)
+        self.env.note_dependency(str(PUBLIC))
+        with PUBLIC.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        ours = [row for row in rows if row["method"] == "auto"]
+        plain = {row["problem"]: row for row in rows if row["method"] == "CasADi/IPOPT"}
+        wide = [
+            {
+                **{name: row[name] for name in self.SHOWN},
+                "excess of CasADi/IPOPT": plain.get(row["problem"], {}).get("excess"),
+            }
+            for row in ours
+        ]
+        honest = sum(row["honest"] == "yes" for row in ours)
+        text = f"{honest} of {len(ours)} problems have no wrong claim of convergence."
+        command = "```console\npython -m benchmarks control\n```"
+        return self.parse_text_to_nodes(f"{text}\n\n{table(wide)}\n\n{command}")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("measured", Measured)
+    app.add_directive("public-benchmarks", PublicBenchmarks)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

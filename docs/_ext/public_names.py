@@ -25,6 +25,7 @@ from sphinx.util.docutils import SphinxDirective
 logger = logging.getLogger(__name__)
 MODULES = (
     "optlearn",
+    "optlearn.benchmarks",
     "optlearn.laws",
     "optlearn.models",
     "optlearn.scenarios",

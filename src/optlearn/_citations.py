@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @checked
 def cite(solution: "Solution | None" = None) -> None:
-    """Print the BibTeX entries of what a solution was computed with.
+    """Print the BibTeX entries to cite for a solution.
 
     Args:
         solution: whose scenario, solvers and libraries count; None: the library and its paper alone.

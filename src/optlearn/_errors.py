@@ -41,7 +41,7 @@ def missing_extra(package: str, purpose: str) -> ModuleNotFoundError:
 
 
 class DataFileError(OSError):
-    """A file is not what it should be: cut short, altered, or of another kind. The message names it."""
+    """A file is truncated, altered or of another kind. The message names it."""
 
 
 class SpecificationError(ValueError):
@@ -84,7 +84,7 @@ class UnphysicalStateError(ValueError):
 
 
 class AccuracyWarning(UserWarning):
-    """A Gaussian expectation could not be computed to the accuracy that was asked for."""
+    """A Gaussian expectation could not be computed to the requested accuracy."""
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -217,7 +217,7 @@ class TestShow:
         for arguments, message in (
             ((path,), "looks like a Python pickle"),
             ((tmp_path / "no.nc",), "there is no such file"),
-            ((path, "--baselines"), "give --report"),
+            ((path, "--baselines"), "add --report"),
         ):
             done = run("show", *arguments, "--quiet")
             assert done.exit_code == 2

@@ -265,7 +265,7 @@ def test_schedules_that_break_a_path_or_a_limit_are_marked(solved) -> None:
     assert comparison["optimum"].budgets_met
     note = comparison["still"].note
     assert "place is 1 at α = 1, at most 0.111111 is allowed" in note
-    assert "1 at the end, -1 alone is allowed" in note
+    assert "1 at the end; it must be exactly -1" in note
     assert not comparison["still"].budgets_met
 
 

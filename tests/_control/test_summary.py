@@ -70,7 +70,7 @@ def test_pure_and_mixed_are_explained_where_there_are_both(
     pure: ol.Solution, continuous: ol.Solution
 ) -> None:
     assert pure.relaxed is not None
-    assert f"{pure.relaxed.objective:.8g}, bounds all pure ones" in answers(pure)["Pure or mixed?"]
+    assert f"{pure.relaxed.objective:.8g}, is a lower bound for all pure" in answers(pure)["Pure or mixed?"]
     assert possible_improvement(pure).endswith("including mixed schedules")
     assert "Pure or mixed?" not in answers(continuous)
     assert "mixed" not in possible_improvement(continuous)

@@ -68,7 +68,7 @@ def test_a_point_that_fails_makes_exit_code_3_and_is_shown(tmp_path):
         (["dropout", "--grid", "eta=1,2", "--set", "eta=3"], "'eta' is both fixed and swept over"),
         (["dropout", "--grid", "etta=1,2"], "dropout has no argument 'etta'"),
         (["dropout", "--grid", "eta=1,2", "--jobs", "2", "--cluster", "tcp://a:1"], "--jobs, --cluster"),
-        (["dropout", "--grid", "eta=1,2", "--jobs", "2", "--batched"], "and --batched"),
+        (["dropout", "--grid", "eta=1,2", "--jobs", "2", "--batched"], "--batched: choose one"),
     ],
 )
 def test_bad_input_is_a_sentence_and_exit_code_2(tmp_path, arguments, message):

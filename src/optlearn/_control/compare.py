@@ -336,7 +336,7 @@ def _broken_on_the_way(problem: Problem, schedule: Schedule, trajectory: Traject
     )
     return [
         *(
-            f"{value:.6g} at the end, but the limit is {limit.words}"
+            f"{value:.6g} at the end; it must be {limit.words}"
             for value, share, limit in ends
             if share > LIMITS_MET
         ),

@@ -203,7 +203,7 @@ class Price:
 @checked
 @dataclass(frozen=True)
 class Limit:
-    """Something that must not exceed a value at the end of training, or must have that value.
+    """A quantity that must not exceed a value at the end of training, or must equal it.
 
     Args:
         objective: what is limited; of an ensemble, its mean over the members.
@@ -234,4 +234,4 @@ class Limit:
     @property
     def words(self) -> str:
         """The limit, in words."""
-        return f"{self.value:g} alone" if self.equals is not None else f"at most {self.value:g}"
+        return f"exactly {self.value:g}" if self.equals is not None else f"at most {self.value:g}"

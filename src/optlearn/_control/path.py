@@ -23,7 +23,7 @@ KEPT = 1e-5
 @checked
 @dataclass(frozen=True)
 class Path:
-    """Something that must stay within limits all along training: a path constraint.
+    """A path constraint: a quantity that must stay within limits throughout training.
 
     Args:
         quantity: what is limited: the name of a state, of an observable or ``"error"``, as in a trajectory;

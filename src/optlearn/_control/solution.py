@@ -64,7 +64,7 @@ class Solution:
         options: of ``solve`` that it was found with, the seed among them.
         provenance: of a solution from a file: when it was saved, versions, git revision.
         weights: of a worst case, the multipliers of the members, which add up to 1: above 0 for those that
-            are the worst; then those of limits, and of the sides of paths: by so much the objective falls for
+            are the worst; then those of limits, and of the sides of paths: how much the objective falls for
             each unit by which one is loosened. Empty if one cost is minimised.
         past: of a training that was planned again, the schedule until then; times of everything else count
             from there on.

@@ -157,7 +157,7 @@ def _solve(
 
 @checked
 def continuation(problems: Sequence[Problem], **options: Any) -> list[Solution]:
-    """Solve problems one after the other, each from the solution of the one before."""
+    """Solve problems in sequence, each starting from the previous solution."""
     solutions: list[Solution] = []
     for problem in problems:
         warm = solutions[-1] if solutions else None

@@ -86,7 +86,7 @@ def save_solution(solution: Solution, path: str | PathLike[str]) -> Path:
 
 @checked
 def load(path: str | PathLike[str], problem: Problem | None = None) -> Solution:
-    """A solution from a file that ``solution.save`` has written.
+    """Load a solution from a file written by ``solution.save``.
 
     Its problem is made anew from the scenario and arguments in the file. A problem of your own is
     not in the file: pass it here, else the loaded solution has everything but its problem, and says

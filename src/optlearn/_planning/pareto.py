@@ -29,7 +29,7 @@ _LAST = 1e-2  # of the range: the second objective's own optimum leaves the firs
 
 @dataclass(frozen=True)
 class Front:
-    """Schedules of which none is better than another in both objectives.
+    """Schedules none of which is better than another in both objectives.
 
     Attributes:
         names: of the two objectives.
@@ -64,7 +64,7 @@ def worst_of(problem: Problem, objectives: Sequence[Objective]) -> Problem:
 
 @checked
 def pareto(problem: Problem, objectives: Mapping[str, Goal], points: int = 12, **options: Any) -> Front:
-    """The front between two objectives, by limits on the second (the ε-constraint method).
+    """Compute the front between two objectives by limiting the second (the ε-constraint method).
 
     Each point is a solve of its own, from the point before and from a neutral start, with a certificate.
 

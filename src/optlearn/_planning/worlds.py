@@ -196,7 +196,7 @@ class Regret:
 
 @checked
 def regret(problem: Problem | Sequence[Problem], over: Over | None = None, **solve_options: Any) -> Regret:
-    """Solve for every possible world, and try each schedule in all others.
+    """Solve for every possible world, and evaluate each schedule in all others.
 
     Free parameters belong to the schedule: they keep the values that they were optimised to.
 

@@ -302,7 +302,7 @@ def committee(
 
 
 class Continual(Committee):
-    """A committee with one teacher and one trained head a task. Built by ``continual``.
+    """A committee with one teacher and one trained head per task. Built by ``continual``.
 
     Parameters (settings): ``task``, from 0 to M − 1, the task of the training samples; a value between
     two whole numbers draws from both tasks, 0.3 with 30 % of the samples from task 1. The others are

@@ -1,7 +1,7 @@
 """Run figures: compute, keep the data, draw, check the claims; resume what is finished.
 
 ``OUT/<figure>/`` holds ``data.nc``, ``<figure>.png``, ``<figure>.pdf`` and ``claims.json``, written in
-this order. Data are computed anew only if the stored options or the code of optlearn differ.
+this order. Data are recomputed only if the stored options or the code of optlearn differ.
 """
 
 import inspect
@@ -104,7 +104,7 @@ def reproduce(
         data_dir: folder with data sets.
         out: folder for results.
         jobs: figures to run at once, each in a process of its own.
-        force: compute anew even if finished.
+        force: recompute finished figures.
         options: further arguments of ``compute``, given to the figures that have them.
         progress: called with a ``FigureProgress`` at every stage of a figure.
 

@@ -207,7 +207,7 @@ def plot_path(trajectory: Trajectory, path: Path, axes: Axes) -> Axes:
 @checked
 @styled
 def plot_certificate(solution: Solution, axes: Axes | None = None) -> Axes:
-    """Draw the gaps of the certificate, each beside the limit up to which it counts as small.
+    """Draw the gaps of the certificate, each with the limit below which it counts as small.
 
     Args:
         solution: whose certificate it is.

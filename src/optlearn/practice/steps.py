@@ -25,7 +25,7 @@ SAME = 1e-6
 
 
 class UnitsWarning(UserWarning):
-    """A learning rate in the units of the theory goes to an optimiser as it is.
+    """A learning rate in the units of the theory is passed to an optimiser unscaled.
 
     The theory's weights are √N times those of a layer with N inputs, so that its rate η is η/N there. Say
     ``scale=1/N``, or ``peak=1e-3`` for the shape alone; ``scale=1`` if the rate is meant as it is.

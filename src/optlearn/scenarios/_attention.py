@@ -59,7 +59,7 @@ def attention(
     accuracy: Annotated[float, (0.001, 0.1, 0.001)] = 0.1,
     points: Annotated[int, (256, 16384, 256)] = 8192,
 ) -> "ol.Problem":
-    """How a student of dot-product attention should look at its tokens while it learns from a teacher.
+    """How a dot-product attention layer should look at its tokens while it learns from a teacher.
 
     One layer, head dimension 1, fixed readout (the mean over heads); the softmax runs over the tokens that
     are averaged. Controls: ``temperature``, the inverse temperature β ≥ 0 of the student's scores, which is 1

@@ -45,7 +45,7 @@ def imbalance(
     batch: Annotated[float, (1, 10, 1)] = 1.0,
     smoothing: float = 0.005,
 ) -> "ol.Problem":
-    """The training of a classifier that serves a majority and a minority best.
+    """How to train a classifier that serves both a majority and a minority.
 
     Control ``sampling``, from 0 to 1, is the probability that a sample is drawn from the minority;
     ``learning_rate`` goes from 0 to ``max_learning_rate``; ``reweighting``, from 0 to 1, is the

@@ -63,7 +63,7 @@ def selection(
     alpha_F: Annotated[float, (2, 20, 0.5)] = 10.0,
     overlap: Annotated[float, (0, 0.5, 0.05)] = 0.1,
 ) -> "ol.Problem":
-    """Which samples to learn from, so that a student of a sign makes the fewest mistakes.
+    """Which samples to learn from, so that a student of a sign teacher makes the fewest mistakes.
 
     Control ``threshold`` θ, from 0.05 to 4: only samples with ``|λ| < θ√Q`` are learned, by Hebb's rule; the
     student is surer of the others than θ standard deviations. The start is Q = 0.5.

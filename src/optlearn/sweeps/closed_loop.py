@@ -48,7 +48,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class LoopComparison:
-    """Final errors of runs that differ only in how they answer to what happens.
+    """Final errors of runs that differ only in how they react to their state.
 
     Attributes:
         problem: name of the problem.
@@ -83,7 +83,7 @@ def closed_loop(
     arms: Sequence[str] = ARMS,
     every: int | None = None,
 ) -> LoopComparison:
-    """Run a plan at finite N in open loop, and with answers to the state on the way.
+    """Run a plan at finite N in open loop, and with feedback from the state.
 
     Args:
         solution: the plan, of a problem of a learning model.

@@ -42,7 +42,7 @@ _NUMBERS = ("objective", "hamiltonian_gap", "relaxation_gap", "seconds", "cpu_se
 
 @checked
 def load(folder: str | Path) -> "xarray.Dataset":
-    """The finished points of a sweep, also while it is running or after it was killed.
+    """The finished points of a sweep, even while it is running or after it was killed.
 
     Args:
         folder: of the sweep; or its ``sweep.nc``.

@@ -54,7 +54,7 @@ def sweep(
 ) -> "xarray.Dataset":
     """Solve a scenario at every point of a grid.
 
-    Every finished point is on disk at once; a sweep that was killed goes on where it stopped. A point that
+    Every finished point is written to disk at once; a killed sweep continues where it stopped. A point that
     fails is recorded with its error, and the others go on.
 
     Args:
@@ -141,7 +141,7 @@ def _unfinished(
         for index in points:
             record = store.read(index)
             if record is None or (retry_failed and record["status"] == "failed"):
-                store.path(index).unlink(missing_ok=True)  # a damaged file, or one to be computed anew
+                store.path(index).unlink(missing_ok=True)  # a damaged file, or one to be recomputed
             else:
                 finished += 1
                 tell(done(record, store))

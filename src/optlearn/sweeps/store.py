@@ -32,7 +32,7 @@ class SweepChangedWarning(UserWarning):
 
 
 class DamagedPointWarning(UserWarning):
-    """The file of a point is cut short or altered; the point counts as not computed."""
+    """The file of a point is truncated or altered; the point counts as not computed."""
 
 
 class SweepFolderError(OSError):
