@@ -131,13 +131,16 @@ class Adam(Around):
 
     def weight_memory(
         self, x: OrderParameters, variance: Float[Array, " N"], N: int, u: Settings
-    ) -> dict[str, Array] | None:
+    ) -> dict[str, Array]:
         """Means m of gradients, v of their squares, and the sums of weights that correct them.
 
         Without a finite memory 1 − β₂ = 1/√N, which is long beside a step and short beside N of them.
         """
         if not self.aligned:
-            return None
+            raise SpecificationError(
+                "simulate: mode must be 'overlaps' where the axes of the weights are not those of the "
+                "spectrum (aligned=False), got 'weights'"
+            )
         shape = (self.students, N)
         memory = {"m": np.zeros(shape), "summed": np.zeros(())}
         if not self.remembers:
