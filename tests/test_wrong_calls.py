@@ -52,7 +52,7 @@ WORK = (
 )
 FACTORIES = (
     "attention autoencoder committee continual curriculum deep gating imbalance node_perturbation clipped "
-    "sign_sgd"
+    "sign_sgd deep_linear reward_learner"
 )
 
 
@@ -155,6 +155,8 @@ def subjects() -> Iterator[tuple[str, Callable[..., Any], dict[str, Any]]]:
     plain = ol.models.committee(1, 1)
     yield "models.with_memory", ol.models.with_memory, {"model": plain, "velocity_rate": 1.0}
     yield "models.adagrad_norm", ol.models.adagrad_norm, {"model": plain}
+    yield "models.adam", ol.models.adam, {"model": plain}
+    yield "models.deep_matrices", ol.models.deep_matrices, {"correlation": np.eye(2)}
     yield "sweep", ol.sweep, {"scenario": "curriculum", "over": {"eta": [1.0]}}
     grid = {"scenario": "curriculum", "over": {"eta": [1.0]}, "N": 100, "schedule": "curriculum"}
     yield "sweeps.simulate", ol.sweeps.simulate, grid

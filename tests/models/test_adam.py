@@ -119,6 +119,24 @@ def test_off_the_axes_adam_has_one_scale_for_all():
     np.testing.assert_allclose(model.drift(x, u).M, plain.M, rtol=1e-12)
 
 
+def test_weights_off_the_axes_are_not_simulated():
+    model, schedule = adam(linear(), aligned=False), ol.Schedule.constant(0.1, {"learning_rate": 0.1})
+    with pytest.raises(SpecificationError, match="mode must be 'overlaps'"):
+        ol.simulate(model, schedule, start=model.start(), N=100, mode="weights")
+
+
+def test_any_covariance_is_a_spectrum():
+    """True Adam's mean step on correlated inputs is that of one scale, in inputs over C_ii^¼."""
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((6, 6))
+    C, w = root @ root.T, rng.standard_normal(6)
+    V = w @ C @ w + 0.1
+    step = C @ w / np.sqrt(np.diag(C) * V)
+    fourth = np.diag(C) ** 0.25
+    turned = (C / np.outer(fourth, fourth)) @ (w * fourth) / np.sqrt(V)
+    np.testing.assert_allclose(step * fourth, turned, rtol=1e-12)
+
+
 def test_batches_follow_the_square_root_rule():
     """A step's drift grows as √B and its noise stays: η√B per step is η/√B per sample."""
     x = adam(linear()).start(Q11=0.2, M11=0.1)

@@ -52,14 +52,15 @@ def test_the_call_that_made_a_problem_makes_it_again(entry):
 SIMULATED_FOR_LONG = ("attention", "batch_size", "denoising", "denoising_batch", "diffusion", "finite_data")
 
 
-# A probe is trained on given samples (tests/practice/test_regression.py); a power law has more blocks at a
-# larger N (tests/models/test_linear.py).
+# A probe is trained on given samples (tests/practice/test_regression.py); power laws have more blocks at a
+# larger N (tests/models/test_linear.py, test_adam.py); deep linear networks have no large input
+# (tests/models/test_deep_linear.py).
 @pytest.mark.parametrize(
     "entry",
     [
         pytest.param(entry, id=name, marks=[pytest.mark.slow] * (name in SIMULATED_FOR_LONG))
         for name, entry in catalogue().items()
-        if name not in ("probe", "power_law")
+        if name not in ("adam", "learning_effort", "power_law", "probe")
     ],
 )
 def test_sgd_follows_the_drift(entry):
@@ -114,6 +115,7 @@ def theory(name, N, problem, schedule):
 # Attention, which one method alone can solve, takes twenty seconds; the many baselines of networks of several
 # layers, and gates, take ten.
 TAKE_LONG = (
+    "adam",
     "attention",
     "fine_tuning",
     "finite_data",

@@ -9,8 +9,11 @@ Time scales. The memory of squares is c = N(1 − β₂): V̇_k = c (E[g_k²] �
 that is long beside a step and short beside training (c → ∞). A constant β₁ forgets within a few steps, which
 are nothing in high dimension; since m̂ is a mean, not a sum, it changes no rate either.
 
-Away from the axes. A rotation of the covariance against the axes makes the squares of all weights alike: Adam
-then has one scale for all, and is SGD with an adaptive rate. What lies between the two ends is not described.
+Away from the axes. A random rotation of the covariance against the axes makes the squares of all weights
+alike: Adam then has one scale for all, and is SGD with an adaptive rate. Between the two ends, and for ε = 0,
+v_i = C_ii V_k/N with C_ii the variance of input i: in the inputs x_i/C_ii^¼ and weights w_i C_ii^¼, whose
+fields are the same, Adam again has one scale for all. So any covariance C is described by the spectrum of
+D^½ C D^½, D = diag(C)^−½.
 """
 
 from collections.abc import Mapping
@@ -112,7 +115,8 @@ class Adam(Around):
         """(B,) variance of the inputs along the axes of each block's weights."""
         assert self.spectrum is not None
         c, share = jnp.asarray(self.spectrum.variance), jnp.asarray(self.spectrum.share)
-        return c if self.aligned else jnp.ones_like(c) * jnp.sum(c * share) / jnp.sum(share)
+        # Shares of a reduced spectrum need not sum to 1; those of variance, Σ c ρ, are kept.
+        return c if self.aligned else jnp.ones_like(c) * jnp.sum(c * share)
 
     def _squares(self, x: OrderParameters, u: Settings) -> Float[Array, " K"]:
         """E[g_k²] in a state, of one sample."""
@@ -127,15 +131,18 @@ class Adam(Around):
 
     def weight_memory(
         self, x: OrderParameters, variance: Float[Array, " N"], N: int, u: Settings
-    ) -> dict[str, Array] | None:
+    ) -> dict[str, Array]:
         """Means m of gradients, v of their squares, and the sums of weights that correct them.
 
         Without a finite memory 1 − β₂ = 1/√N, which is long beside a step and short beside N of them.
         """
         if not self.aligned:
-            return None
+            raise SpecificationError(
+                "simulate: mode must be 'overlaps' where the axes of the weights are not those of the "
+                "spectrum (aligned=False), got 'weights'"
+            )
         shape = (self.students, N)
-        memory = {"m": np.zeros(shape), "summed": np.zeros(()), "N": np.asarray(float(N))}
+        memory = {"m": np.zeros(shape), "summed": np.zeros(())}
         if not self.remembers:
             return memory | {"v": np.zeros(shape), SEEN: np.zeros(())}
         seen = x.extras[SEEN] if self.bias_correction else np.ones(())
@@ -145,15 +152,15 @@ class Adam(Around):
         self, gradients: Float[Array, "K N"], memory: dict[str, Array], u: Settings
     ) -> tuple[Float[Array, "K N"], dict[str, Array]]:
         """A step of Adam with β₁, β₂ and ε, on rates and sizes in units of 1/√N."""
-        N, dtype = memory["N"], gradients.dtype
-        replaced = (u["memory"] / N if self.remembers else 1 / jnp.sqrt(N)).astype(dtype)
+        N, dtype = gradients.shape[1], gradients.dtype
+        replaced = jnp.asarray(u["memory"] / N if self.remembers else 1 / np.sqrt(N)).astype(dtype)
         first = 1 - self.momentum
         m = memory["m"] + first * (gradients - memory["m"])
         v = memory["v"] + replaced * (gradients**2 - memory["v"])
         summed = memory["summed"] + first * (1 - memory["summed"])
         seen = memory[SEEN] + replaced * (1 - memory[SEEN])
-        size = jnp.sqrt(v / seen) + (u["epsilon"] / jnp.sqrt(N)).astype(dtype)
-        moves = -(u["learning_rate"] / jnp.sqrt(N)).astype(dtype) * m / summed / size
+        size = jnp.sqrt(v / seen) + jnp.asarray(u["epsilon"] / np.sqrt(N)).astype(dtype)
+        moves = -jnp.asarray(u["learning_rate"] / np.sqrt(N)).astype(dtype) * m / summed / size
         return moves, {**memory, "m": m, "v": v, "summed": summed, SEEN: seen}
 
     # --- starts -----------------------------------------------------------------------------------
@@ -228,8 +235,9 @@ def adam(
             are those of the present.
         epsilon: ε, in units of 1/√N.
         weight_decay: λ of the decoupled decay, the parameter ``decay``.
-        aligned: False: weights in a basis that is rotated at random against the spectrum's, where Adam has
-            one scale for all weights of a unit.
+        aligned: False: Adam has one scale for all weights of a unit. So it is if the axes of the weights are
+            rotated at random against the spectrum's; and for any axes, with ε and λ of 0, if the spectrum is
+            that of inputs divided by the fourth roots of their variances.
         bias_correction: squares begin at nothing and are divided by what was seen, as Adam has it. Otherwise
             they begin at their mean, as after a while in which no weight moved. An infinite memory needs no
             correction in theory, and its simulation on weights has it.

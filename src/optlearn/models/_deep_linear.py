@@ -12,6 +12,7 @@ now and lets the layers learn faster, and costs something.
 Tasks that share their singular vectors differ in s and λ; the parameter ``task`` says which is trained.
 """
 
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -206,7 +207,7 @@ def deep_linear(
 
 @checked
 def deep_matrices(
-    correlation: Array, widths: Array = (8,), covariance: Array | None = None, eta: float = 1.0
+    correlation: Array, widths: Sequence[int] = (8,), covariance: Array | None = None, eta: float = 1.0
 ) -> DeepMatrices:
     """A deep linear network with all its weights, from any start.
 
@@ -220,7 +221,9 @@ def deep_matrices(
     if len(np.shape(correlation)) != 2:
         check.fail("correlation", correlation, "must be a matrix of outputs by inputs")
     table = check.numbers("correlation", correlation, np.shape(correlation))
-    hidden = tuple(check.count("widths", int(width)) for width in np.atleast_1d(np.asarray(widths)))
+    if np.ndim(widths) != 1:
+        check.fail("widths", widths, "must be a list of whole numbers, one for each hidden layer")
+    hidden = tuple(check.count("widths", width) for width in widths)
     inputs = check.gram("covariance", 1.0 if covariance is None else covariance, table.shape[1])
     if np.linalg.eigvalsh(inputs)[0] <= 0:
         check.fail("covariance", covariance, "must be positive definite")

@@ -72,22 +72,33 @@ def power_law(
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     rate = check.number("max_rate", max_rate, 0.0, open_below=True)
     count = check.count("N", N, lowest=2)
-    place = np.arange(1.0, count + 1)
+    spectrum, teacher = dyadic_blocks(check, exponent, teacher_exponent, count)
+    # Whole steps in each of the default intervals.
+    clock = max(1, round(horizon * count / INTERVALS)) * INTERVALS / horizon
+    noise = check.number("sigma_n2", sigma_n2, 0.0)
+    model = ol.models.linear(
+        spectrum, teacher, noise=noise, N=count, eta=rate, recursion=recursion, clock=clock
+    )
+    return least_squares(check, model, horizon, control, rate, mean_batch, max_batch, INTERVALS)
+
+
+def dyadic_blocks(
+    check: Arguments, exponent: float, teacher_exponent: float, N: int
+) -> "tuple[ol.Spectrum, np.ndarray]":
+    """Power laws of variances and of a teacher that zero weights miss by a risk of 1.
+
+    Directions i from 2^k to 2^(k+1) − 1 make a block.
+    """
+    place = np.arange(1.0, N + 1)
     c = place ** -check.number("exponent", exponent, 0.0)
-    c *= count / c.sum()
+    c *= N / c.sum()
     T = place ** -check.number("teacher_exponent", teacher_exponent)
     T /= c @ T
     block_of = np.floor(np.log2(place) + 1e-12).astype(int)
     sizes = np.bincount(block_of)
     variance = np.bincount(block_of, c) / sizes
-    spectrum = ol.Spectrum(variance, sizes / count, largest=float(c[0] / count))
-    # Whole steps in each of the default intervals.
-    clock = max(1, round(horizon * count / INTERVALS)) * INTERVALS / horizon
-    noise, teacher = check.number("sigma_n2", sigma_n2, 0.0), np.bincount(block_of, c * T) / variance
-    model = ol.models.linear(
-        spectrum, teacher, noise=noise, N=count, eta=rate, recursion=recursion, clock=clock
-    )
-    return least_squares(check, model, horizon, control, rate, mean_batch, max_batch, INTERVALS)
+    spectrum = ol.Spectrum(variance, sizes / N, largest=float(c[0] / N))
+    return spectrum, np.bincount(block_of, c * T) / variance
 
 
 @scenario(
@@ -178,12 +189,12 @@ def least_squares(
         budgets=(ol.Budget("batch", mean=mean, sense="at most"),) if with_batch else (),
         free={} if with_rate else {"learning_rate": ol.Free(0.0, max_rate, guess=0.2 * max_rate)},
         intervals=intervals,
-        baselines=_rate_baselines(with_batch) if with_rate else _batch_baselines(),
+        baselines=decay_baselines(with_batch) if with_rate else _batch_baselines(),
         name=check.owner,
     )
 
 
-def _rate_baselines(with_batch: bool) -> Baselines:
+def decay_baselines(with_batch: bool) -> Baselines:
     """Best constant rate; best linear and cosine decays to zero; best plateau and decay; best power decay."""
 
     def best(shape: Callable[..., shapes.Shape], *more: tuple[float, float]) -> BestOf:

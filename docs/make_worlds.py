@@ -1,0 +1,202 @@
+"""Draw the pictures of Adam, rewards and effort: python docs/make_worlds.py [NAME …]
+
+Optima over the plane of power laws, and those of two units, are kept in ``images/adam.json``; without that
+file they are computed again, which takes minutes.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import optlearn as ol
+from optlearn.plotting.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RC, TIME, VERMILION
+
+IMAGES = Path(__file__).parent / "images"
+KEPT = IMAGES / "adam.json"
+EXPONENTS, TEACHERS = (0.5, 1.0, 1.5, 2.0), (-0.3, 0.3, 1.0, 2.0)
+OPTIMISERS = {"adam": VERMILION, "sgd": BLUE}
+# A rate that is so close to its largest value counts as a plateau.
+FLAT = 0.95
+
+
+def main() -> None:
+    plt.rcParams.update(RC | {"font.size": 10.0, "axes.labelsize": 10.0, "legend.fontsize": 9.0})
+    drawings = {
+        IMAGES / "adam.png": adam,
+        IMAGES / "scenarios" / "reinforcement.png": reinforcement,
+        IMAGES / "scenarios" / "learning_effort.png": learning_effort,
+    }
+    for path, draw in drawings.items():
+        if sys.argv[1:] and path.stem not in sys.argv[1:]:
+            continue
+        figure = draw()
+        figure.savefig(path, dpi=140, pil_kwargs={"optimize": True})
+        plt.close(figure)
+        print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+
+
+# --- Adam -----------------------------------------------------------------------------------------
+
+
+def adam_results() -> dict[str, Any]:
+    """Optima over the plane ("a,b,optimiser"), and of a committee of two units."""
+    if KEPT.exists():
+        return json.loads(KEPT.read_text(encoding="utf-8"))
+    plane = {}
+    for a in EXPONENTS:
+        for b in TEACHERS:
+            for optimiser in OPTIMISERS:
+                problem = ol.scenarios.adam(a, b, N=255, optimiser=optimiser)
+                solution = ol.solve(problem, intervals=20, starts=1)
+                rate = [round(float(value), 5) for value in solution.schedule["learning_rate"]]
+                plane[f"{a},{b},{optimiser}"] = {"objective": solution.objective, "rate": rate}
+    results = {"plane": plane, "committee": {name: committee(name) for name in OPTIMISERS}}
+    KEPT.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    return results
+
+
+def committee(optimiser: str) -> dict[str, Any]:
+    """Two erf units on two blocks: the optimum, its rate and its errors."""
+    spectrum, eye = ol.Spectrum([3.0, 0.3], [0.25, 0.75]), np.eye(2)
+    model: Any = ol.models.committee(2, 2, sigma_n=0.1, spectrum=spectrum, T=np.stack([0.5 * eye, 0.5 * eye]))
+    start = {"Q": np.stack([0.0625 * eye, 0.1875 * eye]), "M": np.stack([0.01 * eye, 0.01 * eye])}
+    if optimiser == "adam":
+        model = ol.models.adam(model)
+    highest, guess = (2.0, 0.2) if optimiser == "adam" else (4.0, 1.0)
+    problem = ol.Problem(
+        model=model,
+        start=start,
+        horizon=60.0,
+        controls={"learning_rate": ol.Continuous(0.0, highest, guess=guess)},
+        intervals=60,
+    )
+    solution = ol.solve(problem, starts=1)
+    run = ol.evaluate(problem, solution.schedule, record=121)
+    return {
+        "objective": solution.objective,
+        "rate": [round(float(value), 5) for value in solution.schedule["learning_rate"]],
+        "alpha": [round(float(value), 5) for value in run.alpha],
+        "error": [round(float(value), 7) for value in run["error"]],
+    }
+
+
+def adam() -> plt.Figure:
+    """What Adam's optimum wins over SGD's; some pairs of rates; the committee's plateau."""
+    results = adam_results()
+    plane = results["plane"]
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.3), layout="constrained")
+    ratio = np.array(
+        [
+            [plane[f"{a},{b},adam"]["objective"] / plane[f"{a},{b},sgd"]["objective"] for a in EXPONENTS]
+            for b in TEACHERS
+        ]
+    )
+    left.imshow(np.log(ratio), cmap="RdBu", vmin=-1.5, vmax=1.5, origin="lower", aspect="auto")
+    for row, b in enumerate(TEACHERS):
+        for column, a in enumerate(EXPONENTS):
+            marks = [shape(plane[f"{a},{b},{name}"]["rate"]) for name in OPTIMISERS]
+            left.text(
+                column, row, f"{ratio[row, column]:.2f}\n{marks[0]} | {marks[1]}", ha="center", va="center"
+            )
+    left.set_xticks(range(len(EXPONENTS)), [f"{a:g}" for a in EXPONENTS])
+    left.set_yticks(range(len(TEACHERS)), [f"{b:g}" for b in TEACHERS])
+    left.set(xlabel="exponent a of variances", ylabel="exponent b of teacher", title="error of Adam over SGD")
+    for (a, b), style in (((1.5, -0.3), "-"), ((1.5, 1.0), ":")):
+        for name, colour in OPTIMISERS.items():
+            rate = np.array(plane[f"{a},{b},{name}"]["rate"])
+            ends = [*rate / rate.max(), rate[-1] / rate.max()]
+            middle.step(
+                np.linspace(0, 1, len(ends)),
+                ends,
+                where="post",
+                color=colour,
+                ls=style,
+                label=f"{name}, b = {b:g}",
+            )
+    middle.set(
+        xlabel="share of training",
+        ylabel="rate over its largest",
+        title="optimal rates, a = 1.5",
+        ylim=(0, 1.05),
+    )
+    middle.legend()
+    for name, colour in OPTIMISERS.items():
+        run = results["committee"][name]
+        right.semilogy(run["alpha"], run["error"], color=colour, label=f"{name}: {run['objective']:.6f}")
+    right.set(xlabel=TIME, ylabel="error", title="two units: the plateau at best rates")
+    right.legend()
+    return figure
+
+
+def shape(rate: list[float]) -> str:
+    """Of an optimal rate: w, it rises first; p, it stays near its largest value for 30 %; d, it falls."""
+    values = np.array(rate)
+    highest = values.max()
+    flat = np.mean(values >= FLAT * highest) >= 0.3
+    rises = values[0] < FLAT * highest
+    return "w" if rises else "p" if flat else "d"
+
+
+# --- rewards, and effort --------------------------------------------------------------------------
+
+
+def reinforcement() -> plt.Figure:
+    """Rates, lengths and cosines of three problems."""
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10.5, 3.1), layout="constrained")
+    cases = {
+        "rate, T = 3": ("learning_rate", BLUE),
+        "rate and T": ("both", GREEN),
+        "rate and penalty": ("penalty", VERMILION),
+    }
+    for name, (control, colour) in cases.items():
+        problem = ol.scenarios.reinforcement(control=control)
+        solution = ol.solve(problem, starts=1)
+        schedule, run = solution.schedule, solution.trajectory
+        stairs(left, schedule, "learning_rate", colour, name)
+        if control == "both":
+            stairs(middle, schedule, "decisions", colour, "decisions T")
+        if control == "penalty":
+            stairs(middle, schedule, "penalty", colour, "penalty p")
+        misaligned = 1 - run["M11"] / np.sqrt(run["Q11"])
+        right.semilogy(run.alpha, misaligned, color=colour, label=f"{name}: {solution.objective:.4f}")
+    left.set(xlabel=TIME, ylabel="learning rate", title="optimal rates")
+    middle.set(xlabel=TIME, title="episodes and penalties")
+    right.set(xlabel=TIME, ylabel="1 − ρ", title="and what becomes of it")
+    for axes in (left, middle, right):
+        axes.legend()
+    return figure
+
+
+def learning_effort() -> plt.Figure:
+    """Gains at several depths; modes under the best order of tasks."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.1), layout="constrained")
+    for depth, colour in ((1, GREY), (2, BLUE), (3, GREEN), (4, ORANGE)):
+        solution = ol.solve(ol.scenarios.learning_effort(depth=depth), starts=1)
+        stairs(left, solution.schedule, "gain", colour, f"{depth} layers: {solution.objective:.4f}")
+    solution = ol.solve(ol.scenarios.learning_effort(control="task"), starts=1)
+    run = solution.trajectory
+    for name, colour in (("a1", BLACK), ("a2", PURPLE)):
+        right.plot(run.alpha, run[name], color=colour, label={"a1": "strong", "a2": "weak"}[name] + " mode")
+    stairs(right, solution.schedule, "task", GREY, "task trained (0: strong)")
+    left.set(xlabel="time", ylabel="gain", title="optimal effort")
+    right.set(xlabel="time", title="optimal order of two tasks")
+    left.legend()
+    right.legend()
+    return figure
+
+
+def stairs(axes: plt.Axes, schedule: "ol.Schedule", control: str, colour: str, label: str) -> None:
+    values = schedule[control]
+    axes.step(schedule.grid, [*values, values[-1]], where="post", color=colour, label=label)
+
+
+if __name__ == "__main__":
+    main()
