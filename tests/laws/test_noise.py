@@ -12,7 +12,7 @@ from optlearn.laws import Curve, fit
 from optlearn.laws._fit import REACH, _relative
 from optlearn.laws._law import NAMES, Course, loss_after
 from optlearn.laws._law import PARAMETERS as KNOWN
-from optlearn.laws._least_squares import CORNER, MEAN_SQUARE, PULL
+from optlearn.laws._least_squares import NORMAL, VAGUE
 from optlearn.laws._noise import Noise, robust_size
 
 STEPS = [np.cumsum(1.0 + np.arange(60) % 3), np.arange(2.0, 200.0, 2.0)]
@@ -162,14 +162,15 @@ def test_what_is_expected_costs_in_proportion(fitted):
     squares[:, power - len(z)] = 3.0**2, 4.0**2
     cost = fitter._huber(squares)[0].sum(axis=1) / 2
     assert cost[1] - cost[0] == pytest.approx(fitter.pull[power] * middle.spread)
-    assert cost[1] - cost[0] == pytest.approx(PULL * fitter.prior**2)
+    assert cost[1] - cost[0] == pytest.approx(VAGUE.rate * fitter.prior**2)
     # Far off it draws, but does not hold; within a spread it holds by the change of its slope.
     assert fitter.hold(z)[power] == 0
     z[power] = middle.start + 0.5 * middle.spread
     assert fitter.hold(z)[power] == pytest.approx(fitter.pull[power] / middle.spread)
     off = np.linspace(-9, 9, 180_001)
-    square = norm.pdf(off) @ np.minimum(np.abs(off) / CORNER, 1) ** 2 * (off[1] - off[0])
-    assert square == pytest.approx(MEAN_SQUARE, rel=1e-6)
+    for pull in (VAGUE, NORMAL):
+        slope = pull.rate * np.minimum(np.abs(off) / pull.corner, 1)
+        assert norm.pdf(off) @ slope**2 * (off[1] - off[0]) == pytest.approx(pull.mean_square, rel=1e-6)
 
 
 def test_slopes_over_a_reach():

@@ -4,4 +4,6 @@ from ._curves import Curve as Curve
 from ._curves import LawWarning as LawWarning
 from ._fit import LawFit as LawFit
 from ._fit import fit as fit
+from ._forecast import Forecast as Forecast
+from ._forecast import forecast as forecast
 from ._readers import read_curves as read_curves

@@ -32,15 +32,26 @@ DIFFER: Mapping[str, float] = {
 }
 
 
-def expectations(fits: "Sequence[LawFit]", scale: "Scale") -> Mapping[str, Parameter]:
+# Noise at the peak rate, as a share of the loss, in most networks; and how far they differ, in the logarithm:
+# from less than 1 % to more than 10 % were seen.
+NOISE_SHARE, NOISE_DIFFERS = 0.03, 1.1
+
+
+def expectations(
+    fits: "Sequence[LawFit]", scale: "Scale", alone: float | None = None
+) -> Mapping[str, Parameter]:
     """Parameters with what is expected of them, in the units of a new fit.
 
     Args:
         fits: of other runs; of none, what is expected of any network.
         scale: units of the new fit.
+        alone: the last loss of a single curve, which says nothing of its noise; None: there are more.
     """
     if not fits:
-        return PARAMETERS
+        if alone is None:
+            return PARAMETERS
+        noise = replace(PARAMETERS["noise"], start=NOISE_SHARE * alone, spread=NOISE_DIFFERS)
+        return {**PARAMETERS, "noise": noise}
     expected = dict(PARAMETERS)
     for name, differ in DIFFER.items():
         parameter = PARAMETERS[name]

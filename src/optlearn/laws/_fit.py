@@ -16,7 +16,7 @@ from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning, as_rates
 from optlearn.laws._expectations import expectations
 from optlearn.laws._law import NAMES, ONE_SIZE, PARAMETERS, Course, at_size, fixed_parameters, loss_after
-from optlearn.laws._least_squares import MEAN_SQUARE, PRIOR, STEP, Data, Fitter, Optimum, Run, Scale
+from optlearn.laws._least_squares import NORMAL, PRIOR, STEP, VAGUE, Data, Fitter, Optimum, Run, Scale
 from optlearn.laws._noise import OUTLYING, Noise, robust_size
 from optlearn.laws._readers import read_curves
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from optlearn._control.solution import Solution
 
 METRICS = ("R2", "MAE", "RMSE", "PredE", "WorstE")
+# A law is not better than this share of the loss: what runs of the same family say counts beside curves that
+# are less noisy as if they were not.
+LAW_ERROR = 2e-3
 MISFIT = 0.01  # of the loss, beyond noise, from which on a warning is due
 DRAWS = 64
 CHAIN = 80  # steps of a chain
@@ -47,6 +50,7 @@ def fit(
     first_step: float | None = None,
     starts: int = 3,
     seed: int = 0,
+    alone: bool = False,
 ) -> "LawFit":
     """Fit a law to loss curves of one network, or of networks of several sizes.
 
@@ -68,6 +72,8 @@ def fit(
             shortest run, which follow no law).
         starts: first guesses to optimise.
         seed: of the random starts.
+        alone: a single curve without a prior is wanted: noise, which it says nothing of, is then taken to be
+            what it is in most networks, within a factor of three.
     """
     check = Arguments("fit")
     check.number("warmup", warmup or 0.0, 0.0)
@@ -79,11 +85,12 @@ def fit(
         check.number("first_step", first_step, 0.0)
     known = _as_fits(prior)
     read = read_curves(curves, same_unit=same_unit or sizes is not None)
-    if len(read) < 2 and not known:
+    if len(read) < 2 and not known and not alone:
         raise SpecificationError(
             f"curves must be at least 2 with different rates, got 1 ({read[0].name!r}): with a single one, "
             "what the rate does (noise, speed, shape, and the powers) cannot be told from what time does. "
-            "Log a second run, such as one whose rate drops halfway, or give fits of other runs, prior=…"
+            "Log a second run, such as one whose rate drops halfway; or give fits of other runs, prior=…; or "
+            "say alone=True, for what most networks have in common"
         )
     highest = max(float(curve.known[1].max()) for curve in read)
     if highest <= 0:
@@ -93,7 +100,7 @@ def fit(
             [warmup or 0.0, *(curve.rise for curve in read), 0.05 * min(curve.steps for curve in read)]
         )
     after = np.concatenate([curve.rate[curve.from_step(first_step)] for curve in read])
-    if not known and len(after) and np.ptp(after) < 0.01 * highest:
+    if not known and not alone and len(after) and np.ptp(after) < 0.01 * highest:
         raise SpecificationError(
             f"curves must differ in their rates, but all are {highest:g} from step {first_step:g} on: noise, "
             "speed, shape and the powers cannot be identified"
@@ -114,13 +121,18 @@ def fit(
         max((sizes or {"": 1.0}).values()),
     )
     data = Data(read, scale, float(warmup or 0.0), float(first_step), _sizes(read, sizes))
-    fitter = Fitter(data, fixed_parameters(law, fixed, sizes is not None), expectations(known, scale))
+    pull = NORMAL if known or alone else VAGUE
+    last = float(np.median([np.median(curve.loss[-max(len(curve.loss) // 10, 1) :]) for curve in read]))
+    expected = expectations(known, scale, last if alone else None)
+    fitter = Fitter(data, fixed_parameters(law, fixed, sizes is not None), expected, pull=pull)
     first = fitter.from_starts(starts, seed)
     # The size of the noise says what an outlier is, and how much curves count beside what is expected. Noise
     # that is remembered may be a law that misses the curves, which must not be held where it does.
     fitter = fitter.informed(OUTLYING * robust_size(fitter.data.residuals(first.parameters[None])[0]))
     guess = LawFit(fitter, first, law)
-    fitter = fitter.informed(fitter.outlier, min(guess.effective_noise, max(guess.point_noise, PRIOR)))
+    least = LAW_ERROR if pull is NORMAL else 0.0
+    counts = max(least, min(guess.effective_noise, max(guess.point_noise, PRIOR)))
+    fitter = fitter.informed(fitter.outlier, counts)
     informed = LawFit(fitter, fitter.from_start(first.parameters), law)
     for message in informed.doubts:
         warn(message, LawWarning)
@@ -239,7 +251,7 @@ class LawFit:
         fitter, slopes = self.fitter, self._inside * jacobian
         hold = fitter.hold(fitter.encode(self.optimum.parameters))
         inverse = np.linalg.pinv(slopes.T @ jacobian + np.diag(hold), hermitian=True)
-        varies = self.noise.of_sums(slopes) + MEAN_SQUARE * np.diag(fitter.pull**2)
+        varies = self.noise.of_sums(slopes) + np.diag(fitter.pull_varies)
         return inverse @ varies @ inverse
 
     @property
@@ -280,8 +292,8 @@ class LawFit:
         best = fitter.encode(self.optimum.parameters)
         noise = self.effective_noise
         # Far from what is expected, the chain's density falls as exp(−rate |z|), of variance 2 / rate².
-        rate = fitter.pull / noise**2
-        information = self._inside * self._jacobian.T @ self._jacobian / noise**2 + np.diag(rate**2) / 2
+        held = np.minimum((fitter.pull / noise**2) ** 2 / 2, (fitter.prior / noise * fitter.precision) ** 2)
+        information = self._inside * self._jacobian.T @ self._jacobian / noise**2 + np.diag(held)
         root = _root(np.linalg.pinv(information, hermitian=True))
         z = np.repeat(best[None], count - 1, axis=0)
         cost, scale = np.full(count - 1, self.optimum.cost), 1.0 / np.sqrt(len(best))

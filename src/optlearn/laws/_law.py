@@ -194,10 +194,13 @@ class Course:
 
 
 def loss_after(
-    parameters: Float[np.ndarray, "K 13"], course: Course
+    parameters: Float[np.ndarray, "K 13"], course: Course, start: Float[np.ndarray, "K 17"] | None = None
 ) -> Float[np.ndarray, "K runs intervals"]:
-    """Loss at the end of every interval, for each of K sets of parameters."""
-    return _run(parameters, course)[0]
+    """Loss at the end of every interval, for each of K sets of parameters.
+
+    Runs begin untrained, or after what ``state_after`` found.
+    """
+    return _run(parameters, course, start)[0]
 
 
 def state_after(parameters: Float[np.ndarray, "K 13"], course: Course) -> Float[np.ndarray, "K 17"]:
@@ -205,16 +208,20 @@ def state_after(parameters: Float[np.ndarray, "K 13"], course: Course) -> Float[
     return _run(parameters, course)[1][:, 0]
 
 
-def _run(parameters: np.ndarray, course: Course) -> tuple[np.ndarray, np.ndarray]:
+def _run(
+    parameters: np.ndarray, course: Course, start: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    before = np.zeros((len(parameters), 1 + NODES)) if start is None else start
     value = {name: parameters[:, i, None, None] for i, name in enumerate(NAMES)}
     rates, weights = relaxation_rates(parameters)
     steps, level, time = over_interval(value, course.rates[None], course.batches, course.lengths[None])
-    progress = np.cumsum(steps, axis=2)
+    progress = before[:, :1, None] + np.cumsum(steps, axis=2)
     # Modes depend on all intervals before, so only these are a loop, with as little in it as can be: of a
     # mode a share is kept, and the rest comes from the level.
     time, level = (np.moveaxis(a, 2, 0)[..., None] for a in np.broadcast_arrays(time, level))
     kept = np.exp(-rates[:, None, :] * time)
     modes = level * (1 - kept)
+    modes[0] += kept[0] * before[:, None, 1:]
     for i in range(1, len(modes)):
         modes[i] += kept[i] * modes[i - 1]
     noise = np.einsum("tkrn,kn->krt", modes, weights)

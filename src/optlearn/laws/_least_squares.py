@@ -19,17 +19,35 @@ Run = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Until the noise of the curves is known: logarithms of losses that differ by more than this count linearly,
 # not squared (spikes are no evidence).
 OUTLIER = 1e-3
-# Being a `spread` off what is expected costs PULL times as much as a point that is off by PRIOR, at first and
-# at most: a law that misses the curves looks like noise, and must not be held where it misses them.
+# Being a `spread` off what is expected costs as much as a point that is off by PRIOR, at first and at most: a
+# law that misses the curves looks like noise, and must not be held where it misses them.
 PRIOR = 4.5e-3
-# Being k spreads off costs in proportion to k, but for k below CORNER: curves that insist are believed.
-PULL = 0.5
-CORNER = 0.1
-# Mean square of the slope of that cost, in units of PULL, over parameters that are off by a normal k.
-_WITHIN = float(erf(CORNER / np.sqrt(2)))
-MEAN_SQUARE = (_WITHIN - 2 * CORNER * float(norm.pdf(CORNER))) / CORNER**2 + 1 - _WITHIN
 STEP = 1e-6  # of finite differences
 EVALUATIONS = 150
+
+
+@dataclass(frozen=True)
+class Pull:
+    """What it costs to be k spreads off what is expected, in units of a point that is off by the noise.
+
+    Below ``corner`` in proportion to k², beyond it to k, with the slope ``rate``.
+    """
+
+    rate: float
+    corner: float
+
+    @property
+    def mean_square(self) -> float:
+        """Mean square of the slope over parameters that are off by a normal k."""
+        within = float(erf(self.corner / np.sqrt(2)))
+        inside = (within - 2 * self.corner * float(norm.pdf(self.corner))) / self.corner**2
+        return self.rate**2 * (inside + 1 - within)
+
+
+# Expectations of any network are vague: curves that insist are believed.
+VAGUE = Pull(0.5, 0.1)
+# What runs of the same family say is normal.
+NORMAL = Pull(3.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -149,6 +167,7 @@ class Fitter:
         expected: what is known of the others beforehand, by name.
         outlier: size of a residual from which on it counts linearly.
         prior: size of residuals that being a ``spread`` off what is expected is compared with.
+        pull: what that costs.
     """
 
     def __init__(
@@ -158,8 +177,10 @@ class Fitter:
         expected: Mapping[str, Parameter] = PARAMETERS,
         outlier: float = OUTLIER,
         prior: float = PRIOR,
+        pull: Pull = VAGUE,
     ) -> None:
         self.data, self.fixed, self.expected, self.outlier, self.prior = data, fixed, expected, outlier, prior
+        self._pull = pull
         self.free = [name for name in NAMES if name not in fixed]
         free = [expected[name] for name in self.free]
         self.lower = np.array([p.encode(max(p.lower, 1e-300) if p.log else p.lower) for p in free])
@@ -169,11 +190,14 @@ class Fitter:
 
     def on(self, indices: Sequence[int]) -> "Fitter":
         """The same for some of the curves, maybe more than once."""
-        return Fitter(self.data.only(indices), self.fixed, self.expected, self.outlier, self.prior)
+        return self._like(self.data.only(indices), self.outlier, self.prior)
 
     def informed(self, outlier: float, prior: float = PRIOR) -> "Fitter":
         """The same, where the noise is known: what an outlier is, and what it costs to be a `spread` off."""
-        return Fitter(self.data, self.fixed, self.expected, outlier, prior)
+        return self._like(self.data, outlier, prior)
+
+    def _like(self, data: Data, outlier: float, prior: float) -> "Fitter":
+        return Fitter(data, self.fixed, self.expected, outlier, prior, self._pull)
 
     def encode(self, parameters: np.ndarray) -> np.ndarray:
         """The fitted numbers z of parameters (13,)."""
@@ -210,12 +234,17 @@ class Fitter:
     @property
     def pull(self) -> np.ndarray:
         """(free,) the steepest slope of the cost of what is expected."""
-        return PULL * self.prior**2 * self.precision
+        return self._pull.rate * self.prior**2 * self.precision
+
+    @property
+    def pull_varies(self) -> np.ndarray:
+        """(free,) mean square of that slope over what parameters may be."""
+        return self._pull.mean_square * (self.prior**2 * self.precision) ** 2
 
     def hold(self, z: np.ndarray) -> np.ndarray:
         """(free,) mean curvature of the cost of what is expected within a spread of z."""
         off = (z - self._middle) * self.precision
-        above, below = (np.clip((off + way) / CORNER, -1, 1) for way in (1, -1))
+        above, below = (np.clip((off + way) / self._pull.corner, -1, 1) for way in (1, -1))
         return self.pull * self.precision * (above - below) / 2
 
     def cost(self, z: np.ndarray) -> np.ndarray:
@@ -228,8 +257,9 @@ class Fitter:
         Large ones count linearly: spikes, and exponents that are not what they usually are.
         """
         points = squares.shape[-1] - len(self.free)
-        limit = np.repeat([self.outlier, CORNER], [points, len(self.free)])
-        weight = np.repeat([1.0, PULL / CORNER * self.prior**2], [points, len(self.free)])
+        limit = np.repeat([self.outlier, self._pull.corner], [points, len(self.free)])
+        expected = self._pull.rate / self._pull.corner * self.prior**2
+        weight = np.repeat([1.0, expected], [points, len(self.free)])
         size = np.sqrt(np.maximum(squares, limit**2))
         inside = squares <= limit**2
         cost = np.where(inside, squares, limit * (2 * size - limit))

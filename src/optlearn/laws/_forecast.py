@@ -1,0 +1,276 @@
+"""A run in progress: where it will end under common schedules, and when to begin its decay."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import norm
+
+from optlearn._arguments import Arguments
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn._signatures import checked
+from optlearn.laws._curves import Curve, as_rates
+from optlearn.laws._fit import DRAWS, LAW_ERROR, LawFit, fit
+from optlearn.laws._law import Course, loss_after, state_after
+from optlearn.laws._readers import read_curves
+from optlearn.practice.shapes import fall
+
+# Decays of these shares of what is left are compared, and the best is found between them.
+SHARES = np.geomspace(0.02, 1.0, 28)
+PIECES = 120  # intervals of what is left, shorter and shorter towards the end, where decays happen
+EARLIEST = 0.02  # of the whole training: before that there is next to nothing to tell from
+
+
+class Final(NamedTuple):
+    """A final loss, with the ends of its interval."""
+
+    loss: float
+    low: float
+    high: float
+
+
+class Decay(NamedTuple):
+    """When to begin a linear decay that ends with the training, in steps, with the ends of an interval."""
+
+    start: int
+    length: int
+    earliest: int
+    latest: int
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """What a run in progress will come to; made by ``forecast``.
+
+    Attributes:
+        fit: the law of the run.
+        curve: the run so far.
+        steps: of the whole training.
+        level: probability of the intervals.
+        finals: final losses, by name of the schedule from now on: "constant", "wsd" (the decay that is best
+            for the law), "linear", "cosine" (both from now to the end), and "planned", if there is a plan.
+        now: the loss after the steps that are done, without the noise of a point.
+        decay: when to begin the decay.
+        end: rate that decays end at, as a share of the present one.
+    """
+
+    fit: LawFit
+    curve: Curve
+    steps: int
+    level: float
+    finals: Mapping[str, Final]
+    now: Final
+    decay: Decay
+    end: float
+
+    @property
+    def done(self) -> int:
+        """Steps that are done."""
+        return int(self.curve.steps)
+
+    @property
+    def begin_now(self) -> bool:
+        """Whether the decay should have begun."""
+        return self.decay.start <= self.done
+
+    def schedule(self) -> Schedule:
+        """Rates of the steps that are left, in steps from the first one left: constant, then the decay."""
+        edges = _edges(self.done, self.steps)
+        rate = float(self.curve.known[1][-1])
+        share = self.decay.length / (self.steps - self.done)
+        values = rate * _falls("wsd", edges, self.end, share)
+        return Schedule.piecewise(edges - self.done, {"learning_rate": values})
+
+    def summary(self) -> str:
+        """A table of final losses, and when to begin the decay."""
+        rate, percent = self.curve.known[1][-1], f"{100 * self.level:g} %"
+        lines = [
+            f"{self.curve.name}: {self.done} of {self.steps} steps, rate {rate:g}; intervals of {percent}",
+            f"  {'stopping now':<14}{self.now.loss:9.4f}  ({self.now.low:.4f} to {self.now.high:.4f})",
+        ]
+        lines += [
+            f"  {name:<14}{final.loss:9.4f}  ({final.low:.4f} to {final.high:.4f})"
+            for name, final in self.finals.items()
+        ]
+        when = "now" if self.begin_now else f"at step {self.decay.start}"
+        lines.append(
+            f"  begin the decay {when}, over {self.decay.length} steps (the start lies between "
+            f"{self.decay.earliest} and {self.decay.latest})"
+        )
+        return "\n".join([*lines, *(f"  ! {doubt}" for doubt in self.fit.doubts)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        return {
+            "run": self.curve.name,
+            "done": self.done,
+            "steps": self.steps,
+            "level": self.level,
+            "now": self.now._asdict(),
+            "finals": {name: final._asdict() for name, final in self.finals.items()},
+            "decay": self.decay._asdict(),
+            "doubts": list(self.fit.doubts),
+        }
+
+
+@checked
+def forecast(
+    curve: Any,
+    steps: int,
+    *,
+    prior: Any = None,
+    pilots: Any = None,
+    plan: Any = None,
+    end: float = 0.0,
+    level: float = 0.95,
+    warmup: float | None = None,
+    first_step: float | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Forecast:
+    """Final losses of a run in progress, and when to begin its decay.
+
+    Args:
+        curve: the run so far: a file, a table or a curve, as in ``fit``.
+        steps: of the whole training.
+        prior: a fit of other runs, or several, as in ``fit``: of smaller networks, say. Without one, and
+            without pilots, what a decay gains is only known to within a factor of three.
+        pilots: other curves of the same network, to be fitted with it.
+        plan: (steps,) rates that the run is meant to have, for its final loss under "planned".
+        end: rate that decays end at, as a share of the present one.
+        level: probability of the intervals.
+        warmup: steps of a linear warm-up that was not logged.
+        first_step: losses before it are left out, as in ``fit``.
+        draws: plausible parameters to try.
+        seed: of the draws.
+    """
+    check = Arguments("forecast")
+    check.count("steps", steps)
+    check.number("end", end, 0.0, 1.0)
+    check.count("draws", draws, 2)
+    if not 0 < level < 1:
+        raise SpecificationError(f"level must lie between 0 and 1, got {level!r}")
+    run, *others = read_curves(curve)
+    if others:
+        check.fail("curve", [c.name for c in (run, *others)], "must be a single run; others are pilots=…")
+    done = int(run.steps)
+    if not EARLIEST * steps <= done < steps:
+        raise SpecificationError(
+            f"steps must exceed the {done} of the run, which must be at least {100 * EARLIEST:g} % of them, "
+            f"got {steps}"
+        )
+    curves = [run] if pilots is None else [run, *read_curves(pilots)]
+    alone = prior is None and len(curves) < 2
+    law = fit(curves, prior=prior, warmup=warmup, first_step=first_step, seed=seed, alone=alone)
+    members = law.sized(law.draws(draws, seed), None)
+    return _Ahead(law, run, steps, members).forecast(_plan(plan, steps, done), end, level)
+
+
+class _Ahead:
+    """What may follow the steps that a run has done, for each of plausible ``members`` (K, 13)."""
+
+    def __init__(self, law: LawFit, run: Curve, steps: int, members: np.ndarray) -> None:
+        self.law, self.run, self.steps, self.members = law, run, steps, members
+        self.done, self.rate = int(run.steps), float(run.known[1][-1])
+        self.edges = _edges(self.done, steps)
+        past = law.data.intervals(run, run.edges(run.step, law.data.warmup))
+        self.batch = float(past[2][-1])
+        self.now = loss_after(members, Course.stack([past]))[:, 0, -1]
+        self.state = state_after(members, Course.stack([past]))
+
+    def losses(self, rates: Sequence[np.ndarray]) -> np.ndarray:
+        """(K, schedules) final losses under rates (PIECES,) from now on; the batch stays as it is."""
+        scale = self.law.data.scale
+        lengths, batches = np.diff(self.edges) / scale.steps, np.full(PIECES, self.batch)
+        course = Course.stack([(lengths, each / scale.peak, batches) for each in rates])
+        return loss_after(self.members, course, self.state)[:, :, -1]
+
+    def forecast(self, plan: np.ndarray | None, end: float, level: float) -> Forecast:
+        """Everything that is asked for; ``plan`` (left,): rates of the steps that are left."""
+        left = self.steps - self.done
+        decays = [self.rate * _falls("wsd", self.edges, end, share) for share in SHARES]
+        length, lengths = _best_lengths(self.losses(decays), left)
+        schedules = {
+            "constant": np.full(PIECES, self.rate),
+            "wsd": self.rate * _falls("wsd", self.edges, end, length / left),
+            "linear": self.rate * _falls("linear", self.edges, end),
+            "cosine": self.rate * _falls("cosine", self.edges, end),
+        }
+        if plan is not None:
+            schedules["planned"] = _means(plan, self.edges - self.done)
+        finals = self.losses(list(schedules.values())).T
+        late, early = np.quantile(lengths, [(1 - level) / 2, (1 + level) / 2])
+        return Forecast(
+            fit=self.law,
+            curve=self.run,
+            steps=self.steps,
+            level=level,
+            finals={n: _final(self.law, each, level) for n, each in zip(schedules, finals, strict=True)},
+            now=_final(self.law, self.now, level),
+            decay=Decay(
+                self.steps - round(length), round(length), self.steps - round(early), self.steps - round(late)
+            ),
+            end=end,
+        )
+
+
+def _means(rates: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """(PIECES,) means of a rate for every step between ``edges``."""
+    whole = np.interp(edges, np.arange(len(rates) + 1), np.append(0.0, np.cumsum(rates)))
+    return np.diff(whole) / np.diff(edges)
+
+
+def _plan(plan: Any, steps: int, done: int) -> np.ndarray | None:
+    """(left,) rates of the steps that are left."""
+    if plan is None:
+        return None
+    rates = as_rates(plan)
+    if rates is None or len(rates) != steps:
+        Arguments("forecast").fail("plan", plan, f"must be {steps} rates of at least 0, one for every step")
+    return rates[done:]
+
+
+def _edges(done: int, steps: int) -> np.ndarray:
+    """(PIECES + 1,) steps from now to the end."""
+    left = np.linspace(1.0, 0.0, PIECES + 1) ** 1.7
+    return steps - (steps - done) * left
+
+
+def _falls(shape: str, edges: np.ndarray, end: float, form: float | None = None) -> np.ndarray:
+    """(PIECES,) shares of the present rate."""
+    share = ((edges[1:] + edges[:-1]) / 2 - edges[0]) / (edges[-1] - edges[0])
+    return end + (1 - end) * fall(shape, share, form)
+
+
+def _best_lengths(losses: np.ndarray, left: int) -> tuple[float, np.ndarray]:
+    """The length of decay, in steps, that is best on average, and those that are best for each draw.
+
+    Args:
+        losses: (draws, SHARES) final losses.
+        left: steps that are left.
+    """
+    logs = np.log(SHARES)
+
+    def lowest(values: np.ndarray) -> float:
+        """The lowest point of a parabola through the best and its neighbours."""
+        i = int(np.clip(values.argmin(), 1, len(values) - 2))
+        a, b, _ = np.polyfit(logs[i - 1 : i + 2] - logs[i], values[i - 1 : i + 2], 2)
+        step = float(logs[1] - logs[0])
+        if values.argmin() in (0, len(values) - 1) or a <= 0:
+            return float(logs[values.argmin()])
+        return float(logs[i] + np.clip(-b / (2 * a), -step, step))
+
+    return left * float(np.exp(lowest(losses.mean(axis=0)))), left * np.exp([lowest(each) for each in losses])
+
+
+def _final(law: LawFit, losses: np.ndarray, level: float) -> Final:
+    """A loss by the best parameters; not known are these, what the law misses, and the noise of a point."""
+    low, high = np.quantile(losses, [(1 - level) / 2, (1 + level) / 2])
+    best, middle = float(losses[0]), float(np.median(losses))
+    missed = max(*law.misfit.values(), LAW_ERROR / 2)
+    reach = norm.ppf((1 + level) / 2) * np.hypot(missed, law.point_noise) * best
+    return Final(
+        best, best - float(np.hypot(middle - low, reach)), best + float(np.hypot(high - middle, reach))
+    )
