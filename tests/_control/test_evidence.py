@@ -127,6 +127,26 @@ def final(factors: tuple[float, float]) -> ol.Objective:
     return ol.Objective(final=0.0, terminal=lambda x, u: factors[0] * x["place"] + factors[1] * x["speed"])
 
 
+def test_an_error_that_is_zero_to_the_last_digit_is_certified() -> None:
+    """Its derivative is 0 there, as that of an error that jumps is everywhere."""
+
+    class Square(ol.System):
+        names = ("e",)
+        parameters = {"u": 0.0}  # noqa: RUF012
+
+        def drift(self, x, u):
+            return {"e": u["u"]}
+
+        def error(self, x, u):
+            return x["e"] ** 2
+
+    controls = {"u": ol.Continuous(-1, 1)}
+    problem = ol.Problem(model=Square(), start={"e": 1.0}, horizon=2.0, controls=controls, intervals=8)
+    solution = ol.solve(problem)
+    assert solution.objective < 1e-20
+    assert solution.certificate.converged, solution.certificate.reasons
+
+
 @pytest.mark.parametrize(
     ("limits", "optimum"),
     [

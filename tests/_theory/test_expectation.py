@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 from tests.marks import slow_but
 
+from optlearn import scenarios
 from optlearn._engine.integrate import integrate
 from optlearn._errors import AccuracyWarning, SpecificationError
 from optlearn._schedule import Schedule
@@ -239,6 +240,16 @@ def test_too_few_points_warn():
     drifts = (model.closed_drift(x, u), jax.jit(partial(model.drift, quadrature=rule))(x, u))
     closed, found = (np.asarray(model.layout.flatten(d)) for d in drifts)
     assert np.max(np.abs(found - closed)) < 10 * error
+
+
+def test_a_grid_has_no_more_points_than_are_allowed():
+    """Four nodes in each of ten dimensions are a million points, where 512 were allowed."""
+    problem = scenarios.attention(control="token_mask", points=512)
+    model, wanted = problem.model, problem.quadrature
+    states = probe_states(model, problem.start)
+    with pytest.warns(AccuracyWarning):
+        rule, _ = choose_quadrature(model, states, problem.settings | {"mask": 1.0}, wanted)
+    assert rule == QuasiMonteCarlo(9)
 
 
 @pytest.mark.slow

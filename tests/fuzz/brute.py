@@ -7,14 +7,15 @@ from tests.fuzz.systems import Fuzzed
 
 import optlearn as ol
 
-STEPS = 12  # Runge-Kutta steps in an interval
+# Runge-Kutta steps in an interval; a third of them tells which of thousands are worth refining.
+STEPS, ROUGH = 12, 4
 KEPT, TRIALS, ROUNDS = 6, 40, 12  # of the refinement
 
 
-def objective(problem: ol.Problem, controls: np.ndarray) -> np.ndarray:
+def objective(problem: ol.Problem, controls: np.ndarray, steps: int = STEPS) -> np.ndarray:
     """(T,) objectives of controls (T, I, m), infinite where a budget or a limit is broken."""
     model, settings, names = problem.model, problem.settings, list(problem.controls)
-    length = problem.horizon / controls.shape[1] / STEPS
+    length = problem.horizon / controls.shape[1] / steps
     assert isinstance(model, Fuzzed)
     running = getattr(model, "running", None)
 
@@ -30,7 +31,7 @@ def objective(problem: ol.Problem, controls: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         for values in controls.transpose(1, 2, 0):
             u = {**settings, **dict(zip(names, values, strict=True))}
-            for _ in range(STEPS):
+            for _ in range(steps):
                 first = slope(x, u)
                 second = slope({n: x[n] + length / 2 * first[n] for n in x}, u)
                 third = slope({n: x[n] + length / 2 * second[n] for n in x}, u)
@@ -75,7 +76,7 @@ def least(problem: ol.Problem, levels: int, seed: int = 0) -> tuple[float, np.nd
     if equal:  # the last level of such a control is settled: once is enough
         controls[:, -1, equal] = low[equal]
         controls = np.unique(met(controls), axis=0)
-    values = objective(problem, controls)
+    values = objective(problem, controls, STEPS if discrete else ROUGH)
     if discrete:
         best = int(np.argmin(values))
         return float(values[best]), controls[best]

@@ -15,9 +15,6 @@ from optlearn._control.certificate import Certificate
 from optlearn._control.solution import NotConvergedWarning
 
 INTEGRATED = 1e-6  # relative accuracy of the objectives that are compared
-# Optima to which one random start in a hundred leads, or fewer, while most lead to one that is higher. Starts
-# are evidence and no proof: nothing but a bound would tell.
-MISSED = {"swing 20 solve", "swing 20 batch", "swing 21 batch", "swing 26 batch"}
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +74,7 @@ def brackets(kind: str, count: int, thorough: bool = True) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_systems_are_bracketed(kind):
-    assert brackets(kind, KINDS[kind].systems) <= MISSED
+    assert not brackets(kind, KINDS[kind].systems)
 
 
 def test_there_are_five_hundred():

@@ -94,7 +94,7 @@ def test_a_general_minimiser_finds_the_same_optimum_from_other_starts(compiled, 
 
 @pytest.mark.slow
 def test_direct_and_indirect_agree(compiled):
-    start = neutral(compiled, INTERVALS)
+    start = neutral(compiled, INTERVALS // 2)  # second derivatives of a step take a second each
     rollout = Rollout(compiled, len(start.w), 2)
     indirect, direct = Indirect().solve(rollout, start), Direct().shoot(rollout, start)
     assert direct.outcome.ok

@@ -39,13 +39,17 @@ def test_a_rate_and_a_batch_size_are_as_good_as_one_by_one():
     over = {"sigma_n2": [0.3, 0.5, 1.0, 2.0], "mean_batch": [1.5, 2.0, 3.0]}
     fixed = {"control": "both", "N": 15, "recursion": False, "alpha_F": 6.0}
     found = ol.sweep("power_law", over, fixed=fixed, executor="batched", intervals=8)
-    for sigma, row in zip(over["sigma_n2"], found["objective"].values, strict=True):
-        for mean, objective in zip(over["mean_batch"], row, strict=True):
-            alone = ol.solve(ol.scenarios.power_law(sigma_n2=sigma, mean_batch=mean, **fixed), 8)
-            assert objective == pytest.approx(alone.objective, rel=1e-6)
     assert found["converged"].values.all()
+    # One by one they take six seconds each: those that were farthest off, and two corners.
+    for sigma, mean in ((1.0, 2.0), (0.3, 1.5), (2.0, 3.0)):
+        alone = ol.solve(ol.scenarios.power_law(sigma_n2=sigma, mean_batch=mean, **fixed), 8)
+        objective = float(found["objective"].sel(sigma_n2=sigma, mean_batch=mean))
+        assert objective == pytest.approx(alone.objective, rel=1e-6)
     at = {"sigma_n2": 1.0, "mean_batch": 2.0}
     assert float(found["objective"].sel(at)) == pytest.approx(0.03915280, rel=1e-6)
+    # Noise costs, and a larger batch holds less of it: no point is out of order.
+    assert np.all(np.diff(found["objective"].values, axis=0) > 0)
+    assert np.all(np.diff(found["objective"].values, axis=1) < 0)
 
 
 @pytest.mark.slow

@@ -207,11 +207,21 @@ def certify(
         quadrature_error=quadrature_error,
         excess=excess,
         negligible=negligible,
-        blind=not (np.any(rolled.costates) or compiled.problem.objective.has_running),
+        blind=_is_blind(rollout, rolled, theta),
         path=path,
         path_kept_on_grid=on_grid,
     )
     return certificate, rolled
+
+
+def _is_blind(rollout: Rollout, rolled: RolloutResult, theta: FreeValues) -> bool:
+    """Has the objective no derivative, here or elsewhere? At an exact minimum it has none here only."""
+    if np.any(rolled.costates) or rollout.compiled.problem.objective.has_running:
+        return False
+    relaxation = rollout.compiled.relaxation
+    others = (relaxation.neutral, relaxation.bounds[0])
+    passes = (rollout.run(np.tile(w, (rollout.intervals, 1)), theta) for w in others)
+    return not any(np.any(np.isfinite(p.costates) & (p.costates != 0)) for p in passes)
 
 
 def _gap(

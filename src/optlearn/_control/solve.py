@@ -253,7 +253,7 @@ class _Search:
             return
         if not any(run.outcome.ok for run in self.runs):
             return
-        scouting = Scouting(self.rollout, bool(self.compiled.problem.baselines))
+        scouting = Scouting(self.rollout, bool(self.compiled.problem.baselines), self.negligible)
         for again in range(SCOUTINGS):
             found = scouting.starts(_best(self.rollout, self.runs), (self.seed, MORE_STARTS + 1, again))
             self.scouted = found is not None and scouting.on_the_grid

@@ -262,14 +262,17 @@ def _more(nodes: int) -> int:
 
 def fitted_grid(
     model: LearningModel, states: States, u: Settings, wanted: AutoQuadrature, what: What
-) -> Grid:
+) -> Grid | None:
     """A grid with as many nodes in each dimension as that one needs at flat states.
 
     From few nodes on, those dimensions are refined of which more nodes change most, until none changes the
-    result by more than is accepted, or no more points are allowed.
+    result by more than is accepted, or no more points are allowed. None: few nodes in all of many dimensions
+    are more points than that already.
     """
     segments = _where(model, what).segments
     rule = Grid(tuple(2 if count == 0 else 4 for count in segments))
+    if rule.size(segments) > min(wanted.points, MOST_FITTED):
+        return None
     while True:
         base, changes, larger = _values(model, u, states, rule, what), [], []
         for place, nodes in enumerate(rule.nodes):
@@ -310,7 +313,8 @@ def _candidates(
     yield from (pair for pair in sized if pair[0] <= FEW)
     if not model.redrawn:
         grid = fitted_grid(model, states, u, wanted, what)
-        yield grid.size(where.segments), grid
+        if grid is not None:
+            yield grid.size(where.segments), grid
     yield from (pair for pair in sized if pair[0] > FEW)
 
 

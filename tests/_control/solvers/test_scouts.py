@@ -95,7 +95,7 @@ def test_scouts_stay_at_home_where_a_control_has_two_budgets():
     rollout = Rollout(compiled, 4, 1)
     record = RunRecord("any", "any", Outcome.SOLVED, 1, 1.0, 0.0, 1)
     w = np.tile(compiled.relaxation.neutral, (4, 1))
-    assert Scouting(rollout, few=False).starts(Run(record, w, NEVER), (0,)) is None
+    assert Scouting(rollout, few=False, negligible=1e-7).starts(Run(record, w, NEVER), (0,)) is None
 
 
 def test_a_basin_that_starts_miss_is_found():

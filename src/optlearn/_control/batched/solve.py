@@ -318,7 +318,7 @@ class _Batch:
         kept = np.concatenate([order, np.full((len(own), 1), SCOUTS)], axis=1)
         last = descended(ends.v[every[:, None], kept], MORE_PASSES)
         share = LOWER if pieces == intervals else LOWER_COARSE
-        lower = share * np.abs(last.objective[:, -1])
+        lower = share * np.abs(last.objective[:, -1]) + self.gains[own]
         numbers = [found(Ends(*pair), gain) for *pair, gain in zip(*last, lower, strict=True)]
         for turn in range(max(map(len, numbers))):
             places = np.flatnonzero([len(n) > turn for n in numbers])

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optlearn._arrays import Float
+from optlearn._control.certificate import NEGLIGIBLE
 from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.hamiltonian.multipliers import project_shares
 from optlearn._control.runs import Run, Start
@@ -27,9 +28,9 @@ SCOUT_PASSES, MORE_PASSES, KEPT = 24, 60, 12
 # Operations of all passes: about a second; and where baselines are starts, which know their problem.
 OPERATIONS, FEW_OPERATIONS = 250_000_000, 10_000_000
 RECENT = 4  # objectives, the worst of which a step has to improve on
+LONGEST = 10.0  # step before it is projected, in ranges of a control
 STILL = 1e-7  # of a control's range: a shorter step is none
-COARSE = 1e-4  # share of the objective to which steps of scouts are accurate
-MOST_STEPS = 64  # in a piece
+COARSE = 1e-4  # share of the objective, or of the best first guess, to which steps of scouts are accurate
 # Share of the objective by which a scout has to end below ours: on the grid of the problem itself, and on a
 # coarser one, where ours has to find its place again.
 LOWER, LOWER_COARSE = 1e-6, 1e-4
@@ -69,6 +70,8 @@ def descend(passes: Passes, project: Projection, v: Lanes, most: int) -> Ends:
 
     def turn(rows: np.ndarray) -> None:
         """New directions; a lane that has none stays."""
+        if len(rows) == 0:
+            return
         ahead = v[rows] - length[rows, None, None] * gradient[rows]
         direction[rows] = project(rows, ahead) - v[rows]
         alive[rows] &= np.abs(direction[rows]).max(axis=axes) > STILL
@@ -89,7 +92,9 @@ def descend(passes: Passes, project: Projection, v: Lanes, most: int) -> Ends:
         bend = np.sum(move * (slopes - gradient[moved]), axis=axes)
         curved = bend > 0
         spectral = np.sum(move**2, axis=axes) / np.where(curved, bend, 1.0)
-        length[moved] = np.where(curved, spectral, 10 * length[moved])
+        steepest = np.abs(slopes).max(axis=axes)
+        longest = LONGEST / np.where(steepest > 0, steepest, 1.0)
+        length[moved] = np.minimum(np.where(curved, spectral, 10 * length[moved]), longest)
         v[moved] += move
         objective[moved], gradient[moved] = value, slopes
         recent[number % RECENT, moved] = value
@@ -132,10 +137,11 @@ class Scouting:
     Args:
         rollout: of the problem itself.
         few: are baselines among the starts?
+        negligible: gain that does not matter.
     """
 
-    def __init__(self, rollout: Rollout, few: bool) -> None:
-        self.rollout, self.compiled = rollout, rollout.compiled
+    def __init__(self, rollout: Rollout, few: bool, negligible: float) -> None:
+        self.rollout, self.compiled, self.negligible = rollout, rollout.compiled, negligible
         self.pieces = min(PIECES, rollout.intervals)
         self._set = _Box(self.compiled)
         self._operations = FEW_OPERATIONS if few else OPERATIONS
@@ -173,21 +179,24 @@ class Scouting:
         kept = np.append(np.argsort(ends.objective[:-1])[:KEPT], count)
         last = descend(passes, project, ends.v[kept], MORE_PASSES)
         share = LOWER if self.on_the_grid else LOWER_COARSE
-        numbers = found(last, share * abs(last.objective[-1]))
+        numbers = found(last, share * abs(last.objective[-1]) + self.negligible)
         return [self._start(f"scout {kept[i] + 1}", last.v[i], best.theta) for i in numbers]
 
     def _rollout(self, ours: np.ndarray, theta: np.ndarray) -> Rollout:
-        """Pieces with as many steps as ours needs."""
+        """Pieces with as many steps as ours needs; on the problem's own grid those of its runs."""
+        if self.on_the_grid:
+            return self.rollout
         if self.compiled.engine.exact:
             steps = self.compiled.exact_steps(self.compiled.problem.horizon / self.pieces)
             return Rollout(self.compiled, self.pieces, steps)
         rollout, w = Rollout(self.compiled, self.pieces, 1), self._set.values(ours)
-        value = rollout.objective(w, theta)
-        while rollout.steps < MOST_STEPS:
+        value, most = rollout.objective(w, theta), self.rollout.intervals * self.rollout.steps / self.pieces
+        while rollout.steps < most:
             twice = rollout.with_steps(2 * rollout.steps)
-            rollout, before, value = twice, value, twice.objective(w, theta)
-            if abs(value - before) <= COARSE * abs(value):
+            before, value = value, twice.objective(w, theta)
+            if abs(value - before) <= COARSE * (abs(value) + self.negligible / NEGLIGIBLE):
                 break
+            rollout = twice
         return rollout
 
     def _start(self, name: str, v: np.ndarray, theta: np.ndarray) -> Start:
@@ -199,7 +208,7 @@ class Scouting:
 class _Box:
     """Controls v (…, I, m) in [0, 1], and projection of many at once, to the digits that scouts need."""
 
-    halvings = 30
+    halvings = 42
 
     def __init__(self, compiled: CompiledProblem) -> None:
         relaxation = compiled.relaxation
@@ -232,12 +241,12 @@ class _Box:
             row, target = row / np.abs(row).max(), target / np.abs(row).max()
             smallest = np.abs(row[row != 0]).min()
             reach = 2 * (np.abs(v).max(axis=(1, 2)) + 1) / smallest
-            low, high = -reach if equal else np.zeros(len(v)), reach
+            low, high = -reach, reach
             for _ in range(self.halvings):
                 middle = (low + high) / 2
                 mean = (self._inside(v - middle[:, None, None] * row) @ row).mean(axis=1)
                 low, high = np.where(mean > target, middle, low), np.where(mean > target, high, middle)
-            price = (low + high) / 2 if equal else np.where(high < reach * 2**-25, 0.0, high)
+            price = high if equal else np.maximum(high, 0.0)
             moved = moved - price[:, None, None] * row
         return self._inside(moved)
 
