@@ -104,3 +104,34 @@ def test_averaged_weights_have_the_breaks_of_the_weights():
     place = ol.Break("student", 0, 0, "-margin", [("teacher", 0, 0, 2.0)])
     made = ol.models.with_memory(hinge(breaks=(place,)), averaging=1.0)
     assert made.breaks[1:] == (ol.Break("student", 0, 1, "-margin", [("teacher", 0, 0, 2.0)]),)
+
+
+class Perceptron(Hinge):
+    """A smooth loss of a student, and a metric that jumps where it changes its sign."""
+
+    def loss(self, fields, x, latent, u):
+        bend = u["bend"] * jax.nn.relu(fields.student[0, 0])
+        return jax.nn.softplus(-jnp.sign(fields.teacher[0, 0]) * fields.student[0, 0]) + bend
+
+    def metric(self, fields, x, latent, u):
+        return jnp.where(fields.teacher[0, 0] * fields.student[0, 0] < 0, 1.0, 0.0)
+
+
+@pytest.mark.parametrize(("bend", "cut"), [(0.0, ["teacher"]), (0.1, ["teacher", "student"])])
+def test_the_drift_is_cut_only_where_it_jumps_or_bends(bend, cut):
+    model = Perceptron(
+        students=1,
+        overlaps=ol.Overlaps(T=1.0),
+        parameters={"learning_rate": 1.0, "bend": bend},
+        breaks=(ol.Break("teacher", 0, 0), ol.Break("student", 0, 0)),
+    )
+    x = model.state(Q11=0.7, M11=0.4)
+    with jax.enable_x64(True):
+        resolved = model.resolved(model.probes(x), model.settings())
+        assert [place.kind for place in resolved.system.drift_breaks] == cut
+        fine = generic_drift(model, x, model.settings(), ol.GaussHermite(64))
+        error = model.layout.flatten(resolved.system.drift(x, model.settings())) - model.layout.flatten(fine)
+        assert np.abs(error).max() < 1e-6
+        # The error jumps there all the same.
+        angle = np.arccos(0.4 / np.sqrt(0.7)) / np.pi
+        assert resolved.system.error(x, model.settings()) == pytest.approx(angle, abs=1e-6)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 from tests.marks import slow_but
 
 from optlearn import scenarios
@@ -24,7 +24,15 @@ from optlearn._theory.expectation import (
 )
 from optlearn._theory.model import Break, LearningModel
 from optlearn._theory.order import Overlaps
-from optlearn._theory.quadrature import choose_quadrature, coarser, finer, probe_states, quadrature_error
+from optlearn._theory.quadrature import (
+    _difference,
+    _values,
+    choose_quadrature,
+    coarser,
+    finer,
+    probe_states,
+    quadrature_error,
+)
 from optlearn._theory.sampler import partial_cholesky
 from optlearn.models._committee import committee
 from optlearn.models._curriculum import curriculum
@@ -91,6 +99,16 @@ def test_a_cut_makes_jumps_and_bends_exact(at):
     mean_distance = 2 * density + at * (1 - 2 * above)
     np.testing.assert_allclose(weights @ np.abs(x - at), mean_distance, rtol=1e-12)
     np.testing.assert_allclose(weights @ x**2, 1, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 5, 40, 400])
+def test_half_a_line_is_exact_for_polynomials(nodes):
+    points, weights = laid(GaussHermite(nodes), (False,), cut_at(0.0))
+    for power in range(min(2 * nodes, 12)):
+        # E[x^k; x > 0] = 2^(k/2 − 1) Γ((k + 1)/2) / √π
+        known = 2 ** (power / 2 - 1) * special.gamma((power + 1) / 2) / np.sqrt(np.pi)
+        above = np.where(points[:, 0] > 0, points[:, 0] ** power, 0.0)
+        assert weights @ above == pytest.approx(known, rel=1e-11)
 
 
 @pytest.mark.parametrize("places", [(-0.4, 0.9), (0.9, -0.4), (0.9, 30.0, -0.4)])
@@ -430,3 +448,38 @@ def test_a_grid_for_the_drift_is_not_tried_for_an_error_of_fewer_dimensions():
     rule, error = choose_quadrature(model, states, model.settings(), wanted, "error", Grid((6, 6, 2)))
     assert rule == GaussHermite(6)
     assert error <= wanted.accuracy
+
+
+class Drawn(LearningModel):
+    """Squared sum of units of random steepness, smooth or bent where no break says so."""
+
+    def loss(self, fields, x, latent, u):
+        z = u["steepness"] * fields.student[0, 0] + u["shift"]
+        bent = jnp.maximum(z, 0.0)
+        return (u["weights"] @ jnp.where(u["bent"] > 0, bent, jnp.tanh(z)) - fields.teacher[0, 0]) ** 2 / 2
+
+
+@pytest.mark.parametrize("bent", [0.0, 1.0], ids=["smooth", "bent"])
+def test_errors_are_not_understated_by_much(bent):
+    """Random units, large and nearly singular covariances, every kind of rule: at most by a factor of 3."""
+    rng = np.random.default_rng(7)
+    with jax.enable_x64(True):
+        for _ in range(6):
+            numbers = {
+                "steepness": 10 ** rng.uniform(-0.5, 0.7) * rng.standard_normal(3),
+                "shift": rng.standard_normal(3),
+                "weights": rng.standard_normal(3),
+            }
+            model = Drawn(
+                students=1,
+                overlaps=Overlaps(T=1.0),
+                parameters={"learning_rate": 1.0, "bent": bent, **numbers},
+            )
+            length = 10 ** rng.uniform(-0.5, 0.5)
+            start = model.state(Q11=length**2, M11=length * rng.choice([0.3, 1 - 1e-9]))
+            states, u = probe_states(model, start), model.settings()
+            known = _values(model, u, states, Grid((1200, 40)), "drift")
+            rules = [GaussHermite(8), GaussHermite(20), Grid((9, 9)), Grid((30, 8)), QuasiMonteCarlo(12)]
+            for rule in rules:
+                true = _difference(_values(model, u, states, rule, "drift"), known)
+                assert true <= 3 * quadrature_error(model, states, u, rule) + 1e-7, (rule, numbers)

@@ -23,6 +23,11 @@ LIMITS_MET = 1e-6  # share of itself by which a limit may be broken
 STEPS = 4  # in an interval, at least, along which the minimum principle is checked
 
 
+def agreement(best: float, negligible: float = 0.0) -> float:
+    """By how much the end of a start may be above the best one and still agree with it."""
+    return min(1e-6 * max(1.0, abs(best)), 1e-5 * abs(best)) + max(ROUND_OFF, negligible)
+
+
 @dataclass(frozen=True)
 class Starts:
     """What became of the starts.
@@ -43,7 +48,7 @@ class Starts:
     def of(cls, objectives: Sequence[float], dropped: int = 0, negligible: float = 0.0) -> "Starts":
         """From where each start ended; differences that are negligible do not count."""
         best = min(objectives)
-        close = min(1e-6 * max(1.0, abs(best)), 1e-5 * abs(best)) + max(ROUND_OFF, negligible)
+        close = agreement(best, negligible)
         agreeing = sum(v - best <= close for v in objectives)
         return cls(len(objectives), agreeing, max(objectives) - best, dropped)
 

@@ -131,7 +131,8 @@ class RunRecord:
         solver: that went on from there.
         outcome: how it ended.
         iterations: how many.
-        objective: of the discretised problem.
+        objective: of the discretised problem. Of a start that was followed with a coarse quadrature only: as
+            far above the best as it ended there.
         seconds: wall-clock time.
         steps: in each interval.
     """
@@ -241,8 +242,14 @@ def finer(rollout: "Rollout") -> "Rollout | None":
     return None if engine.exact or most else rollout.with_steps(2 * rollout.steps)
 
 
+def quickest(rollout: "Rollout") -> "Rollout":
+    """The same steps with the coarsest drift that there is: to see what steps do, it is as good."""
+    return rollout.coarser() or rollout
+
+
 def led_astray(rollout: "Rollout", run: Run) -> bool:
     """Has a run ended where its steps cannot be trusted: in impossible states, or at another objective?"""
+    rollout = quickest(rollout)
     objective, states = rollout.forward(run.w, run.theta)
     if not rollout.compiled.is_possible(states[:: rollout.steps]):
         return True

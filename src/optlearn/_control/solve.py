@@ -26,6 +26,7 @@ from optlearn._control.runs import (
     finer,
     is_as_low,
     lowest,
+    quickest,
 )
 from optlearn._control.shortest import shortest
 from optlearn._control.solution import Solution
@@ -217,7 +218,8 @@ class _Search:
             steps = max(steps, PATH_STEPS)
         self.rollout = Rollout(compiled, intervals, steps)
         if negligible is None:
-            guesses = [self.rollout.objective(start.w, start.theta) for start in self.candidates.every]
+            quick = quickest(self.rollout)
+            guesses = [quick.objective(start.w, start.theta) for start in self.candidates.every]
             negligible = NEGLIGIBLE * min((abs(v) for v in guesses if np.isfinite(v)), default=0.0)
         self.negligible = negligible
 
@@ -234,10 +236,10 @@ class _Search:
 
     def _look_ahead(self, guesses: list[Start]) -> None:
         """Tell how long it may take, and warn if there is nothing to follow; a pass is little beside that."""
-        w, theta = guesses[0].w, guesses[0].theta
-        self.rollout.run(w, theta)  # compiles
+        w, theta, quick = guesses[0].w, guesses[0].theta, quickest(self.rollout)
+        quick.run(w, theta)  # compiles
         began = time.perf_counter()
-        rolled = self.rollout.run(w, theta)
+        rolled = quick.run(w, theta)
         seconds = time.perf_counter() - began
         self.tell(Progress("compiled", expected=PASSES * len(guesses) * seconds))
         if not np.any(rolled.costates):
@@ -280,7 +282,7 @@ class _Search:
             )
             if self._interrupted or self._astray or lost or not starts.scattered:
                 break
-            others = random_starts(self.rollout, self.starts, (self.seed, again))
+            others = random_starts(quickest(self.rollout), self.starts, (self.seed, again))
             if others:
                 self._run(others)
         self.best = _best(self.rollout, self.runs)
@@ -316,8 +318,13 @@ class _Search:
         """The result is never above a first guess or another run: under steps that hide much, it may be."""
         if not self.method.optimises or self.compiled.engine.exact:
             return
-        best, twice = self.best, finer(self.rollout)
-        reached = accurate(self.compiled, best) if twice is None else twice.objective(best.w, best.theta)
+        best, quick = self.best, quickest(self.rollout)
+        twice = finer(quick)
+        if twice is None:
+            reached = accurate(self.compiled, best)
+        else:
+            once, again = (rollout.objective(best.w, best.theta) for rollout in (quick, twice))
+            reached = best.objective + again - once
         # Of the smaller one: an objective that runs away would allow anything.
         size = min(abs(reached), abs(best.objective))
         allowed = limits(size, self.negligible)["integration_error"]
@@ -363,7 +370,7 @@ class _Search:
         )  # fmt: skip
 
     def _chosen(self, count: int) -> list[Start]:
-        starts = choose_starts(self.rollout, count, self.seed, self.candidates, self.notes)
+        starts = choose_starts(quickest(self.rollout), count, self.seed, self.candidates, self.notes)
         self.dropped = count - len(starts)
         return starts
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, Self
 import jax
 import numpy as np
 
-from optlearn._arrays import Array, Float, Settings
+from optlearn._arrays import Array, Float, Settings, quick_jit
 from optlearn._engine.base import Engine
 from optlearn._engine.functions import Constants, FlatSystem, FreeValues, Functions, State, pack
 from optlearn._engine.steps import EXACT
@@ -142,7 +142,7 @@ def outputs_along(
 
             return tuple(names), columns
         # One state at a time: a wide quadrature times all states would not fit in memory.
-        program = jax.jit(lambda c, x, v: jax.lax.map(lambda pair: values(c, *pair), (x, v)))
+        program = quick_jit(lambda c, x, v: jax.lax.map(lambda pair: values(c, *pair), (x, v)))
         return tuple(names), program
 
     made_names, function = once(("outputs", system.key, backend), make)
@@ -174,6 +174,7 @@ class Compiled:
         horizon: training time.
         weigher: of several costs, if there are; the engine's final cost is then their sum with the weights
             that are the last of its constants.
+        is_coarse: its constants are those of a coarser drift.
     """
 
     functions: Functions
@@ -182,17 +183,18 @@ class Compiled:
     start: State
     horizon: float
     weigher: Weigher | None = None
+    is_coarse: bool = False
 
     def weighted(self, weigher: Weigher) -> Self:
         """The same with another cost of the costs."""
         return replace(self, weigher=weigher)
 
     def coarser(self) -> Self | None:
-        """The same with a coarser drift, on the same engine; None: there is none."""
-        system = self.functions.system.system.coarser()
+        """The same with a coarser drift, on the same engine; None: there is none, or this is it."""
+        system = None if self.is_coarse else self.functions.system.system.coarser()
         if system is None:
             return None
-        return replace(self, constants=pack((system, *self.functions.constants[1:])))
+        return replace(self, constants=pack((system, *self.functions.constants[1:])), is_coarse=True)
 
     def costs(self, x: State, theta: FreeValues) -> Float[np.ndarray, " K"]:
         """The costs of which there are several, at the final state."""

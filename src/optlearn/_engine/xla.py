@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array
+from optlearn._arrays import Array, quick_jit
 from optlearn._engine.base import (
     Derivatives,
     Engine,
@@ -271,7 +271,9 @@ class XlaEngine(Engine):
 
     def slope(self, constants: np.ndarray) -> Callable[[np.ndarray], Slope]:
         """A program of the rate alone, for one state: it compiles faster than anything that holds a loop."""
-        rate = self.once("slope", lambda: jax.jit(lambda c, x, w: self._slope(c, x, w, np.zeros(0), 0.0)[0]))
+        rate = self.once(
+            "slope", lambda: quick_jit(lambda c, x, w: self._slope(c, x, w, np.zeros(0), 0.0)[0])
+        )
         c = jnp.asarray(constants)
 
         def under(w: np.ndarray) -> Slope:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, float64
+from optlearn._arrays import Array, float64, quick_jit
 from optlearn._engine.tracing.values import casadi
 
 # Steps, and columns, in one call of a compiled program, at most. Tables of columns are also asked for one by
@@ -46,7 +46,7 @@ class _Compiled:
         shapes = jax.tree.map(
             lambda shape: jax.ShapeDtypeStruct(shape, float), self._shapes, is_leaf=_is_shape
         )
-        return jax.jit(self._function).lower(jax.ShapeDtypeStruct((), np.int64), *shapes).compile()
+        return quick_jit(self._function).lower(jax.ShapeDtypeStruct((), np.int64), *shapes).compile()
 
 
 class Columns(_Compiled):

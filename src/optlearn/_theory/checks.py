@@ -1,8 +1,8 @@
 """Checks of learning models: a slip in a specification gets a sentence, not a NaN.
 
-Before any computation: the start, the data, loss and rule of a sample, the spectrum. Along a run: whether any
-set of weight vectors has the order parameters (``first_impossible``), and the edge of what is possible
-(``cone_edge``).
+Before any computation: sizes and breaks, the start, the data, loss and rule of a sample, the spectrum. Along
+a run: whether any set of weight vectors has the order parameters (``first_impossible``), and the edge of what
+is possible (``cone_edge``).
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -12,13 +12,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Float, Settings
 from optlearn._dynamics.checks import check_states
 from optlearn._dynamics.own_code import is_own, slips_explained
 from optlearn._engine.tracing.trace import TracedFunction, trace
 from optlearn._errors import AccuracyWarning, SpecificationError, warn
-from optlearn._theory.model import Fields, Latents, LearningModel
-from optlearn._theory.order import OrderParameters
+from optlearn._theory.model import Break, Fields, Latents, LearningModel
+from optlearn._theory.order import OrderParameters, entry_names
 from optlearn._theory.spectrum import NARROW
 
 TOLERANCE = 1e-8
@@ -26,6 +27,68 @@ ROUND_OFF = 1e-11  # what an integration to a tolerance of 1e-13 leaves of a zer
 
 _SAMPLES = ("latents", "test_latents")
 _RECORDED: dict[Hashable, TracedFunction] = {}
+
+
+def check_sizes(model: LearningModel) -> None:
+    """Raise for counts, breaks and names of a model that make no sense together."""
+    name, centroids = type(model).__name__, model.centroids
+    for size, lowest in (("students", 1), ("slots", 1), ("heads", 0), ("normals", 0)):
+        Arguments(name).count(size, getattr(model, size), lowest)
+    if model.clusters and len(model.clusters) != model.slots:
+        raise SpecificationError(
+            f"{name}(clusters={model.clusters!r}): one count for each of the {model.slots} slots"
+        )
+    if sum(model.clusters) != centroids:
+        raise SpecificationError(
+            f"{name}(clusters={model.clusters!r}) has {sum(model.clusters)} centroids in all, "
+            f"but Omega is {centroids} by {centroids}"
+        )
+    if any(not 0 <= slot < model.slots for slot in model.redrawn):
+        raise SpecificationError(f"{name}(redrawn={model.redrawn!r}): slots from 0 to {model.slots - 1}")
+    if model.redrawn and len(set(model.redrawn)) == model.slots:
+        raise SpecificationError(
+            f"{name}(redrawn={model.redrawn!r}): at least one slot must be shared by the views; "
+            "leave redrawn empty for batches of fresh samples"
+        )
+    for place in model.breaks:
+        _check_break(model, place)
+    if len(set(model.breaks)) < len(model.breaks):
+        raise SpecificationError(f"{name}(breaks={model.breaks!r}): a break is given twice")
+    entries = [model.layout.name_of(*entry) for entry in model.layout.all_entries()]
+    arrays = [{part, *entry_names(part, shape)} for part, shape in model.trained.items()]
+    taken = {"Q", "M", "R", "v", *entries}
+    for names in (*arrays, *({scalar} for scalar in (*model.extras, *model.running))):
+        for further in sorted(names & taken):
+            fields = f"trained={model.trained!r}, extras={model.extras!r}, running={model.running!r}"
+            raise SpecificationError(f"{name}({fields}): {further!r} is taken")
+        taken |= names
+    if model.heads and "readout" in model.trained:
+        raise SpecificationError(
+            f"{name}: trained must not hold 'readout' beside heads={model.heads}: readout_rate is that of v"
+        )
+    for untracked in sorted(model.untracked):
+        if untracked not in entries:
+            raise SpecificationError(f"{name}: untracked {untracked!r} is none of {', '.join(entries)}")
+
+
+def _check_break(model: LearningModel, place: Break) -> None:
+    name, limits = type(model).__name__, {"student": model.students, "teacher": model.teachers}
+    if any(len(term) != 4 for term in place.plus):
+        raise SpecificationError(f"{place}: plus must hold (kind, slot, node, factor) of each further field")
+    for kind, slot, node, factor in place.terms:
+        if kind not in limits:
+            raise SpecificationError(f"{place}: kind is 'student' or 'teacher'")
+        if not (0 <= slot < model.slots and 0 <= node < limits[kind]):
+            raise SpecificationError(f"{name}: {place} names a field that the model does not have")
+        if not (np.isfinite(factor) and factor):
+            raise SpecificationError(f"{place}: the factor of a field must be a finite number and not 0")
+    if len({term[:3] for term in place.terms}) < len(place.terms):
+        raise SpecificationError(f"{place}: a field is given twice")
+    if place.parameter is not None and place.parameter[1] not in model.parameters:
+        names = ", ".join(model.parameters)
+        raise SpecificationError(f"{place}: at must be a number or the name of a parameter, one of {names}")
+    if place.parameter is None and not (isinstance(place.at, int | float) and np.isfinite(place.at)):
+        raise SpecificationError(f"{place}: at must be a finite number or the name of a parameter")
 
 
 def check_start(model: LearningModel, start: OrderParameters) -> OrderParameters:

@@ -1,9 +1,10 @@
 """Rules for Gaussian expectations: where to evaluate, and with which weights.
 
 A rule turns "d independent standard normals" into points (P, d) and weights (P,) that sum to 1.
-Where a loss jumps or bends, Gauss-Hermite converges only like 1/n; there the line is cut and a
-Gauss-Legendre rule is laid on each side. The cut of one coordinate may depend on the coordinates
-before it. ``wrong_rows`` shows whether the installed JAX computes such expectations wrongly.
+Where a loss jumps or bends, Gauss-Hermite converges only like 1/n; there the line is cut: each of its two
+ends has a Gauss rule of half a normal density, and stretches between two cuts have Gauss-Legendre rules. The
+cut of one coordinate may depend on the coordinates before it. ``wrong_rows`` shows whether the installed JAX
+computes such expectations wrongly.
 """
 
 import math
@@ -24,13 +25,12 @@ from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree, field
 from optlearn._signatures import checked
 
-# How far a cut line reaches, in standard deviations, for n nodes a side: 1.2 √n balances what lies
-# beyond against what the nodes resolve (measured); beyond 9 lies 2e-19 of the mass.
-REACH = 9.0
+# A cut line reaches this much beyond the last node of its half.
+BEYOND_LAST = 1.02
 
 # Up to so many points, this accuracy is asked for by default.
-FEW = 1_000
-ACCEPTED = ((FEW, 1e-7), (10_000, 2e-5), (np.inf, 2e-4))
+FEW, MANY_POINTS = 1_000, 65_536
+ACCEPTED = ((FEW, 1e-7), (10_000, 2e-5), (MANY_POINTS, 2e-4), (np.inf, 1e-3))
 
 # 2**24 points of ten coordinates fill 1.3 GB.
 MOST_LOG2_POINTS = 24
@@ -268,12 +268,13 @@ class AutoQuadrature:
 
     Args:
         accuracy: of the drift, relative to its size (at least 0.1). Default: 1e-7 where a thousand points are
-            enough for that, else 2e-5 up to ten thousand, else 2e-4, which is what certificates ask for.
+            enough for that, else 2e-5 up to ten thousand, else 2e-4 up to 65,536; where more would be
+            needed, 1e-3.
         points: evaluations of the loss in one expectation at most.
     """
 
     accuracy: float | None = None
-    points: int = 300_000
+    points: int = 100_000
 
     def __post_init__(self) -> None:
         check = Arguments("AutoQuadrature")
@@ -413,8 +414,12 @@ def _line(segments: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Positions and weights along a coordinate of so many segments."""
     if segments < 2:
         return hermite_line(nodes)
-    line, mass = _legendre_line(nodes)
-    return np.concatenate([line + i for i in range(segments)]), np.tile(mass, segments)
+    inner, inner_mass = _legendre_line(nodes)
+    outer, outer_mass = _half_line(nodes)
+    lines = [1 - outer[::-1], *(inner + i for i in range(1, segments - 1)), outer + segments - 1]
+    return np.concatenate(lines), np.concatenate(
+        [outer_mass[::-1], *[inner_mass] * (segments - 2), outer_mass]
+    )
 
 
 def _product(lines: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
@@ -463,6 +468,40 @@ def _legendre_line(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     return (points + 1) / 2, weights / 2
 
 
+@lru_cache(maxsize=64)
+def _half_line(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions in [0, 1), and weights without the density, of a line from a cut outwards.
+
+    Where the cut is at 0 this is Gauss's rule for half a normal density: exact for polynomials, however few
+    nodes there are. A Gauss-Legendre rule of n nodes has to stop short of 1.2 √n standard deviations.
+    """
+    points, weights = _half_gauss(nodes)
+    reach, seen = _reach(nodes), points < 37.0  # what lies farther out underflows
+    return points / reach, np.where(seen, weights * np.exp(np.where(seen, points, 0.0) ** 2 / 2), 0.0) / reach
+
+
+@lru_cache(maxsize=64)
+def _half_gauss(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss nodes and weights for exp(−y²/2) on y > 0, from its Jacobi matrix (Golub and Welsch)."""
+    line, mass = _legendre_line(40 + 8 * nodes)
+    far = 8.0 + 2.2 * math.sqrt(nodes)  # beyond the last node, and 1e-14 of the mass
+    points = far * line
+    density = far * mass * np.exp(-(points**2) / 2)
+    basis = [np.sqrt(density / density.sum())]
+    diagonal, beside = [], []
+    for _ in range(nodes):
+        image = points * basis[-1]
+        diagonal.append(image @ basis[-1])
+        for _twice in range(2):  # once leaves round-off that grows
+            for earlier in basis:
+                image = image - (image @ earlier) * earlier
+        beside.append(np.linalg.norm(image))
+        basis.append(image / beside[-1])
+    jacobi = np.diag(diagonal) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)
+    at, vectors = np.linalg.eigh(jacobi)
+    return at, density.sum() * vectors[0] ** 2
+
+
 @lru_cache(maxsize=8)
 def sobol_normals(dimension: int, log2_points: int, seed: int) -> Float[np.ndarray, "P dimension"]:
     """(2**log2_points, dimension) quasi-random standard normals in mirrored pairs."""
@@ -487,7 +526,7 @@ def _ascending(columns: list[Array]) -> list[Array]:
 
 
 def _reach(nodes: int) -> float:
-    return min(REACH, 1.2 * float(np.sqrt(nodes)))
+    return BEYOND_LAST * float(_half_gauss(nodes)[0][-1])
 
 
 def _edges(where: Array, reach: float | Array) -> Array:
@@ -499,13 +538,12 @@ def _edges(where: Array, reach: float | Array) -> Array:
 
 
 def _cut_lines(where: Array, nodes: int) -> tuple[Array, Array]:
-    """Gauss-Legendre under the normal density between cuts (P, c) and beyond: (P, (c + 1) nodes) each."""
-    line, mass = _legendre_line(nodes)
-    edges = _edges(where, _reach(nodes))
-    widths = (edges[:, 1:] - edges[:, :-1])[:, :, None]
-    lines = (edges[:, :-1, None] + widths * line[None, None, :]).reshape(where.shape[0], -1)
-    lengths = (widths * mass[None, None, :]).reshape(lines.shape)
-    return lines, lengths * jnp.exp(-(lines**2) / 2) / np.sqrt(2 * np.pi)
+    """Rules under the normal density between cuts (P, c) and beyond: (P, (c + 1) nodes) each."""
+    positions, masses = _line(where.shape[1] + 1, nodes)
+    edges, segment = _edges(where, _reach(nodes)), np.floor(positions).astype(int)
+    low, high = edges[:, segment], edges[:, segment + 1]
+    lines = low + (high - low) * (positions - segment)[None, :]
+    return lines, (high - low) * masses[None, :] * jnp.exp(-(lines**2) / 2) / np.sqrt(2 * np.pi)
 
 
 @float64

@@ -12,14 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Float, Settings, float64
 from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree, field
 from optlearn._theory.expectation import AbstractQuadrature, AutoQuadrature, Quadrature, Table
-from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, Shapes, entry_names
+from optlearn._theory.order import OrderParameters, OverlapLayout, Overlaps, Shapes
 from optlearn._theory.spectrum import Spectrum, variances_by_cluster
 
 # The latent variables of one sample, by name.
@@ -205,6 +204,8 @@ class LearningModel(System):
             blocks.
         drift_quadrature, error_quadrature: of the drift and of the error, set by ``resolved``; None: closed
             forms where there are any.
+        drift_breaks: those of ``breaks`` at which the drift's quadrature is cut, set by ``resolved``: where
+            only the metric jumps it need not be. None: all.
     """
 
     start_advice = "No weight vectors have these overlaps."
@@ -236,12 +237,13 @@ class LearningModel(System):
     spectrum: Spectrum | None = field(kw_only=True, default=None)
     drift_quadrature: Quadrature | None = field(kw_only=True, default=None)
     error_quadrature: Quadrature | None = field(kw_only=True, default=None)
+    drift_breaks: tuple[Break, ...] | None = field(static=True, kw_only=True, default=None)
 
     def __check_init__(self) -> None:
-        _check_sizes(self)
-        if self.spectrum is not None:
-            from optlearn._theory.checks import check_spectrum
+        from optlearn._theory.checks import check_sizes, check_spectrum
 
+        check_sizes(self)
+        if self.spectrum is not None:
             check_spectrum(self)
         elif self.overlaps.by_block:
             raise SpecificationError("overlaps with an axis of blocks need a spectrum, got None")
@@ -588,64 +590,3 @@ class LearningModel(System):
             else:
                 rows.append(jnp.zeros(centroids))
         return jnp.stack(rows)
-
-
-def _check_break(model: LearningModel, place: Break) -> None:
-    name, limits = type(model).__name__, {"student": model.students, "teacher": model.teachers}
-    if any(len(term) != 4 for term in place.plus):
-        raise SpecificationError(f"{place}: plus must hold (kind, slot, node, factor) of each further field")
-    for kind, slot, node, factor in place.terms:
-        if kind not in limits:
-            raise SpecificationError(f"{place}: kind is 'student' or 'teacher'")
-        if not (0 <= slot < model.slots and 0 <= node < limits[kind]):
-            raise SpecificationError(f"{name}: {place} names a field that the model does not have")
-        if not (np.isfinite(factor) and factor):
-            raise SpecificationError(f"{place}: the factor of a field must be a finite number and not 0")
-    if len({term[:3] for term in place.terms}) < len(place.terms):
-        raise SpecificationError(f"{place}: a field is given twice")
-    if place.parameter is not None and place.parameter[1] not in model.parameters:
-        names = ", ".join(model.parameters)
-        raise SpecificationError(f"{place}: at must be a number or the name of a parameter, one of {names}")
-    if place.parameter is None and not (isinstance(place.at, int | float) and np.isfinite(place.at)):
-        raise SpecificationError(f"{place}: at must be a finite number or the name of a parameter")
-
-
-def _check_sizes(model: LearningModel) -> None:
-    name, centroids = type(model).__name__, model.centroids
-    for size, lowest in (("students", 1), ("slots", 1), ("heads", 0), ("normals", 0)):
-        Arguments(name).count(size, getattr(model, size), lowest)
-    if model.clusters and len(model.clusters) != model.slots:
-        raise SpecificationError(
-            f"{name}(clusters={model.clusters!r}): one count for each of the {model.slots} slots"
-        )
-    if sum(model.clusters) != centroids:
-        raise SpecificationError(
-            f"{name}(clusters={model.clusters!r}) has {sum(model.clusters)} centroids in all, "
-            f"but Omega is {centroids} by {centroids}"
-        )
-    if any(not 0 <= slot < model.slots for slot in model.redrawn):
-        raise SpecificationError(f"{name}(redrawn={model.redrawn!r}): slots from 0 to {model.slots - 1}")
-    if model.redrawn and len(set(model.redrawn)) == model.slots:
-        raise SpecificationError(
-            f"{name}(redrawn={model.redrawn!r}): at least one slot must be shared by the views; "
-            "leave redrawn empty for batches of fresh samples"
-        )
-    for place in model.breaks:
-        _check_break(model, place)
-    if len(set(model.breaks)) < len(model.breaks):
-        raise SpecificationError(f"{name}(breaks={model.breaks!r}): a break is given twice")
-    entries = [model.layout.name_of(*entry) for entry in model.layout.all_entries()]
-    arrays = [{part, *entry_names(part, shape)} for part, shape in model.trained.items()]
-    taken = {"Q", "M", "R", "v", *entries}
-    for names in (*arrays, *({scalar} for scalar in (*model.extras, *model.running))):
-        for further in sorted(names & taken):
-            fields = f"trained={model.trained!r}, extras={model.extras!r}, running={model.running!r}"
-            raise SpecificationError(f"{name}({fields}): {further!r} is taken")
-        taken |= names
-    if model.heads and "readout" in model.trained:
-        raise SpecificationError(
-            f"{name}: trained must not hold 'readout' beside heads={model.heads}: readout_rate is that of v"
-        )
-    for untracked in sorted(model.untracked):
-        if untracked not in entries:
-            raise SpecificationError(f"{name}: untracked {untracked!r} is none of {', '.join(entries)}")

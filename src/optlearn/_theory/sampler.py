@@ -44,15 +44,16 @@ _READS: dict[Hashable, "Reads"] = {}
 
 @dataclass(frozen=True)
 class Reads:
-    """Flags for the fields: student (L, K), teacher (L, M), noise; how many further normals count.
+    """Flags for the fields: student (L, K), teacher (L, M), noise; how many further normals count; breaks.
 
-    Those are all or none: a rule that shakes its units shakes all.
+    Further normals are all or none: a rule that shakes its units shakes all.
     """
 
     student: Bool[np.ndarray, "L K"]
     teacher: Bool[np.ndarray, "L M"]
     noise: bool
     normals: int = 0
+    breaks: tuple[Break, ...] = ()
 
 
 def fields_read(model: LearningModel, function: Literal["loss", "metric"] = "loss") -> Reads:
@@ -62,14 +63,15 @@ def fields_read(model: LearningModel, function: Literal["loss", "metric"] = "los
     as in the sign of a teacher.
     """
     # Neither loss nor metric reads how they are averaged, and tables are large.
-    model = replace(model, drift_quadrature=None, error_quadrature=None)
-    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), float), model)
+    bare = replace(model, drift_quadrature=None, error_quadrature=None, drift_breaks=None)
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), float), bare)
     leaves, structure = jax.tree.flatten(shapes)
     key = (structure, tuple(leaf.shape for leaf in leaves), function)
     if key not in _READS:
         with jax.enable_x64(True):
             _READS[key] = _find(shapes, function)
-    return _READS[key]
+    cut = model.breaks if function == "metric" or model.drift_breaks is None else model.drift_breaks
+    return replace(_READS[key], breaks=cut)
 
 
 def _find(shapes: LearningModel, function: str) -> Reads:
@@ -164,7 +166,7 @@ def coordinates(model: LearningModel, reads: Reads) -> Coordinates:
     A sum of fields is cut where its last field is: those before are known there.
     """
     read = np.concatenate([reads.student, reads.teacher], axis=1)
-    forms = {b: [(slot, entry) for slot, entry, _ in _entries(model, b)] for b in model.breaks}
+    forms = {b: [(slot, entry) for slot, entry, _ in _entries(model, b)] for b in reads.breaks}
     alone = {place for form in forms.values() if len(form) == 1 for place in form}
     summed = {place for form in forms.values() for place in form}
     pivots = tuple(

@@ -15,16 +15,17 @@ References:
     constraints: a limited-memory projected quasi-Newton algorithm*, AISTATS 2009.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from optlearn._control.certificate import agreement
 from optlearn._control.compiled import Rollout, weighing_on
 from optlearn._control.hamiltonian.gap import free_gap, minimise_hamiltonian
 from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.newton import ARMIJO
-from optlearn._control.runs import Curvature, Outcome, Run, Solver, Start
+from optlearn._control.runs import Curvature, Outcome, Run, Solver, Start, lowest
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.quasi_newton import QuasiNewton
 from optlearn._control.solvers.rules import (
@@ -46,7 +47,6 @@ MAX_ITERATIONS = 2000
 # Where expectations are wide quadratures: a tenth of what a certificate asks for, and starts are still told
 # apart.
 _COSTLY_TOLERANCE = 1e-6
-_COARSE = 1e-4  # gap, relative to the objective, down to which coarse expectations are worth a descent
 _DAMPED = 4  # at most so many damped steps in a row
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
@@ -76,6 +76,43 @@ class Indirect(Solver):
     name = "indirect"
     description = "Pontryagin's minimum principle by forward and backward passes with exact adjoints"
 
+    def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
+        """One run from each start.
+
+        Where expectations are wide quadratures, all starts are followed with a coarse one, which is enough to
+        tell them apart. The best goes on with the fine one, and so do those that the difference of both may
+        have put behind it.
+        """
+        coarse = rollout.coarser() if rollout.compiled.problem.weighing is None else None
+        if coarse is None or any(start.near for start in starts):
+            return super().run_all(rollout, starts, tell)
+        ends = super().run_all(coarse, starts, tell)
+        if ends[-1].interrupted or ends[-1].astray:
+            return ends
+        first = lowest(ends)
+        best = self._refined(rollout, first, tell)
+        doubt = 2 * abs(rollout.objective(first.w, first.theta) - first.objective)
+        close = agreement(first.objective)
+        runs = []
+        for end in ends:
+            behind = end.objective - first.objective
+            if end is first:
+                runs.append(best)
+            elif close < behind <= doubt and not best.interrupted:
+                runs.append(self._refined(rollout, end, tell))
+            else:
+                runs.append(replace(end, record=replace(end.record, objective=best.objective + behind)))
+        return [*(run for run in runs if not run.interrupted), *(run for run in runs if run.interrupted)]
+
+    def _refined(self, rollout: Rollout, end: Run, tell: Report) -> Run:
+        """On from where a coarse quadrature led."""
+        start = Start(end.record.start, end.w, end.theta, near=True, curvature=end.curvature)
+        run = self.run(rollout, start, tell)
+        both = {
+            name: getattr(end.record, name) + getattr(run.record, name) for name in ("iterations", "seconds")
+        }
+        return replace(run, record=replace(run.record, **both))
+
     def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
         """The best found from a start, which is first moved to meet bounds and budgets.
 
@@ -96,9 +133,8 @@ class Indirect(Solver):
 
         weights = None
         if rollout.compiled.problem.weighing is None:
-            start, before = _coarsely(rollout, start, most, report)
-            descent = _Descent(rollout, start, most - before, tolerance, report, self.brief)
-            outcome, done = descent.descend(), before + descent.iterations
+            descent = _Descent(rollout, start, most, tolerance, report, self.brief)
+            outcome, done = descent.descend(), descent.iterations
         else:
             descent, outcome, done, weights = _by_weights(rollout, start, most, tolerance, report)
         w, theta = descent.feasible.split(descent.point.v)
@@ -114,22 +150,6 @@ class Indirect(Solver):
             weights=weights,
             curvature=Curvature(descent.model.moves, descent.model.changes),
         )
-
-
-def _coarsely(
-    rollout: Rollout, start: Start, max_iterations: int, tell: Callable[[int, float, float], None]
-) -> tuple[Start, int]:
-    """Where a descent leads whose expectations are coarse and quick, if there are such, and its passes."""
-    coarse = rollout.coarser()
-    if coarse is None or start.near or not np.isfinite(coarse.objective(start.w, start.theta)):
-        return start, 0
-    descent = _Descent(coarse, start, max_iterations - 1, _COARSE, tell)
-    descent.descend()
-    w, theta = descent.feasible.split(descent.point.v)
-    if not rollout.objective(w, theta) < rollout.objective(start.w, start.theta):
-        return start, descent.iterations
-    curvature = Curvature(descent.model.moves, descent.model.changes)
-    return replace(start, w=w, theta=theta, near=True, curvature=curvature), descent.iterations
 
 
 def _by_weights(
@@ -334,7 +354,7 @@ class _Descent:
         """Quasi-Newton steps while the model promises more; an outcome if they end the descent."""
         fresh, checked = False, self.iterations
         wait, longest = _CHECK_AFTER
-        wait = 1 if self.near else wait
+        wait = 0 if self.near else wait
         for _ in range(_DESCENTS):
             gradient = self.feasible.gradient(self.point.rolled)
             negligible = _NEGLIGIBLE * self.tolerance
@@ -344,7 +364,7 @@ class _Descent:
             if limit or (promise < self.tolerance and self.iterations >= checked + wait):
                 self._minimise_hamiltonian()
                 # A gap costs as much as ten passes.
-                checked, wait = self.iterations, min(2 * wait, longest)
+                checked, wait = self.iterations, min(max(1, 2 * wait), longest)
                 if self.gap <= self.tolerance:
                     return Outcome.SOLVED
                 if limit:

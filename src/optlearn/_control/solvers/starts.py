@@ -10,7 +10,7 @@ from optlearn._control.certificate import ROUND_OFF, limits
 from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.evaluate import check_controls, check_schedule, evaluate
 from optlearn._control.problem import Problem, first_guess
-from optlearn._control.runs import Run, Start, finer
+from optlearn._control.runs import Run, Start, finer, quickest
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError, count_of
 from optlearn._schedule import Mixture, Schedule
@@ -259,7 +259,7 @@ def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[St
 def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int | None:
     """Enough steps for a guess; None: its dynamics run away, however fine the steps."""
     small = 1e-7 if compiled.engine.costly else 1e-8
-    rollout, known_to_stay = Rollout(compiled, intervals, 1), False
+    rollout, known_to_stay = quickest(Rollout(compiled, intervals, 1)), False
     coarse = rollout.objective(guess.w, guess.theta)
     while (twice := finer(rollout)) is not None:
         fine = twice.objective(guess.w, guess.theta)
@@ -277,9 +277,10 @@ def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int 
 
 def too_coarse(rollout: Rollout, best: Run, negligible: float) -> bool:
     """Whether twice as many steps would change the objective by more than a certificate allows."""
+    rollout = quickest(rollout)
     twice = finer(rollout)
     if twice is None:
         return False
-    change = abs(twice.objective(best.w, best.theta) - best.objective)
+    change = abs(twice.objective(best.w, best.theta) - rollout.objective(best.w, best.theta))
     # Written so that a NaN is too coarse as well: steps hide that the dynamics run away.
     return not change <= limits(best.objective, negligible)["integration_error"] / 2
