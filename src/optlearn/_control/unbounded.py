@@ -54,8 +54,8 @@ def within_wide_bounds(problem: Problem, solve: Solve, warm_start: Solution | Sc
         reach, start = reach * WIDER, solution
     name = next(iter(problem.unbounded))
     raise RunawayError(
-        f"the optimum of {name!r}, which has no bounds, grows with every one that it is given: give it bounds, "
-        "or a cost that grows with it"
+        f"the optimum of {name!r}, which has no bounds, grows with every one that it is given: give it "
+        "bounds, or a cost that grows with it"
     )
 
 

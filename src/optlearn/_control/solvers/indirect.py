@@ -189,7 +189,7 @@ def _can_fall(
     tell: Callable[[int, float, float], None],
 ) -> tuple[bool, int]:
     """Whether limits are broken by less where nothing else counts, and the passes that it took to see."""
-    weighing = rollout.compiled.problem.weighing
+    weighing = weighing_on(rollout)
     assert weighing is not None
     descent = _Descent(rollout.weighted(Violation(weighing)), start, max_iterations, tolerance, tell)
     descent.descend()
