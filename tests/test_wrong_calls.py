@@ -256,7 +256,7 @@ def test_the_table_is_large():
             lambda p, s: replace(p, controls={"learning_rate": ol.Continuous(-1, 1)}, budgets=()),
             "learning_rate must be at least 0, got -1",
         ),
-        (lambda p, s: ol.Discrete("01"), "values must be a list of numbers, got '01'"),
+        (lambda p, s: ol.Discrete("01"), "values must be a list of numbers or a dictionary, got '01'"),
         (lambda p, s: ol.Discrete((0, 1), max_switches=1.5), "max_switches must be a whole number or None"),
         (lambda p, s: ol.Budget("noise", mean=math.inf), "mean must be a finite number or None, got inf"),
         (

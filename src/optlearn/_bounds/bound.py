@@ -159,7 +159,8 @@ def bound(
     check.count("dimensions", dimensions)
     if problem.paths:
         problem = replace(problem, paths=())
-    if problem.reach is not None or problem.free_horizon is not None or problem.weighing is not None:
+    varying = problem.reach is not None or problem.free_horizon is not None
+    if varying or problem.unbounded or problem.weighing is not None:
         raise SpecificationError(
             f"bound: {problem.name!r} must minimise one mean over a given horizon, without reach, "
             "risk, limits or rivals"

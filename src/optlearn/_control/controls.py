@@ -156,7 +156,7 @@ class _Bounded:
         for name, bound in (("lower", lower), ("upper", upper)):
             number = as_numbers(bound)
             finite = number is not None and number.ndim == 0 and bool(np.isfinite(number))
-            if not (finite or (self.may_be_infinite and bound in (-np.inf, np.inf))):
+            if not (finite or (self.may_be_infinite and isinstance(bound, float | int) and np.isinf(bound))):
                 allowed = "must be a finite number" + (", or infinite" if self.may_be_infinite else "")
                 Arguments(kind).fail(name, bound, allowed)
         if not lower < upper:

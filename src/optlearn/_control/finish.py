@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from optlearn._arrays import Float
-from optlearn._control.certificate import STEPS, Certificate, Starts, judged
+from optlearn._control.certificate import LIMITS_MET, STEPS, Certificate, Starts, judged
 from optlearn._control.compiled import CompiledProblem, Rollout, weighing_on
 from optlearn._control.evaluate import evaluate
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
@@ -51,8 +51,16 @@ class SearchResult:
     @property
     def starts(self) -> Starts:
         """What became of the starts, before anything went on from where they ended."""
-        ends = [run.objective for run in self.runs if run.counts]
-        return Starts.of(ends, self.dropped, self.negligible)
+        return Starts.of(ends(self.rollout, self.runs), self.dropped, self.negligible)
+
+
+def ends(rollout: Rollout, runs: list[Run]) -> list[float]:
+    """Where starts ended: of those that keep all limits, if any does. The others reach any objective."""
+    counted, weighing = [run for run in runs if run.counts], weighing_on(rollout)
+    if weighing is not None and weighing.limits:
+        kept = [run for run in counted if weighing.excess(rollout.costs(run.w, run.theta)) <= LIMITS_MET]
+        counted = kept or counted
+    return [run.objective for run in counted]
 
 
 def finish(search: SearchResult, tell: Report) -> Solution:

@@ -11,7 +11,7 @@ from optlearn._arguments import Arguments
 from optlearn._arrays import float64
 from optlearn._control.certificate import LIMITS_MET, NEGLIGIBLE, Starts, limits
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem, weighing_on
-from optlearn._control.finish import SearchResult, finish
+from optlearn._control.finish import SearchResult, ends, finish
 from optlearn._control.free_horizon import best_horizon
 from optlearn._control.kept import broken_between
 from optlearn._control.problem import Problem
@@ -272,8 +272,7 @@ class _Search:
         Where scouts have seen all of the grid, only while one alone has: they are more than these.
         """
         for again in range(1, MORE_STARTS + 1):
-            ends = [run.objective for run in self.runs if run.counts]
-            starts = Starts.of(ends, negligible=self.negligible)
+            starts = Starts.of(ends(self.rollout, self.runs), negligible=self.negligible)
             if self.scouted and not starts.lone:
                 break
             # Where limits are out of reach, all ends differ, and none is an optimum.
@@ -330,11 +329,11 @@ class _Search:
         allowed = limits(size, self.negligible)["integration_error"]
         if abs(reached - best.objective) <= allowed:
             return  # every descent from a start ended below it, and these steps say so truthfully
-        weighing = self.compiled.problem.weighing
-        ends: list[Start | Run] = [*self.candidates.every, *self.runs]
+        weighing = weighing_on(self.rollout)
+        known: list[Start | Run] = [*self.candidates.every, *self.runs]
         others = [
             other
-            for other in ends
+            for other in known
             if weighing is None or weighing.excess(self.rollout.costs(other.w, other.theta)) <= LIMITS_MET
         ]
         least, other = min(

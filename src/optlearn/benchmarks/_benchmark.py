@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from optlearn._arrays import Array, Settings
-from optlearn._control.controls import Control
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Control, Free
 from optlearn._control.objective import Limit, Objective
+from optlearn._control.path import Path
 from optlearn._control.problem import Problem
 from optlearn._dynamics.system import System
 from optlearn._errors import SpecificationError
@@ -63,26 +65,30 @@ class Benchmark:
         equations: dx/dt as a function of the state and the controls, both by name.
         start: state at time 0.
         controls: what may be chosen.
-        horizon: final time.
+        horizon: final time, or the range in which it is free.
         source: where it was published.
         tests: what makes it hard.
         reference: the optimum.
         cost: running cost; its integral over time counts.
         final: cost of the final state.
         limits: what must hold at the end.
+        paths: what must hold all the time.
+        budgets: on the controls.
     """
 
     name: str
     equations: Function
     start: Mapping[str, float]
     controls: Mapping[str, Control]
-    horizon: float
+    horizon: float | Free
     source: str
     tests: str
     reference: Reference
     cost: Function | None = None
     final: Function | None = None
     limits: tuple[Limit, ...] = ()
+    paths: tuple[Path, ...] = ()
+    budgets: tuple[Budget, ...] = ()
 
     @property
     def title(self) -> str:
@@ -96,19 +102,15 @@ class Benchmark:
         Args:
             intervals: of equal length, on which controls are constant (default: those of the reference).
         """
-        cost, horizon = self.cost, self.horizon
         return Problem(
             model=Equations(self),
             start=dict(self.start),
-            horizon=horizon,
+            horizon=self.horizon,
             controls=self.controls,
-            # A running cost is averaged over time: the integral is the mean times the horizon.
-            objective=Objective(
-                final=0.0,
-                terminal=self.final,
-                cost=None if cost is None else lambda x, u: horizon * cost(x, u),
-            ),
+            budgets=self.budgets,
+            objective=Objective(final=0.0, terminal=self.final, integral=self.cost),
             limits=self.limits,
+            paths=self.paths,
             intervals=self.reference.intervals if intervals is None else intervals,
             name=self.name,
         )

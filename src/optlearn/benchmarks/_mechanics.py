@@ -5,6 +5,7 @@ import numpy as np
 
 from optlearn._arrays import Settings
 from optlearn._control.controls import Continuous
+from optlearn._control.path import Path
 from optlearn.benchmarks._benchmark import Reference, benchmark, ends, ends_below
 
 
@@ -38,6 +39,25 @@ def cart_to_rest(x: Settings, u: Settings) -> Settings:
 )
 def cart_one_sided(x: Settings, u: Settings) -> Settings:
     """The same cart must pass 0 and not move on."""
+    return {"place": x["speed"], "speed": u["push"]}
+
+
+@benchmark(
+    start={"place": 0.0, "speed": 1.0},
+    controls={"push": Continuous(-20.0, 20.0)},
+    horizon=1.0,
+    cost=lambda x, u: u["push"] ** 2 / 2,
+    limits=(
+        ends(0.0, lambda x, u: x["place"]),
+        ends(-1.0, lambda x, u: x["speed"]),
+    ),
+    paths=(Path("place", at_most=1 / 9),),
+    source="A. E. Bryson, W. F. Denham, S. E. Dreyfus, AIAA Journal 1 (1963) 2544; COPS, PSOPT",
+    tests="a limit on the state that is touched for a while",
+    reference=Reference(4.00015625, 240, "convex", published=4.0),
+)
+def bryson_denham(x: Settings, u: Settings) -> Settings:
+    """Turn a cart round before a wall."""
     return {"place": x["speed"], "speed": u["push"]}
 
 

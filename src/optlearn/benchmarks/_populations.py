@@ -5,7 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from optlearn._arrays import Settings
-from optlearn._control.controls import Continuous, Discrete
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Discrete, Free
 from optlearn.benchmarks._benchmark import Reference, benchmark
 
 LOTKA: dict[str, Any] = {
@@ -147,4 +148,26 @@ def epidemic(x: Settings, u: Settings) -> Settings:
         "exposed": infection - (0.5 + 0.5) * x["exposed"],
         "infectious": 0.5 * x["exposed"] - (0.1 + 0.2 + 0.5) * x["infectious"],
         "all": (0.525 - 0.5) * x["all"] - 0.2 * x["infectious"],
+    }
+
+
+VOLUME = ((5.85 - 0.02) / 0.00873) ** 1.5 / 2
+
+
+@benchmark(
+    start={"tumour": VOLUME, "vessels": VOLUME / 2},
+    controls={"dose": Continuous(0.0, 75.0)},
+    horizon=Free(0.1, 3.0),
+    final=lambda x, u: x["tumour"],
+    budgets=(Budget("dose", total=15.0, sense="at most"),),
+    source="U. Ledzewicz, H. Schättler, Optim. Control Appl. Methods 29 (2008) 41; PROPT, PSOPT",
+    tests="a free end, a limit on an integral, numbers that are large",
+    reference=Reference(7571.7535, 100, "many starts", published=7571.67),
+)
+def tumour(x: Settings, u: Settings) -> Settings:
+    """Starve a tumour of its vessels with a given amount of a drug."""
+    p, q = x["tumour"], x["vessels"]
+    return {
+        "tumour": -0.084 * p * jnp.log(p / q),
+        "vessels": q * (5.85 - 0.02 - 0.00873 * p ** (2 / 3) - 0.15 * u["dose"]),
     }
