@@ -44,7 +44,7 @@ def run(name: str, entry: dict[str, str], data_dir: Path | None) -> dict[str, ob
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode:
-            sys.exit(f"{name} failed:\n{done.stderr}")
+            sys.exit(f"{name} ended with code {done.returncode}:\n{done.stderr}")
         picture = DOCS / entry["picture"]
         picture.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(Path(folder) / entry.get("drawn", "drawn.png"), picture)

@@ -111,7 +111,7 @@ def test_groups_are_shown_by_the_schedule(capsys):
 @pytest.mark.parametrize(
     ("values", "arguments", "message"),
     [
-        ({"colour": [1.0]}, {}, "controls must be among learning_rate, .*, got 'colour'; wire it in by"),
+        ({"colour": [1.0]}, {}, "controls must be among learning_rate, .*, got 'colour'; wire it in with"),
         (
             {"noise": [0.3]},
             {"framework": "tensorflow"},
