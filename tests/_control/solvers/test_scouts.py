@@ -82,7 +82,7 @@ def test_many_projections_are_those_of_one(sense):
     own, box = FeasibleSet(compiled, 4), scouts._Box(compiled)
     v = np.random.default_rng(1).normal(0.5, 1.0, size=(30, 4, compiled.relaxation.size))
     expected = [own.nearest(box.values(one), NEVER)[0] for one in v]
-    assert box.values(box.nearest(v)) == pytest.approx(np.array(expected), abs=1e-6)
+    assert box.values(box.nearest(v)) == pytest.approx(np.array(expected), abs=1e-8)
 
 
 def test_scouts_stay_at_home_where_a_control_has_two_budgets():

@@ -208,7 +208,7 @@ class Scouting:
 class _Box:
     """Controls v (…, I, m) in [0, 1], and projection of many at once, to the digits that scouts need."""
 
-    halvings = 42
+    trials, met = 120, 1e-10
 
     def __init__(self, compiled: CompiledProblem) -> None:
         relaxation = compiled.relaxation
@@ -241,14 +241,27 @@ class _Box:
             row, target = row / np.abs(row).max(), target / np.abs(row).max()
             smallest = np.abs(row[row != 0]).min()
             reach = 2 * (np.abs(v).max(axis=(1, 2)) + 1) / smallest
-            low, high = -reach, reach
-            for _ in range(self.halvings):
-                middle = (low + high) / 2
-                mean = (self._inside(v - middle[:, None, None] * row) @ row).mean(axis=1)
-                low, high = np.where(mean > target, middle, low), np.where(mean > target, high, middle)
-            price = high if equal else np.maximum(high, 0.0)
+            price = self._price(v, row, target, reach)
+            price = price if equal else np.maximum(price, 0.0)
             moved = moved - price[:, None, None] * row
         return self._inside(moved)
+
+    def _price(self, v: Lanes, row: np.ndarray, target: float, reach: np.ndarray) -> np.ndarray:
+        """(N,) multipliers at which the mean of row·v meets its target: Newton's steps inside a bracket."""
+        price, low, high = np.zeros(len(v)), -reach, reach
+        for number in range(self.trials):
+            inside = self._inside(v - price[:, None, None] * row)
+            excess = (inside @ row).mean(axis=1) - target
+            if np.all(np.abs(excess) <= self.met):
+                break
+            low, high = np.where(excess > 0, price, low), np.where(excess > 0, high, price)
+            fall = ((inside > 0) & (inside < 1)) @ row**2
+            fall = fall.mean(axis=1)
+            ahead = price + excess / np.where(fall > 0, fall, 1.0)
+            # Shares that add up to 1 fall by less than this says: every third step halves the bracket.
+            usable = (fall > 0) & (ahead > low) & (ahead < high) & (number % 3 < 2)
+            price = np.where(usable, ahead, (low + high) / 2)
+        return price
 
     def _inside(self, v: np.ndarray) -> np.ndarray:
         inside: np.ndarray = np.clip(v, 0.0, 1.0)
