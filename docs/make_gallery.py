@@ -45,9 +45,11 @@ def run(name: str, entry: dict[str, str], data_dir: Path | None) -> dict[str, ob
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode:
             sys.exit(f"{name} ended with code {done.returncode}:\n{done.stderr}")
-        picture = DOCS / entry["picture"]
-        picture.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(Path(folder) / entry.get("drawn", "drawn.png"), picture)
+        drawn = entry.get("drawn", "drawn.png" if "drawn.png" in words else None)
+        if drawn is not None:
+            picture = DOCS / entry["picture"]
+            picture.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(Path(folder) / drawn, picture)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {"command": entry["command"], "cpu_seconds": round(cpu, 1), "output": done.stdout, **machine()}
 

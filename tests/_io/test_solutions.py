@@ -301,7 +301,7 @@ class TestBrokenFiles:
         path = self.broken(file, tmp_path)
         with forged(path) as h5:
             h5["trajectory"]["error"][3] += 1e-9
-        with pytest.raises(DataFileError, match="not what was written"):
+        with pytest.raises(DataFileError, match="does not match its checksum"):
             ol.load(path)
 
     def test_no_file(self, tmp_path):

@@ -42,7 +42,7 @@ def test_where_there_is_no_linear_feedback(pull):
     discrete = ol.Problem(
         model=pull.model, start={"height": 0.0}, horizon=1, controls={"force": ol.Discrete([0, 1])}
     )
-    with pytest.raises(SpecificationError, match="continuous controls, and there are none"):
+    with pytest.raises(SpecificationError, match="continuous controls, and this problem has none"):
         ol.solve(discrete, intervals=4, starts=1).feedback()
     tied = ol.Problem(
         model=pull.model,

@@ -30,7 +30,8 @@ def test_a_table_fits_its_example(name):
     assert name in EXAMPLES
     assert entry["command"].startswith(f"python examples/{name}.py")
     assert entry["question"].endswith("?")
-    assert "drawn.png" in entry["command"] or "drawn" in entry  # else no picture would be found
+    if "drawn.png" in entry["command"] or "drawn" in entry:
+        assert "picture" in entry  # where it goes
     left, top, right, bottom = entry.get("crop", (0, 0, 1, 1))
     assert 0 <= left < right <= 1
     assert 0 <= top < bottom <= 1
@@ -47,7 +48,8 @@ def test_a_stored_result_says_what_made_it(name):
     assert kept["cpu_seconds"] > 0
     assert {"optlearn", "python", "jax"} <= set(kept["versions"])
     assert str(Path.home()) not in kept["output"]
-    assert (DOCS / TABLE[name]["picture"]).stat().st_size > 1000
+    if "picture" in TABLE[name]:
+        assert (DOCS / TABLE[name]["picture"]).stat().st_size > 1000
 
 
 class TestNotebooks:

@@ -104,7 +104,7 @@ def test_a_full_disk_stops_the_sweep_and_keeps_what_is_finished(sweep, same, tmp
         resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))  # longer files fail, as on a full disk
 
     try:
-        with pytest.raises(SweepFolderError, match=r"cannot write .*points.*; what is finished is kept"):
+        with pytest.raises(SweepFolderError, match=r"cannot write .*points.*; finished points are kept"):
             sweep(progress=fill)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
