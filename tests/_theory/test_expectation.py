@@ -463,6 +463,8 @@ class Drawn(LearningModel):
 def test_errors_are_not_understated_by_much(bent):
     """Random units, large and nearly singular covariances, every kind of rule: at most by a factor of 3."""
     rng = np.random.default_rng(7)
+    # Equal steps converge slowly where a squared slope jumps.
+    reference, slack = (QuasiMonteCarlo(18, seed=9), 1e-3) if bent else (Grid((1200, 40)), 1e-7)
     with jax.enable_x64(True):
         for _ in range(6):
             numbers = {
@@ -478,8 +480,8 @@ def test_errors_are_not_understated_by_much(bent):
             length = 10 ** rng.uniform(-0.5, 0.5)
             start = model.state(Q11=length**2, M11=length * rng.choice([0.3, 1 - 1e-9]))
             states, u = probe_states(model, start), model.settings()
-            known = _values(model, u, states, Grid((1200, 40)), "drift")
+            known = _values(model, u, states, reference, "drift")
             rules = [GaussHermite(8), GaussHermite(20), Grid((9, 9)), Grid((30, 8)), QuasiMonteCarlo(12)]
             for rule in rules:
                 true = _difference(_values(model, u, states, rule, "drift"), known)
-                assert true <= 3 * quadrature_error(model, states, u, rule) + 1e-7, (rule, numbers)
+                assert true <= 3 * quadrature_error(model, states, u, rule) + slack, (rule, numbers)

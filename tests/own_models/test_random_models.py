@@ -13,8 +13,8 @@ from optlearn._control.baselines import baselines_of
 from optlearn._control.certificate import limits
 
 MODELS = 40
-# Two thirds of a second each, on average: few intervals and points, since the search is what is tested.
-INTERVALS, RULE = 4, ol.QuasiMonteCarlo(6)
+# Few intervals and points, since the search is what is tested.
+INTERVALS, RULE = 3, ol.QuasiMonteCarlo(4)
 
 
 # Losses of an output and a target.

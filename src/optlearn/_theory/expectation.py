@@ -75,7 +75,7 @@ class GridRule(AbstractQuadrature):
 
     @abstractmethod
     def reach(self, segments: tuple[int, ...]) -> Float[np.ndarray, " d"]:
-        """How far cut lines go in each coordinate."""
+        """How far lines go in each coordinate that is cut; infinitely far in others."""
 
     @property
     @abstractmethod
@@ -136,7 +136,7 @@ class GaussHermite(GridRule):
 
     @override
     def reach(self, segments: tuple[int, ...]) -> np.ndarray:
-        return np.full(len(segments), _reach(self.nodes))
+        return np.array([_reach(self.nodes) if count > 1 else np.inf for count in segments])
 
     @property
     @override
@@ -190,7 +190,8 @@ class Grid(GridRule):
 
     @override
     def reach(self, segments: tuple[int, ...]) -> np.ndarray:
-        return np.array([_reach(count) for count in self.nodes])
+        pairs = zip(segments, self.nodes, strict=True)
+        return np.array([_reach(nodes) if count > 1 else np.inf for count, nodes in pairs])
 
     @property
     @override
@@ -483,20 +484,20 @@ def _half_line(nodes: int) -> tuple[np.ndarray, np.ndarray]:
 @lru_cache(maxsize=64)
 def _half_gauss(nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss nodes and weights for exp(−y²/2) on y > 0, from its Jacobi matrix (Golub and Welsch)."""
-    line, mass = _legendre_line(40 + 8 * nodes)
-    far = 8.0 + 2.2 * math.sqrt(nodes)  # beyond the last node, and 1e-14 of the mass
-    points = far * line
-    density = far * mass * np.exp(-(points**2) / 2)
-    basis = [np.sqrt(density / density.sum())]
-    diagonal, beside = [], []
-    for _ in range(nodes):
-        image = points * basis[-1]
-        diagonal.append(image @ basis[-1])
+    line, mass = _legendre_line(32)
+    far = math.ceil(8 + 2.2 * math.sqrt(nodes))  # beyond the last node, and 1e-14 of the mass
+    points = ((np.arange(2 * far)[:, None] + line) / 2).ravel()
+    density = np.tile(mass / 2, 2 * far) * np.exp(-(points**2) / 2)
+    basis = np.zeros((nodes + 1, len(points)))
+    basis[0] = np.sqrt(density / density.sum())
+    diagonal, beside = np.zeros(nodes), np.zeros(nodes)
+    for i in range(nodes):
+        image = points * basis[i]
+        diagonal[i] = image @ basis[i]
         for _twice in range(2):  # once leaves round-off that grows
-            for earlier in basis:
-                image = image - (image @ earlier) * earlier
-        beside.append(np.linalg.norm(image))
-        basis.append(image / beside[-1])
+            image = image - (basis[: i + 1] @ image) @ basis[: i + 1]
+        beside[i] = np.linalg.norm(image)
+        basis[i + 1] = image / beside[i]
     jacobi = np.diag(diagonal) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)
     at, vectors = np.linalg.eigh(jacobi)
     return at, density.sum() * vectors[0] ** 2

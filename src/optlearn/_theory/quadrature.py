@@ -35,7 +35,7 @@ SOBOL = (12, 13, 14, 15, 16, 17, 18)
 # Points in one block of a table: fewest and most.
 BLOCK = (64, 1024)
 # Points of a grid that is made to measure, at most; beyond, quasi-random ones are as good.
-MOST_FITTED = 65_536
+MOST_FITTED = 20_000
 # Points, of all latents together, from which a rule is a table.
 MANY = 200
 
