@@ -158,10 +158,11 @@ def bound(
     check.count("dimensions", dimensions)
     if problem.paths:
         problem = replace(problem, paths=())
-    if problem.reach is not None or problem.free_horizon is not None or problem.unbounded or problem.weighing is not None:
+    given = problem.reach is None and problem.free_horizon is None and not problem.unbounded
+    if not given or problem.weighing is not None:
         raise SpecificationError(
-            f"bound: {problem.name!r} must minimise one mean over a given horizon, without reach, "
-            "risk, limits or rivals"
+            f"bound: {problem.name!r} must minimise one mean over a given horizon, between finite bounds, "
+            "without reach, risk, limits or rivals"
         )
     if kind in ("auto", "convex") and is_linear(problem):
         try:
