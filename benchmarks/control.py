@@ -27,7 +27,7 @@ import optlearn as ol
 METHODS: dict[str, dict[str, Any]] = {
     "auto": {},
     "direct": {},
-    "indirect": {"starts": 1, "max_iterations": 200},
+    "indirect": {"max_iterations": 200},
 }
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.csv"
 HEADER = ("problem", "method", "objective", "excess", "converged", "honest", "seconds", "iterations")

@@ -36,7 +36,7 @@ STEPS = 200  # in an interval: with more there is nothing but round-off to win
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound that no schedule beats.
+    """What no schedule beats.
 
     Attributes:
         value: a proven lower bound (convex, sos), or an estimate of the optimum (hjb).
@@ -64,7 +64,7 @@ class Bound:
 
     @property
     def proven(self) -> bool:
-        """Is it a theorem about the problem, not an estimate?"""
+        """Is it a theorem about the problem, and no estimate?"""
         return not self.assumes
 
     def holds_for(self, schedule: Schedule) -> bool:
@@ -91,7 +91,7 @@ class Bound:
             )
         warn(
             f"bound: the estimate {self.value:.6g} ± {self.error:.2g} is above a schedule with "
-            f"{objective:.6g}, so its error bar is widened; larger times= and nodes= are more accurate"
+            f"{objective:.6g}, so its error bar is made wider; larger times= and nodes= are more accurate"
         )
         return replace(self, error=2 * (self.value - objective))
 
@@ -125,9 +125,9 @@ def bound(
     nodes: int | None = None,
     dimensions: int = 4,
 ) -> Bound:
-    """A lower bound that no schedule of a problem beats, computed independently of the solvers.
+    """What no schedule of a problem beats, by another road than a solver's.
 
-    Path limits are ignored: the bound still holds with them, but may be far below the optimum.
+    Paths are left out: what no schedule beats, none beats that keeps them; it may only be far below.
 
     Args:
         problem: the problem.
@@ -136,11 +136,10 @@ def bound(
             polynomials; needs the extra ``bounds``. "hjb": an estimate with an error bar by the
             Hamilton-Jacobi-Bellman equation on grids, where states move in a few dimensions. "auto": "convex"
             where it can be proven, else "hjb", else "sos".
-        solution: shows where to look for the multipliers of budgets and free parameters; None to solve
+        solution: that tells where multipliers of budgets and free parameters are looked for; None to solve
             the problem first, if it has any. An estimate above its objective gets a wider error bar.
         degree: "sos": of the polynomials in the state. A higher one gives a tighter bound, and takes longer.
-        pieces: "sos": pieces of time, in each of which the polynomials are cubic in time; more pieces give a
-            tighter bound.
+        pieces: "sos": of time, in each of which the polynomials are cubic in time; likewise.
         times: "hjb": steps of the coarsest of three grids, each 1.5 times as fine as the one before.
         nodes: "hjb": nodes along each coordinate of the coarsest grid, at least 4 (default: as many as
             take half a minute or so).
@@ -159,11 +158,11 @@ def bound(
     check.count("dimensions", dimensions)
     if problem.paths:
         problem = replace(problem, paths=())
-    varying = problem.reach is not None or problem.free_horizon is not None
-    if varying or problem.unbounded or problem.weighing is not None:
+    given = problem.reach is None and problem.free_horizon is None and not problem.unbounded
+    if not given or problem.weighing is not None:
         raise SpecificationError(
-            f"bound: {problem.name!r} must minimise one mean over a given horizon, without reach, "
-            "risk, limits or rivals"
+            f"bound: {problem.name!r} must minimise one mean over a given horizon, between finite bounds, "
+            "without reach, risk, limits or rivals"
         )
     if kind in ("auto", "convex") and is_linear(problem):
         try:
