@@ -158,7 +158,7 @@ def reinforcement() -> plt.Figure:
     }
     for name, (control, colour) in cases.items():
         problem = ol.scenarios.reinforcement(control=control)
-        solution = ol.solve(problem, starts=1)
+        solution = ol.solve(problem, intervals=50, starts=1)
         schedule, run = solution.schedule, solution.trajectory
         stairs(left, schedule, "learning_rate", colour, name)
         if control == "both":
