@@ -21,7 +21,7 @@ from optlearn.plotting.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RC
 
 IMAGES = Path(__file__).parent / "images"
 KEPT = IMAGES / "adam.json"
-EXPONENTS, TEACHERS = (0.5, 1.0, 1.5, 2.0), (-0.3, 0.3, 1.0, 2.0)
+EXPONENTS, TEACHERS = (0.5, 1.0, 1.5), (-0.3, 0.3, 1.0, 2.0)
 OPTIMISERS = {"adam": VERMILION, "sgd": BLUE}
 # A rate that is so close to its largest value counts as a plateau.
 FLAT = 0.95
@@ -59,7 +59,7 @@ def adam_results() -> dict[str, Any]:
                 rate = [round(float(value), 5) for value in solution.schedule["learning_rate"]]
                 plane[f"{a},{b},{optimiser}"] = {"objective": solution.objective, "rate": rate}
     results = {"plane": plane, "committee": {name: committee(name) for name in OPTIMISERS}}
-    KEPT.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    KEPT.write_text(json.dumps(results), encoding="utf-8")
     return results
 
 
@@ -158,7 +158,7 @@ def reinforcement() -> plt.Figure:
     }
     for name, (control, colour) in cases.items():
         problem = ol.scenarios.reinforcement(control=control)
-        solution = ol.solve(problem, starts=1)
+        solution = ol.solve(problem, intervals=50, starts=1)
         schedule, run = solution.schedule, solution.trajectory
         stairs(left, schedule, "learning_rate", colour, name)
         if control == "both":

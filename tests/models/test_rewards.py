@@ -43,6 +43,22 @@ def test_the_generic_engine_finds_the_closed_forms(T, mistakes, rule, accuracy):
     np.testing.assert_allclose(closed.M, integrated.M, rtol=accuracy)
 
 
+def test_the_greedy_rate_is_that_of_the_paper():
+    """dρ/dα is quadratic in η; its maximum is √(Q/2π) T (1 − ρ²)/(ρP)."""
+    T, Q, rho = 3, 0.8, 0.3 / np.sqrt(0.8)
+    model = reward_learner(T)
+
+    def turned(eta):
+        drift = model.drift(model.state(**STATE), model.settings({"learning_rate": eta}))
+        return float(drift.M[0, 0] / np.sqrt(Q) - rho * drift.Q[0, 0] / (2 * Q))
+
+    once, twice = turned(1.0), turned(2.0)
+    linear, square = 2 * once - twice / 2, twice / 2 - once
+    P = 1 - np.arccos(rho) / np.pi
+    expected = np.sqrt(Q / (2 * np.pi)) * T * (1 - rho**2) / (rho * P)
+    assert -linear / (2 * square) == pytest.approx(expected, rel=1e-9)
+
+
 def test_longer_slots_do_not_matter():
     long, exact = reward_learner(2, 1, 0.3, max_decisions=5), reward_learner(2, 1, 0.3)
     x = exact.state(**STATE)

@@ -54,21 +54,21 @@ def reinforcement(
     chosen = check.one_of("control", control, get_args(Scheduled))
     curriculum = chosen in ("decisions", "both")
     if curriculum and most < T:
-        check.fail("max_decisions", max_decisions, f"must be at least decisions = {T}")
+        check.fail("max_decisions", max_decisions, f"must be at least {max(T, 2)}")
     if chosen == "mistakes" and T == 1:
         check.fail("decisions", T, "must be at least 2 where mistakes are to be forgiven")
     model = ol.models.reward_learner(
         T, mistakes, penalty, eta=eta, max_decisions=most if curriculum else None
     )
-    rate = ol.Continuous(0.0, highest, guess=min(eta, highest))
-    further: dict[str, Any] = {
-        "decisions": ol.Discrete(tuple(range(1, most + 1))),
-        "penalty": ol.Continuous(0.0, 1.0, guess=0.1),
-        "mistakes": ol.Discrete(tuple(range(T))),
-    }
-    controls: dict[str, Any] = {} if chosen == "decisions" else {"learning_rate": rate}
-    named = "decisions" if chosen == "both" else chosen
-    controls |= {named: further[named]} if named in further else {}
+    controls: dict[str, Any] = {}
+    if chosen != "decisions":
+        controls["learning_rate"] = ol.Continuous(0.0, highest, guess=min(eta, highest))
+    if curriculum:
+        controls["decisions"] = ol.Discrete(tuple(range(1, most + 1)))
+    elif chosen == "penalty":
+        controls["penalty"] = ol.Continuous(0.0, 1.0, guess=0.1)
+    elif chosen == "mistakes":
+        controls["mistakes"] = ol.Discrete(tuple(range(T)))
     return ol.Problem(
         model=model,
         start={"Q11": 1.0},
