@@ -38,6 +38,7 @@ VERBS = {
     "sweep": "sweep",
     "fit": "fit",
     "fit-curves": "fit",
+    "forecast": "forecast",
     "show": "show",
     "cite": "show",
     "reproduce": "reproduce",
