@@ -97,7 +97,7 @@ def followed(forecaster, optimizer, losses, first, last):
 
 def test_a_forecaster_takes_over_and_resumes(fitted):
     losses, told = true_loss(rates("constant")), []
-    made = dict(prior=fitted, first=1600, every=600, take_over=True, report=told.append)
+    made = {"prior": fitted, "first": 1600, "every": 600, "take_over": True, "report": told.append}
     whole, optimizer = Forecaster(STEPS, **made), Optimizer()
     used = followed(whole, optimizer, losses, WARMUP, STEPS)
     assert whole.decaying

@@ -20,7 +20,7 @@ def cut(run, last):
 
 
 def test_expectations_are_in_the_units_of_the_new_fit(fitted):
-    """Twice the steps: modes relax twice as often in a run, and a head start is half as large a part of it."""
+    """Twice the steps: modes relax twice as often in a run, and a head start is half as large a part."""
     same = expectations([fitted], fitted.data.scale)
     longer = expectations([fitted], replace(fitted.data.scale, steps=2 * STEPS))
     assert same["speed"].start == pytest.approx(fitted.parameters["speed"])
@@ -47,7 +47,7 @@ def test_one_run_alone_and_what_another_network_says(fitted):
     assert found.parameters["floor"] == pytest.approx(TRUTH["floor"] + 0.4, abs=0.1)
     with pytest.raises(SpecificationError, match=r"at least 2 .*prior=.*alone=True"):
         fit(shifted)
-    with pytest.raises(SpecificationError, match="prior must be a fit of laws.fit"):
+    with pytest.raises(SpecificationError, match=r"prior .*must be a fit of laws\.fit"):
         fit(shifted, prior=[3])
 
 
@@ -77,7 +77,7 @@ def test_sizes():
         fit(curves, sizes={curves[0].name: 1e8})
     with pytest.raises(SpecificationError, match="sizes must differ"):
         fit(curves, sizes={c.name: 1e8 for c in curves})
-    with pytest.raises(SpecificationError, match="size needs a fit to several sizes|size .*several sizes"):
+    with pytest.raises(SpecificationError, match=r"size .*needs a fit to several sizes"):
         fit(curves[:2], starts=1).predict(larger, size=2.0)
 
 

@@ -202,7 +202,7 @@ def test_blanks_of_a_frame_are_missing_values():
 
 
 def test_the_state_of_a_hugging_face_trainer(tmp_path):
-    """The form that ``TrainerState.save_to_json`` of transformers 4.57 writes, with an evaluation in between."""
+    """The form of ``TrainerState.save_to_json``, written by hand, with an evaluation in between."""
     history = [
         {"epoch": 0.1, "grad_norm": 1.5, "learning_rate": rate, "loss": loss, "step": step}
         for step, rate, loss in zip(STEP, RATE, LOSS, strict=True)
@@ -215,12 +215,12 @@ def test_the_state_of_a_hugging_face_trainer(tmp_path):
     (curve,) = read_curves(tmp_path)
     is_the_run(curve, "checkpoint-30")
     (folder / "trainer_state.json").write_text("{}")
-    with pytest.raises(SpecificationError, match="must be a trainer_state.json with log_history"):
+    with pytest.raises(SpecificationError, match=r"must be a trainer_state\.json with log_history"):
         read_curves(tmp_path)
 
 
 def test_metrics_of_lightning(tmp_path):
-    """The form of CSVLogger with a LearningRateMonitor: rates are in rows of their own, at the same steps."""
+    """The form of CSVLogger with a LearningRateMonitor, written by hand: rates are in rows of their own."""
     lines = ["epoch,lr-AdamW,step,train_loss,val_loss"]
     for step, rate, loss in zip(STEP, RATE, LOSS, strict=True):
         lines += [f",{rate},{step},,", f"0,,{step},{loss},"]

@@ -188,7 +188,7 @@ def _runs(name: str, table: Mapping[str, np.ndarray], rates: Mapping[str, Any]) 
         if rate_only.any() and not np.isfinite(rate[kept]).any():  # rates in rows of their own
             rate = np.where(kept, np.interp(step, *_increasing(step[rate_only], rate[rate_only])), rate)
         rate_only &= ~np.isin(step, step[kept])
-        between = _increasing(step[rate_only], rate[rate_only]) if rate_only.any() else None
+        between = (step[rate_only], rate[rate_only]) if rate_only.any() else None
         kept_batch = None if batch is None else batch[kept]
         yield Curve(run, step[kept], rate[kept], loss[kept], kept_batch, between)
 
