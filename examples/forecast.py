@@ -75,7 +75,8 @@ def main():
     loss, low, high = found.finals["wsd"]
     share, above = found.decay.length / steps, 100 * (planned / best - 1)
     print(
-        f"planned, over {share:.0%}: {planned:.5f} ({above:+.2f} %); forecast {loss:.5f} ({low:.5f} to {high:.5f})"
+        f"planned, over {share:.0%}: {planned:.5f} ({above:+.2f} %); "
+        f"forecast {loss:.5f} ({low:.5f} to {high:.5f})"
     )
 
 

@@ -215,7 +215,7 @@ def test_the_state_of_a_hugging_face_trainer(tmp_path):
     (curve,) = read_curves(tmp_path)
     is_the_run(curve, "checkpoint-30")
     (folder / "trainer_state.json").write_text("{}")
-    with pytest.raises(SpecificationError, match=r"must be a trainer_state\.json with log_history"):
+    with pytest.raises(SpecificationError, match=r"must be a trainer_state\.json with a log_history"):
         read_curves(tmp_path)
 
 
