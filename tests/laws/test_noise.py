@@ -68,14 +68,6 @@ def test_the_size_of_noise_does_not_see_spikes():
     assert robust_size(np.zeros(5)) > 0
 
 
-# Two spreads and more off what is expected, twice; and another number of everything else.
-ELSEWHERE = {
-    "floor": 1.8, "amplitude": 0.4, "exponent": 0.35, "head_start": 1e-3, "progress_power": 1.05,
-    "noise": 0.25, "speed": 200.0, "shape": 1.2, "noise_power": 0.85, "relaxation_power": 0.7,
-    "noise_fall": 0.25, "floor_power": 0.0, "amplitude_power": 0.0,
-}  # fmt: skip
-
-
 def as_expected(seed):
     """Parameters that are off what is expected by normal numbers of spreads, within their bounds."""
     rng, truth = np.random.default_rng([seed, 78]), dict(TRUTH)
@@ -105,9 +97,9 @@ def drawn(size, memory, seed, truth=TRUTH):
 
 
 def hold_the_truth(size, memory, truths, starts):
-    """(sets, 10) whether 1.96 standard errors reach the truth."""
+    """(sets, 13) whether 1.96 standard errors reach the truth."""
     held = []
-    for seed, truth in enumerate(truths):
+    for seed, truth in enumerate(truths, 1000):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = fit(drawn(size, memory, seed, truth), starts=starts)
@@ -115,28 +107,39 @@ def hold_the_truth(size, memory, truths, starts):
     return np.array(held)
 
 
+SETS, FITTED = 40, 11  # the powers of sizes are fixed
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("size", "memory", "truths"),
-    [
-        (1e-3, 0.0, [TRUTH] * 40),
-        (4e-3, 0.0, [TRUTH] * 40),
-        (4e-3, 0.0, [ELSEWHERE] * 40),
-        (1e-2, 0.0, [TRUTH] * 40),
-        (4e-3, 0.0, [as_expected(seed) for seed in range(40)]),
-        (4e-3, 0.9, [TRUTH] * 40),
-    ],
-    ids=["0.1", "0.4", "0.4 elsewhere", "1", "0.4 as expected", "0.4 remembered"],
+    ("size", "memory"),
+    [(1e-3, 0.0), (4e-3, 0.0), (1e-2, 0.0), (4e-3, 0.9)],
+    ids=["0.1", "0.4", "1", "0.4 remembered"],
 )
-def test_standard_errors_hold_the_truth(size, memory, truths):
-    """In 40 sets each. At 95 % each, one of these 60 counts is below 32 by chance in 1.5 % of all runs."""
-    starts = 1 if truths[0] is truths[1] else 3  # far off, a single one may end in another optimum
-    held = hold_the_truth(size, memory, truths, starts)
-    assert np.all(held.sum(axis=0) >= 32), dict(zip(NAMES, held.sum(axis=0).tolist(), strict=True))
-    assert held.mean() >= 0.9
-    # Where noise is large and the truth is what is expected, expectations decide, and the intervals, which
-    # allow for other truths, are wider than these 40 sets need: all 400 hold.
-    assert held.mean() <= 0.985 or size == 1e-2
+def test_standard_errors_hold_the_truth(size, memory):
+    """Truths are drawn from what is expected: for one that is fixed, no interval that uses it holds 95 %.
+
+    Of 40 sets at 95 % each, a parameter is held in fewer than 33 by chance in 0.07 %, so that one of the 44
+    counts here is in 3 % of all seeds, which are fixed. (Outside of 90 to 98 %, 36 to 39 of 40, one is in
+    18 %: every parameter within that is too much to ask.) Parameters of a set are correlated; if they are
+    worth five, the pooled share has a standard deviation of 1.5 %.
+    """
+    truths = [as_expected(seed) for seed in range(1000, 1000 + SETS)]
+    held = hold_the_truth(size, memory, truths, 3)[:, :FITTED]
+    counts = dict(zip(NAMES, held.sum(axis=0).tolist(), strict=False))
+    assert min(counts.values()) >= 33, counts
+    assert 0.9 <= held.mean() <= (0.99 if memory else 0.98), counts
+
+
+def test_what_curves_say_little_of_varies_less_than_its_error():
+    """Why 40 sets of one truth held 400 of 400 at 1 %: an estimate that is drawn to it hardly varies.
+
+    Its standard error is still the spread of what is expected, as it must be for other truths.
+    """
+    found = [fit(drawn(1e-2, 0.0, seed), starts=1) for seed in range(4)]
+    i = found[0].fitter.free.index("head_start")
+    numbers = np.log([each.parameters["head_start"] for each in found])
+    assert numbers.std() < 0.6 * np.mean([np.sqrt(each.covariance[i, i]) for each in found])
 
 
 def test_the_noise_of_a_fit_is_that_of_its_curves():

@@ -1,5 +1,6 @@
 """Curves from what users have, and what is said of those that cannot be right."""
 
+import json
 import struct
 
 import numpy as np
@@ -188,3 +189,66 @@ def test_dense_logs_are_averaged():
     assert len(at) == 400
     assert at[0] == 3.0
     np.testing.assert_allclose(np.log(loss), [0.08, 0.12] * 200)
+
+
+def test_blanks_of_a_frame_are_missing_values():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(
+        {"step": [5, *STEP], "lr": [2e-3, *RATE], "loss": [np.nan, *LOSS], "other": [1.0, np.nan, 2.0, 3.0]}
+    )
+    (read,) = read_curves({"x": frame})
+    is_the_run(read, "x")
+    np.testing.assert_array_equal(read.between, ([5.0], [2e-3]))
+
+
+def test_the_state_of_a_hugging_face_trainer(tmp_path):
+    """The form of ``TrainerState.save_to_json``, written by hand, with an evaluation in between."""
+    history = [
+        {"epoch": 0.1, "grad_norm": 1.5, "learning_rate": rate, "loss": loss, "step": step}
+        for step, rate, loss in zip(STEP, RATE, LOSS, strict=True)
+    ]
+    history.insert(1, {"epoch": 0.1, "eval_loss": 3.3, "eval_runtime": 0.1, "step": STEP[0]})
+    history.append({"epoch": 1.0, "total_flos": 1.0, "train_loss": 2.5, "step": STEP[-1]})
+    folder = tmp_path / "checkpoint-30"
+    folder.mkdir()
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": 30, "log_history": history}))
+    (curve,) = read_curves(tmp_path)
+    is_the_run(curve, "checkpoint-30")
+    (folder / "trainer_state.json").write_text("{}")
+    with pytest.raises(SpecificationError, match=r"must be a trainer_state\.json with a log_history"):
+        read_curves(tmp_path)
+
+
+def test_metrics_of_lightning(tmp_path):
+    """The form of CSVLogger with a LearningRateMonitor, written by hand: rates are in rows of their own."""
+    lines = ["epoch,lr-AdamW,step,train_loss,val_loss"]
+    for step, rate, loss in zip(STEP, RATE, LOSS, strict=True):
+        lines += [f",{rate},{step},,", f"0,,{step},{loss},"]
+    folder = tmp_path / "version_0"
+    folder.mkdir()
+    (folder / "metrics.csv").write_text("\n".join([*lines, f"0,,{STEP[-1]},,3.1"]) + "\n")
+    (curve,) = read_curves(tmp_path)
+    is_the_run(curve, "version_0")
+    assert curve.between is None
+
+
+def test_plain_text(tmp_path):
+    """With the program's source at its head, as in public logs; rates in it, or given."""
+    code = "print(f'step:{step} val_loss:{loss:.4f} lr:{lr}')\nstep = 3\n"
+    pairs = list(zip(STEP, RATE, LOSS, strict=True))
+    logged = tmp_path / "logged.log"
+    logged.write_text(
+        code + "".join(f"step {s} | loss {x} | lr {r:.2e} | tok/s 181000\n" for s, r, x in pairs)
+    )
+    is_the_run(read_curves(logged)[0], "logged")
+    bare = tmp_path / "bare.txt"
+    bare.write_text(code + "".join(f"step:{s}/30 val_loss:{x:.4f} train_time:4ms\n" for s, _, x in pairs))
+    with pytest.raises(
+        SpecificationError, match=r"must have a column lr .*rates=\{name: one for every step\}"
+    ):
+        read_curves(bare)
+    every = np.interp(np.arange(1, STEP[-1] + 1), STEP, RATE)
+    for rates in (every, lambda step: every[int(step) - 1]):
+        is_the_run(read_curves(bare, rates={"bare": rates})[0], "bare")
+    with pytest.raises(SpecificationError, match=r"rates\['bare'\] must be a rate for each of 30 steps"):
+        read_curves(bare, rates={"bare": every[:5]})

@@ -40,6 +40,7 @@ VERBS = {
     "pareto": "plan",
     "fit": "fit",
     "fit-curves": "fit",
+    "forecast": "forecast",
     "show": "show",
     "cite": "show",
     "reproduce": "reproduce",

@@ -289,7 +289,9 @@ def run_fit_curves(
     curves: Annotated[
         Path, argument("DIR", "Folder of logs (CSV or TensorBoard), or a file of several runs.")
     ],
-    warmup: Annotated[int, whole("Steps of a linear warm-up, if logs begin after it.", lowest=0)] = 0,
+    warmup: Annotated[
+        int | None, whole("Steps of a linear warm-up, if logs begin after it.", lowest=0)
+    ] = None,
     steps: Annotated[int | None, whole("Steps to plan for (default: the longest run's).")] = None,
     lowest: Annotated[float, option("RATE", "Lowest learning rate.")] = 0.0,
     highest: Annotated[

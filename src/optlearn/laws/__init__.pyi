@@ -6,4 +6,5 @@ from ._fit import LawFit as LawFit
 from ._fit import fit as fit
 from ._forecast import Forecast as Forecast
 from ._forecast import forecast as forecast
+from ._forecaster import Forecaster as Forecaster
 from ._readers import read_curves as read_curves

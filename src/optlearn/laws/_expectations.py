@@ -73,5 +73,6 @@ def _told(fit: "LawFit", name: str, scale: "Scale") -> tuple[float, float]:
     number += longer * {"speed": 1.0, "head_start": -1.0, "noise": -value["noise_fall"]}.get(name, 0.0)
     error = 0.0
     if name in fit.fitter.free:
-        error = float(np.sqrt(fit.covariance[(i := fit.fitter.free.index(name)), i]))
-    return number, error
+        variance = float(fit.covariance[(i := fit.fitter.free.index(name)), i])
+        error = np.sqrt(variance) if variance >= 0 else np.inf
+    return number, float(error)

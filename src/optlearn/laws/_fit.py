@@ -31,6 +31,7 @@ METRICS = ("R2", "MAE", "RMSE", "PredE", "WorstE")
 # are less noisy as if they were not.
 LAW_ERROR = 2e-3
 MISFIT = 0.01  # of the loss, beyond noise, from which on a warning is due
+NOISY = 0.005  # of the loss, of a point, from which on it looks like the loss of a batch
 DRAWS = 64
 CHAIN = 80  # steps of a chain
 REACH = 1.96  # standard deviations to either side that hold 95 %
@@ -47,6 +48,7 @@ def fit(
     prior: "LawFit | Sequence[LawFit] | None" = None,
     sizes: Mapping[str, float] | None = None,
     same_unit: bool = False,
+    rates: Mapping[str, Any] | None = None,
     first_step: float | None = None,
     starts: int = 3,
     seed: int = 0,
@@ -68,6 +70,7 @@ def fit(
         sizes: parameters of the network of each curve, by its name; floor and amplitude are then powers of
             that number.
         same_unit: losses are known to be of one kind and in one unit, however different they look.
+        rates: for logs without rates, by name of the run: a rate for every step, or a function of steps done.
         first_step: losses before it are left out (default: those in the warm-up, or in the first 5 % of the
             shortest run, which follow no law).
         starts: first guesses to optimise.
@@ -84,7 +87,7 @@ def fit(
     if first_step is not None:
         check.number("first_step", first_step, 0.0)
     known = _as_fits(prior)
-    read = read_curves(curves, same_unit=same_unit or sizes is not None)
+    read = read_curves(curves, same_unit or sizes is not None, rates)
     if len(read) < 2 and not known and not alone:
         raise SpecificationError(
             f"curves must be at least 2 with different rates, got 1 ({read[0].name!r}): with a single one, "
@@ -490,6 +493,11 @@ class LawFit:
             f"  noise of a point {100 * self.point_noise:.2g} %, misfit beyond it at most "
             f"{100 * max(self.misfit.values()):.2g} %",
         ]
+        if self.point_noise > NOISY:
+            lines.append(
+                "  losses are noisy, as those of single batches are: a loss on held-out data, or a mean over "
+                "more steps, would tell more"
+            )
         z = self.fitter.encode(self.optimum.parameters)
         little = dict(zip(self.fitter.free, self.fitter.uninformed(z, self.covariance), strict=True))
         for name, value in self.parameters.items():

@@ -81,7 +81,8 @@ class Noise:
             log_determinant, products = noise(x)._whitened(both)
             information = products[1:, 1:] + known
             explained = products[0, 1:] @ np.linalg.solve(information, products[0, 1:])
-            left = len(residuals) - jacobian.shape[1]
+            # What is expected of a number is worth a point, which pays for that number.
+            left = max(len(residuals) - int(np.sum(prior == 0)), 1)
             variance = max(products[0, 0] - explained, EXACT**2) / left
             log_information = np.linalg.slogdet(information)[1]
             return log_determinant + log_information + left * np.log(variance), variance

@@ -1,4 +1,4 @@
-"""Loss curves from files and tables: CSV, pandas, TensorBoard, Weights & Biases' CSV exports.
+"""Loss curves from files and tables: CSV, pandas, TensorBoard, exports of Weights & Biases, logs of trainers.
 
 TensorBoard's event files are read without TensorFlow. Such a file is a sequence of records (length, checksum,
 data, checksum); the data are protocol-buffer messages ``Event``, of which only the step and scalar summaries
@@ -15,19 +15,24 @@ from typing import Any
 import numpy as np
 
 from optlearn._errors import SpecificationError
-from optlearn.laws._curves import Curve, check_together
+from optlearn.laws._curves import Curve, as_rates, check_together
+from optlearn.laws._log_files import read_text, read_trainer_state, text_rows
 
 # Spellings of the columns, in lower case and without a run's name or a folder in front; the first that is
 # found.
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "step": ("step", "steps", "global_step", "trainer/global_step", "_step", "iteration", "iter"),
-    "rate": ("lr", "learning_rate", "learning rate", "learning-rate", "rate", "eta"),
+    "rate": ("lr", "learning_rate", "learning rate", "learning-rate", "rate", "eta"),  # or lr-NAME
     "loss": ("loss", "train_loss", "train/loss", "training_loss", "loss/train", "lm loss", "lm_loss",
-             "val_loss", "eval_loss", "eval/loss", "validation_loss", "metrics/train/loss"),
+             "train_loss_step", "val_loss", "eval_loss", "eval/loss", "validation_loss",
+             "metrics/train/loss"),
     "run": ("run", "run_name", "name", "run_id"),
     "batch": ("batch", "batch_size", "batch-size", "global_batch_size"),
 }  # fmt: skip
+WORDS = frozenset(word for words in SPELLINGS.values() for word in words)
 EVENTS = "tfevents"
+TRAINER_STATE = "trainer_state.json"
+TEXT = (".txt", ".log")
 # Numbers of the fields, from TensorBoard's event.proto, summary.proto and tensor.proto.
 STEP, SUMMARY = 2, 5
 VALUE = 1
@@ -38,15 +43,18 @@ FLOAT, DOUBLE = 1, 2
 Source = Any  # a path, a pandas frame, or a mapping from columns to numbers
 
 
-def read_curves(curves: Any, same_unit: bool = False) -> list[Curve]:
+def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] | None = None) -> list[Curve]:
     """Curves from what a user has.
 
     Args:
-        curves: a folder (a run for every CSV or TensorBoard file in it), a mapping from names to files,
+        curves: a folder (a run for every log in it: CSV, TensorBoard, trainer_state.json, .txt or .log), a
+            mapping from names to files,
             pandas frames or mappings of columns, a list of files, or curves that were read before.
         same_unit: losses are known to be of one kind and in one unit.
+        rates: for logs without rates, by name of the run: a rate for every step from the first, or a function
+            of the steps done.
     """
-    read = [curve for name, source in _named(curves) for curve in _read(name, source)]
+    read = [curve for name, source in _named(curves) for curve in _read(name, source, rates or {})]
     if not read:
         raise SpecificationError(f"curves must hold at least one loss curve, got {curves!r}")
     check_together(read, same_unit)
@@ -59,14 +67,15 @@ def _named(curves: Any) -> Iterator[tuple[str, Source]]:
         if not folder.exists():
             raise SpecificationError(f"curves: there is no file or folder {str(folder)!r}")
         files = sorted(folder.rglob("*")) if folder.is_dir() else [folder]
-        wanted = [f for f in files if f.suffix == ".csv" or EVENTS in f.name or f == folder]
+        wanted = [f for f in files if f == folder or _is_log(f)]
         if not wanted:
             raise SpecificationError(
-                f"curves: {str(folder)!r} holds neither .csv files nor TensorBoard events"
+                f"curves: {str(folder)!r} holds neither .csv files nor TensorBoard events, nor other logs"
             )
         for file in wanted:
-            # TensorBoard names a run by its folder.
-            yield (file.parent.name if EVENTS in file.name else file.stem), file
+            # TensorBoard and trainers name a run by its folder.
+            by_folder = EVENTS in file.name or file.name in (TRAINER_STATE, "metrics.csv")
+            yield (file.parent.name if by_folder else file.stem), file
     elif isinstance(curves, Curve):
         yield curves.name, curves
     elif isinstance(curves, Mapping):
@@ -80,7 +89,23 @@ def _named(curves: Any) -> Iterator[tuple[str, Source]]:
         )
 
 
-def _read(name: str, source: Source) -> Iterator[Curve]:
+def _is_log(file: Path) -> bool:
+    if file.suffix in TEXT:  # there are other texts in folders
+        return bool(text_rows(file, WORDS))
+    return file.suffix == ".csv" or EVENTS in file.name or file.name == TRAINER_STATE
+
+
+def _read_file(path: Path) -> dict[str, np.ndarray]:
+    if EVENTS in path.name:
+        return _read_events(path)
+    if path.suffix == ".json":
+        return read_trainer_state(path)
+    if path.suffix in TEXT:
+        return read_text(path, WORDS)
+    return _read_csv(path)
+
+
+def _read(name: str, source: Source, rates: Mapping[str, Any]) -> Iterator[Curve]:
     if isinstance(source, Curve):
         yield source
         return
@@ -88,10 +113,12 @@ def _read(name: str, source: Source) -> Iterator[Curve]:
         path = Path(source)
         if not path.is_file():
             raise SpecificationError(f"curve {name!r}: there is no file {str(path)!r}")
-        table = _read_events(path) if EVENTS in path.name else _read_csv(path)
+        table = _read_file(path)
     elif hasattr(source, "columns") or isinstance(source, Mapping):
         columns = source.columns if hasattr(source, "columns") else source
         table = {str(column): np.asarray(source[column]) for column in columns}
+        if hasattr(source, "columns"):
+            table = {column: _blanks(values) for column, values in table.items()}
         if len({values.shape for values in table.values()}) > 1 or any(v.ndim != 1 for v in table.values()):
             shapes = ", ".join(f"{column} {values.shape}" for column, values in table.items())
             raise SpecificationError(
@@ -99,7 +126,14 @@ def _read(name: str, source: Source) -> Iterator[Curve]:
             )
     else:
         raise SpecificationError(f"curve {name!r} must be a file or a table, got {type(source).__name__}")
-    yield from _runs(name, table)
+    yield from _runs(name, table, rates)
+
+
+def _blanks(values: np.ndarray) -> np.ndarray:
+    """A column of a frame, where NaN is what a blank is in a CSV file, as text."""
+    if values.dtype.kind != "f":
+        return values
+    return np.array(["" if np.isnan(x) else repr(x) for x in values.tolist()], dtype=str)
 
 
 def _read_csv(path: Path) -> dict[str, np.ndarray]:
@@ -118,7 +152,7 @@ def _read_csv(path: Path) -> dict[str, np.ndarray]:
     return {column: np.array([row[i] for row in rows[1:]]) for i, column in enumerate(rows[0])}
 
 
-def _runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Curve]:
+def _runs(name: str, table: Mapping[str, np.ndarray], rates: Mapping[str, Any]) -> Iterator[Curve]:
     """The curves in a table.
 
     One; one for each value of a column run; or one for each column RUN - loss (Weights & Biases).
@@ -128,7 +162,7 @@ def _runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Curve]:
         for run in dict.fromkeys(of_run.tolist()):
             rows = of_run == run
             others = {c: v[rows] for c, v in table.items() if v is not of_run}
-            yield from _runs(str(run), others)
+            yield from _runs(str(run), others, rates)
         return
     columns = {column: column.strip() for column in table}
     prefixes = {c.rpartition(" - ")[0] for c in columns.values() if _spelt(c.rpartition(" - ")[2], "loss")}
@@ -137,16 +171,44 @@ def _runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Curve]:
     for prefix in sorted(prefixes):
         run = name if prefixes == {prefix} else prefix
         step, rate, loss, batch = (_pick(run, table, c, prefix) for c in ("step", "rate", "loss", "batch"))
+        if rate is None and step is not None and run in rates:
+            rate = _given(run, rates[run], step)
         if step is None or rate is None or loss is None:
             missing = "step" if step is None else "rate" if rate is None else "loss"
             names = " or ".join(SPELLINGS[missing][:3])
-            raise SpecificationError(f"curve {run!r} must have a column {names}, got {', '.join(table)}")
+            hint = (
+                "; rates={name: one for every step} gives them to a log without" if missing == "rate" else ""
+            )
+            raise SpecificationError(
+                f"curve {run!r} must have a column {names}, got {', '.join(table)}{hint}"
+            )
         # A logger writes rows of other quantities in between, with no loss at all, but maybe a rate.
         kept = ~_blank(table, loss, prefix)
         rate_only = ~kept & np.isfinite(rate) & np.isfinite(step)
+        if rate_only.any() and not np.isfinite(rate[kept]).any():  # rates in rows of their own
+            rate = np.where(kept, np.interp(step, *_increasing(step[rate_only], rate[rate_only])), rate)
+        rate_only &= ~np.isin(step, step[kept])
         between = (step[rate_only], rate[rate_only]) if rate_only.any() else None
         kept_batch = None if batch is None else batch[kept]
         yield Curve(run, step[kept], rate[kept], loss[kept], kept_batch, between)
+
+
+def _given(run: str, rates: Any, step: np.ndarray) -> np.ndarray:
+    """Rates at the logged steps, from a rate for every step or a function of the steps done."""
+    if callable(rates):
+        return np.array([float(rates(s)) for s in step.tolist()])
+    known = as_rates(rates)
+    if known is None or np.nanmax(step) > len(known):
+        raise SpecificationError(
+            f"rates[{run!r}] must be a rate for each of {np.nanmax(step):g} steps, or a function of the step"
+        )
+    return known[np.maximum(np.nan_to_num(step).astype(int) - 1, 0)]
+
+
+def _increasing(step: np.ndarray, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The last rate that was logged at each step."""
+    steps, last = np.unique(step[::-1], return_index=True)
+    return steps, rate[::-1][last]
 
 
 def _blank(table: Mapping[str, np.ndarray], loss: np.ndarray, prefix: str) -> np.ndarray:
@@ -170,6 +232,8 @@ def _column(table: Mapping[str, np.ndarray], what: str, prefix: str) -> np.ndarr
         for names in (whole, ends):
             if spelling in names:
                 return table[names[spelling]]
+    if what == "rate":  # lr-AdamW, lr-AdamW/pg1: Lightning's monitor
+        return next((table[c] for name, c in whole.items() if name.startswith("lr-")), None)
     return None
 
 

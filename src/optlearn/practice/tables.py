@@ -21,14 +21,16 @@ def write_csv(
 ) -> Path:
     """A row for each interval; see ``Schedule.to_csv``.
 
-    Columns: ``alpha_from``, ``alpha_to``; with steps, ``step_from`` and ``step_to`` (the step after
-    the last one); each control; and of a mixed control, whose column is its mean, the share of each
-    value, ``difficulty=2``. Free parameters are columns too, constant ones. A control whose name is taken
-    is called ``control NAME``.
+    Columns: ``alpha_from``, ``alpha_to``, unless the schedule is in steps itself; with steps, ``step_from``
+    and ``step_to`` (the step after the last one); each control; and of a mixed control, whose column is its
+    mean, the share of each value, ``difficulty=2``. Free parameters are columns too, constant ones. A control
+    whose name is taken is called ``control NAME``.
     """
     columns: dict[str, np.ndarray] = {"alpha_from": schedule.grid[:-1], "alpha_to": schedule.grid[1:]}
     if steps is not None or N is not None:
         total = total_steps(schedule, steps, N, "to_csv")
+        if total == schedule.horizon and np.all(schedule.grid == np.round(schedule.grid)):
+            columns = {}  # its time is counted in steps
         first = np.minimum(schedule.first_steps(total / schedule.horizon), total)
         columns |= {"step_from": first, "step_to": np.append(first[1:], total)}
 

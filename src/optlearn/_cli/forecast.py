@@ -1,0 +1,52 @@
+"""The verb that says where a run in progress will end."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from optlearn._cli import inputs
+from optlearn._cli.inputs import argument, flag, option, whole
+from optlearn._cli.output import console, deliver, reporting
+from optlearn._progress import Progress
+
+
+def run_forecast(
+    file: Annotated[Path, argument("LOG", "Log of the run so far: step, learning rate and loss.")],
+    steps: Annotated[int, whole("Steps of the whole training.")],
+    prior: Annotated[
+        list[Path] | None,
+        option("DIR", "Folder of logs of a smaller network, or of an earlier round; may be repeated."),
+    ] = None,
+    pilots: Annotated[Path | None, option("DIR", "Folder of logs of other runs of the same network.")] = None,
+    warmup: Annotated[
+        int | None, whole("Steps of a linear warm-up, if logs begin after it.", lowest=0)
+    ] = None,
+    end: Annotated[float, option("SHARE", "Rate that a decay ends at, as a share of the present one.")] = 0.0,
+    level: Annotated[float, option("NUMBER", "Probability of the intervals.")] = 0.95,
+    same_unit: Annotated[
+        bool, flag("Losses of logs in DIR are in one unit, however different they look.", "--same-unit")
+    ] = False,
+    seed: inputs.Seed = 0,
+    as_json: inputs.Json = False,
+    quiet: inputs.Quiet = False,
+) -> None:
+    """Say where a run in progress will end, under common schedules, and when to begin its decay.
+
+    A law is fitted to the run so far. What a decay gains can only be told from runs that had one: give logs
+    of a smaller network by --prior, or of other runs of the same network by --pilots. Without them intervals
+    are wide.
+
+    Example: optlearn forecast run.csv --steps 100000 --prior small_runs
+    """
+    with reporting(quiet) as tell:
+        from optlearn.laws import fit, forecast
+
+        tell(Progress("fitting other runs"))
+        known = [fit(folder, warmup=warmup, same_unit=same_unit, seed=seed) for folder in prior or ()]
+        tell(Progress("fitting the run"))
+        found = forecast(
+            file, steps, prior=known or None, pilots=pilots, warmup=warmup, end=end, level=level, seed=seed
+        )
+    deliver(found.to_dict(), None, as_json, lambda: console().print(found.summary(), markup=False))
+    raise typer.Exit(0)

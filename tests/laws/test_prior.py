@@ -1,0 +1,99 @@
+"""What other fits say: expectations in the units of a new fit, one run alone, several sizes, and units."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.laws.conftest import STEPS, TRUTH, curve, rates, true_loss
+
+from optlearn._errors import SpecificationError
+from optlearn.laws import Curve, LawWarning, fit
+from optlearn.laws._expectations import DIFFER, expectations
+from optlearn.laws._law import NAMES, PARAMETERS, at_size
+from optlearn.laws._least_squares import Scale
+
+
+def cut(run, last):
+    kept = run.step <= last
+    return Curve(run.name, run.step[kept], run.rate[kept], run.loss[kept])
+
+
+def test_expectations_are_in_the_units_of_the_new_fit(fitted):
+    """Twice the steps: modes relax twice as often in a run, and a head start is half as large a part."""
+    same = expectations([fitted], fitted.data.scale)
+    longer = expectations([fitted], replace(fitted.data.scale, steps=2 * STEPS))
+    assert same["speed"].start == pytest.approx(fitted.parameters["speed"])
+    assert longer["speed"].start == pytest.approx(2 * same["speed"].start)
+    assert longer["head_start"].start == pytest.approx(same["head_start"].start / 2)
+    fall = fitted.parameters["noise_fall"]
+    assert longer["noise"].start == pytest.approx(same["noise"].start * 2**-fall)
+    assert same["floor"] == PARAMETERS["floor"]  # no evidence
+    for name, differ in DIFFER.items():
+        assert differ <= same[name].spread <= PARAMETERS[name].spread, name
+    assert expectations([], Scale(1, 1, 1)) is PARAMETERS
+
+
+def test_one_run_alone_and_what_another_network_says(fitted):
+    """Half a constant run of a network with another floor; a decay, which it has never had, is predicted."""
+    shifted = replace(curve("constant"), loss=curve("constant").loss + 0.4)
+    found = fit(cut(shifted, STEPS / 2), prior=fitted)
+    decayed = true_loss(rates("wsd"))[-1] + 0.4
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LawWarning)  # it is longer than the run
+        assert found.predict(rates("wsd"))[-1] == pytest.approx(decayed, rel=3e-3)
+        low, high = (ends[-1] for ends in found.interval(rates("wsd"), level=0.95))
+    assert low < decayed < high
+    assert found.parameters["floor"] == pytest.approx(TRUTH["floor"] + 0.4, abs=0.1)
+    with pytest.raises(SpecificationError, match=r"at least 2 .*prior=.*alone=True"):
+        fit(shifted)
+    with pytest.raises(SpecificationError, match=r"prior .*must be a fit of laws\.fit"):
+        fit(shifted, prior=[3])
+
+
+def test_sizes():
+    """Floor and amplitude of three sizes are powers of it; a fourth is predicted."""
+    powers = {"floor_power": 0.06, "amplitude_power": 0.1}
+    base = np.array([[{**TRUTH, **powers}[name] for name in NAMES]])
+    from optlearn.laws._law import Course, loss_after
+
+    def run(name, size, seed):
+        plain = curve(name, noise=0)
+        lengths, rate, batches = plain.intervals(plain.edges(plain.step, 0), 0, 1.0)
+        course = Course.stack([(lengths / STEPS, rate / 1e-3, batches)])
+        loss = loss_after(at_size(base, size), course)[0, 0, plain.ends(plain.step, 0)]
+        noise = 1e-3 * np.random.default_rng(seed).standard_normal(len(loss))
+        return Curve(f"{name} {size}", plain.step, plain.rate, loss * np.exp(noise))
+
+    curves = [run(name, size, i) for i, size in enumerate((0.1, 0.3)) for name in ("constant", "drop")]
+    found = fit(curves, sizes={c.name: 1e9 * float(c.name.split()[1]) for c in curves}, starts=1)
+    larger = run("cosine", 1.0, 9)
+    predicted = found.predict(larger, size=1e9)
+    assert predicted[-1] == pytest.approx(larger.loss[-1], rel=5e-3)
+    low, high = (ends[-1] for ends in found.interval(larger, size=1e9, level=0.99))
+    assert low < larger.loss[-1] < high
+    assert "floor_power" in found.summary()
+    with pytest.raises(SpecificationError, match="sizes must hold parameters for every curve"):
+        fit(curves, sizes={curves[0].name: 1e8})
+    with pytest.raises(SpecificationError, match="sizes must differ"):
+        fit(curves, sizes={c.name: 1e8 for c in curves})
+    with pytest.raises(SpecificationError, match=r"size .*needs a fit to several sizes"):
+        fit(curves[:2], starts=1).predict(larger, size=2.0)
+
+
+def test_losses_that_end_far_apart_are_of_one_unit_if_they_begin_alike():
+    """A rate that is far too low ends 1.6 times as high; first losses say that the unit is the same."""
+    high, low = curve("constant"), curve("drop")
+    apart = replace(low, loss=low.loss * np.where(low.step > 100, 1.6, 1.0))
+    fitted_both = fit([high, apart], starts=1, first_step=400)
+    assert len(fitted_both.data.curves) == 2
+    late = [Curve(c.name, c.step[20:], c.rate[20:], c.loss[20:]) for c in (high, apart)]
+    with pytest.warns(LawWarning, match=r"one unit, but .* ends at .*same_unit=True"):
+        fit(late, starts=1, warmup=200)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LawWarning)
+        from optlearn.laws import read_curves
+
+        read_curves(late, same_unit=True)
+    with pytest.raises(SpecificationError, match="same_unit=True"):
+        fit([high, replace(low, loss=5 * low.loss)])
