@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
 
@@ -14,7 +15,7 @@ from tests.laws.conftest import PEAK, STEPS, WARMUP, curve, rates, true_loss
 from tests.laws.test_prior import cut
 
 from optlearn._errors import SpecificationError
-from optlearn.laws import Forecaster, LawWarning, forecast
+from optlearn.laws import Forecaster, LawWarning, forecast, promising
 
 pytestmark = pytest.mark.filterwarnings("ignore::optlearn.laws.LawWarning")
 
@@ -233,3 +234,18 @@ def test_in_keras(tmp_path):
     assert told[0] == 64
     assert last_rate < 0.02  # taken over from 0.05
     assert 0.2 < lowest < 2  # losses of batches, not means over an epoch
+
+
+def test_which_run_will_be_best(fitted):
+    """A lower floor shows later than a quick start."""
+    run = cut(curve("constant"), STEPS // 2)
+    slow = replace(run, name="lower floor", loss=run.loss + 0.3 * (STEPS / 10 / run.step) - 0.1)
+    runs = [run, slow, replace(run, name="higher floor", loss=run.loss + 0.1)]
+    first, second, third = promising(runs, STEPS, prior=fitted, same_unit=True)
+    assert [p.name for p in (first, second, third)] == ["lower floor", "constant", "higher floor"]
+    assert first.best > 0.9 > 0.1 > third.best
+    assert first.best + second.best + third.best == pytest.approx(1.0)
+    with pytest.raises(SpecificationError, match="must be at least 2"):
+        promising(run, STEPS, prior=fitted)
+    with pytest.raises(SpecificationError, match="plans must be of runs, got other"):
+        promising(runs, STEPS, prior=fitted, same_unit=True, plans={"other": rates("wsd")})
