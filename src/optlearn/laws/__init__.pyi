@@ -7,4 +7,6 @@ from ._fit import fit as fit
 from ._forecast import Forecast as Forecast
 from ._forecast import forecast as forecast
 from ._forecaster import Forecaster as Forecaster
+from ._promising import Prospect as Prospect
+from ._promising import promising as promising
 from ._readers import read_curves as read_curves

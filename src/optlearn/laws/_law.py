@@ -67,7 +67,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "shape": Parameter(0.05, 50.0, 0.6, log=True, spread=0.2),  # of the Gamma law of r
     "noise_power": Parameter(0.2, 2.0, 0.75, spread=0.1),  # p
     # Below 0 everything would relax at once under tiny rates, and an optimum would make use of that.
-    "relaxation_power": Parameter(0.05, 2.0, 0.85, spread=0.2),  # q
+    "relaxation_power": Parameter(0.05, 3.0, 0.85, spread=0.2),  # q
     "noise_fall": Parameter(-0.2, 1.5, 0.15, spread=0.1),  # θ
     "floor_power": Parameter(-1.0, 1.0, 0.05),  # f
     "amplitude_power": Parameter(-1.0, 1.0, 0.05),  # a
