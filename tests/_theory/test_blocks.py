@@ -85,6 +85,8 @@ EVERY = {
     "deep": ol.models.deep(depth=3, K=2, sigma_n=0.1),
     "memory": ol.models.with_memory(ol.models.committee(2, 2, sigma_n=0.3), 1.0, 2.0, averaging=1.0),
     "AdaGrad": ol.models.adagrad_norm(ol.models.committee(2, 2, sigma_n=0.3)),
+    "Adam": ol.models.adam(ol.models.committee(2, 2, sigma_n=0.3), epsilon=0.1),
+    "rewards": ol.models.reward_learner(2),
 }
 
 

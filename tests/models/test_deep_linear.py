@@ -107,15 +107,15 @@ def descent(rng, rate, depth, steps, seeds, batch=4):
 @pytest.mark.parametrize("depth", [2, 3])
 def test_gradient_descent_follows_the_flow(depth):
     """On fresh samples, extrapolated to small steps: what is of first order in the rate drops out."""
-    model, rng, seeds, end = deep_linear(depth, MODES), np.random.default_rng(depth), 4000, 0.5
+    model, rng, seeds, end = deep_linear(depth, MODES), np.random.default_rng(depth), 1500, 0.5
     run = ol.integrate(
         model, ol.Schedule.constant(end, {"learning_rate": 1.0}), start=model.start(STRENGTHS), record=2
     )
-    coarse, fine = (descent(rng, end / steps, depth, steps, seeds) for steps in (250, 500))
+    coarse, fine = (descent(rng, end / steps, depth, steps, seeds) for steps in (100, 200))
     error = np.sqrt((4 * fine.var(axis=0, ddof=1) + coarse.var(axis=0, ddof=1)) / seeds)
     z = (2 * fine.mean(axis=0) - coarse.mean(axis=0) - [run["a1"][-1], run["a2"][-1]]) / error
     assert np.max(np.abs(z)) < 4
-    assert np.max(error) < 5e-3
+    assert np.max(error) < 2e-2
 
 
 @pytest.mark.parametrize(

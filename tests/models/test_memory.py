@@ -204,6 +204,26 @@ def test_no_schedule_of_momentum_beats_the_best_rate():
         assert 2 * solution.objective == pytest.approx(0.0884943, abs=2e-7)
 
 
+@pytest.mark.slow
+def test_with_a_spectrum_momentum_beats_the_best_rate():
+    """Two blocks; the best rate stays below its bound, so momentum wins by more than a higher rate."""
+    spectrum = ol.Spectrum([3.0, 0.3], [0.25, 0.75])
+    base = linear(sigma_n=np.sqrt(0.1), spectrum=spectrum)
+    model = with_memory(base, velocity_rate=1.0, friction=2.0)
+    rate = {"learning_rate": ol.Continuous(0.0, 1.5, guess=0.3)}
+    memory = {
+        "velocity_rate": ol.Continuous(0.0, 10.0, guess=0.5),
+        "friction": ol.Continuous(0.0, 20.0, guess=3.0),
+    }
+    alone = ol.solve(ol.Problem(model=base, start={}, horizon=20.0, controls=rate, intervals=20), starts=1)
+    problem = ol.Problem(model=model, start=model.start(), horizon=20.0, controls=rate | memory, intervals=20)
+    both = ol.solve(problem, starts=1)
+    assert alone.certificate.converged
+    assert np.max(alone.schedule["learning_rate"]) < 1.2
+    assert alone.objective == pytest.approx(0.005363006, abs=1e-8)
+    assert both.objective < 0.95 * alone.objective
+
+
 def test_averages_help_at_a_constant_rate_and_nothing_helps_the_best_schedule():
     found = final(with_memory(linear(), averaging=1.0), 5, 0.8, ONE)
     assert found["error"][-1] < 0.65 * found["weights_error"][-1]

@@ -67,7 +67,8 @@ def test_longer_slots_do_not_matter():
     )
 
 
-@pytest.mark.parametrize("mode", ["overlaps", pytest.param("weights", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["overlaps", "weights"])
 def test_learning_at_finite_size(mode):
     """Two episode lengths in a row, with penalties; what is of order 1/N drops out."""
     model = reward_learner(2, 1, penalty=0.2, max_decisions=3)
