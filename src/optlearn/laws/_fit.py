@@ -71,6 +71,12 @@ def fit(
         check.number("peak", peak, 0.0, open_below=True)
     if first_step is not None:
         check.number("first_step", first_step, 0.0)
+    from optlearn.laws._mixture_curves import read_mixtures
+
+    if (mixtures := read_mixtures(curves)) is not None:
+        from optlearn.laws._mixture_fit import fit_mixture
+
+        return fit_mixture(mixtures, warmup, peak, fixed, first_step, starts, seed)
     read = read_curves(curves)
     if len(read) < 2:
         raise SpecificationError(

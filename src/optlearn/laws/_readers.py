@@ -83,11 +83,16 @@ def _read(name: str, source: Source) -> Iterator[Curve]:
     if isinstance(source, Curve):
         yield source
         return
+    yield from _runs(name, read_table(name, source))
+
+
+def read_table(name: str, source: Source, all_steps: bool = False) -> dict[str, np.ndarray]:
+    """Columns of a file or a table; of TensorBoard's events, at ``all_steps`` or where the loss was logged."""
     if isinstance(source, str | PathLike):
         path = Path(source)
         if not path.is_file():
             raise SpecificationError(f"curve {name!r}: there is no file {str(path)!r}")
-        table = _read_events(path) if EVENTS in path.name else _read_csv(path)
+        table = _read_events(path, all_steps) if EVENTS in path.name else _read_csv(path)
     elif hasattr(source, "columns") or isinstance(source, Mapping):
         columns = source.columns if hasattr(source, "columns") else source
         table = {str(column): np.asarray(source[column]) for column in columns}
@@ -98,7 +103,7 @@ def _read(name: str, source: Source) -> Iterator[Curve]:
             )
     else:
         raise SpecificationError(f"curve {name!r} must be a file or a table, got {type(source).__name__}")
-    yield from _runs(name, table)
+    return table
 
 
 def _read_csv(path: Path) -> dict[str, np.ndarray]:
@@ -187,11 +192,12 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
 # --- TensorBoard ------------------------------------------------------------------------------
 
 
-def _read_events(path: Path) -> dict[str, np.ndarray]:
+def _read_events(path: Path, all_steps: bool = False) -> dict[str, np.ndarray]:
     """Columns ``step`` and one for each tag of scalars; where a tag was not logged at a step, its last value.
 
     Rows are the steps at which the tag with "loss" in its name was logged most often; a learning rate that
-    was logged less often holds until the next.
+    was logged less often holds until the next. With ``all_steps``, rows are all steps, and losses hold for
+    the step at which they were logged only.
     """
     series: dict[str, dict[int, float]] = {}
     for record in _records(path):
@@ -210,6 +216,10 @@ def _read_events(path: Path) -> dict[str, np.ndarray]:
         raise SpecificationError(
             f"{path} must hold scalars of a loss, got {', '.join(series) or 'no scalars'}"
         )
+    if all_steps:
+        steps = np.array(sorted({step for one in series.values() for step in one}))
+        at_steps = {tag: np.array([one.get(s, np.nan) for s in steps.tolist()]) for tag, one in losses.items()}
+        return {"step": steps, **{tag: _held(s, steps) for tag, s in series.items()}, **at_steps}
     most = max(losses, key=lambda tag: len(losses[tag]))
     steps = np.array(sorted(losses[most]))
     return {"step": steps, **{tag: _held(s, steps) for tag, s in series.items()}}
