@@ -9,7 +9,7 @@ On a GPU, with the real one (3M parameters, 3,000 steps; `plan` and `table` need
     python examples/mixture_gpt.py train round1.json round1.csv
     python examples/mixture_gpt.py plan round2.json pilots.csv round1.csv
     python examples/mixture_gpt.py baselines baselines.csv               (12 tuned mixtures, to be beaten)
-    python examples/mixture_gpt.py --seeds 4 train round2.json round2.csv --beside "45 % in the last 44 %, wsd 30"
+    python examples/mixture_gpt.py --seeds 4 train round2.json round2.csv --beside "20 %, wsd 20"
     python examples/mixture_gpt.py table pilots.csv round1.csv baselines.csv round2.csv --fitted 1
     python examples/mixture_gpt.py front front.json pilots.csv round1.csv (five points between both losses)
 
@@ -88,7 +88,7 @@ def burst(x):
     return np.where(x > 0.8, 0.6, BUDGET / 2)
 
 
-# A constant rate and decays, all at the end, alternating, two levels of share: what each tells is on the page.
+# A constant rate and decays, all at the end, alternating, two levels of share.
 PILOTS = {
     "20 %, constant": (constant, level(0.2)),
     "20 %, linear": (wsd(100), level(0.2)),
@@ -136,7 +136,7 @@ def read_schedules(path, size):
 
 
 def texts(path=None):
-    """{name_train, name_test: bytes} of both domains: files of this machine, every 20th of them to test on."""
+    """{name_train, name_test: bytes} of both domains: files of this machine, every 20th to test on."""
     if path is not None:
         return dict(np.load(path))
     library = Path(sysconfig.get_path("stdlib"))
@@ -225,10 +225,13 @@ class Trainer:
                     share = shown[i, block].mean() / size.batch
                     at_end = [f"{x:.5f}" if end == first + every else "" for x in losses[i]]
                     rate = f"{rates[i, block].mean():.6g}"
-                    rows.append((f"{name} / seed {s}", end, rate, f"{1 - share:.6g}", f"{share:.6g}", *at_end))
+                    rows.append(
+                        (f"{name} / seed {s}", end, rate, f"{1 - share:.6g}", f"{share:.6g}", *at_end)
+                    )
             if first == 0 or (first + every) % (10 * every) == 0:
                 seconds = time.time() - began
-                report(f"step {first + every}: {losses.mean(1).min():.4f} to {losses.mean(1).max():.4f}, {seconds:.0f} s")
+                mean = losses.mean(axis=1)
+                report(f"step {first + every}: {mean.min():.4f} to {mean.max():.4f}, {seconds:.0f} s")
         return rows
 
 
@@ -238,3 +241,145 @@ def write(log, rows):
     with Path(log).open("w", newline="") as file:
         rows = sorted(rows, key=lambda row: (row[0], row[1]))
         csv.writer(file, lineterminator="\n").writerows([columns, *rows])
+
+
+def train(size, parts, schedules, seeds, log):
+    """Train schedules (name → rates and shares) with all seeds at once, and write the log."""
+    runs = [(name, seed, *schedule) for seed in range(seeds) for name, schedule in schedules.items()]
+    print(f"{len(runs)} runs")
+    write(log, Trainer(size, parts).train(runs))
+
+
+# --- what optlearn makes of the logs ---------------------------------------------------------------
+
+
+def save(path, schedules):
+    """Schedules in steps as JSON."""
+    names = ("learning_rate", "share_cpp")
+    plain = {
+        title: {"grid": s.grid.tolist(), **{name: s[name].tolist() for name in names}}
+        for title, s in schedules.items()
+    }
+    Path(path).write_text(json.dumps(plain))
+
+
+def plan(logs, path, size, robust=True):
+    """Fit the logs, and write the robust optimum, the best of a family, and the next pilot."""
+    import optlearn as ol
+
+    fit = ol.laws.fit([str(log) for log in logs], warmup=size.warmup, peak=size.peak)
+    print(fit.summary())
+    bounds, number = (0.0, size.peak), len(logs)
+    solution = ol.solve(
+        fit.problem(size.steps, bounds, robust=robust, budgets={"cpp": BUDGET}, intervals=40),
+        method="indirect",
+        starts=1,
+    )
+    print(solution.summary())
+    best = fit.family("cpp", BUDGET, size.steps, bounds)[0]
+    print(f"best of the family: {best.shape}, {best.settings}, {best.objective:.4f} ± {best.error:.4f}")
+    schedules = {
+        f"plan {number}": fit.schedule(solution),
+        f"plan {number} family": best.schedule,
+        f"pilot {number}": ol.laws.next_pilot(fit, size.steps, bounds, domain="cpp", budget=BUDGET),
+    }
+    for name, schedule in schedules.items():
+        ends = {domain: (low[-1], high[-1]) for domain, (low, high) in fit.interval(schedule).items()}
+        losses = {domain: loss[-1] for domain, loss in fit.predict(schedule).items()}
+        words = [f"{d} {losses[d]:.4f} ({ends[d][0]:.4f} to {ends[d][1]:.4f})" for d in DOMAINS]
+        print(f"{name}: {', '.join(words)}, mean {np.mean(list(losses.values())):.4f}")
+    save(path, schedules)
+
+
+def front(logs, path, size, weights=(0.15, 0.3, 0.5, 0.7, 0.85)):
+    """Five plans between the losses of both domains."""
+    import optlearn as ol
+
+    fit = ol.laws.fit([str(log) for log in logs], warmup=size.warmup, peak=size.peak)
+    schedules = {}
+    for weight in weights:
+        problem = fit.problem(
+            size.steps,
+            (0.0, size.peak),
+            robust=4,
+            weights={"python": weight, "cpp": 1 - weight},
+            budgets={"cpp": BUDGET},
+            intervals=40,
+        )
+        name = f"front {100 * weight:.0f}"
+        schedules[name] = fit.schedule(ol.solve(problem, method="indirect", starts=1))
+        losses = {domain: round(float(loss[-1]), 4) for domain, loss in fit.predict(schedules[name]).items()}
+        print(f"{name}: {losses}")
+    save(path, schedules)
+
+
+def table(logs, fitted, size):
+    """Trained final losses, differences from the best in pairs, predictions of the first logs."""
+    import optlearn as ol
+    from optlearn.laws import read_mixtures
+
+    fit = ol.laws.fit([str(log) for log in logs[:fitted]], warmup=size.warmup, peak=size.peak)
+    finals, told = {}, {}
+    for curve in read_mixtures([str(log) for log in logs]):
+        name, _, seed = curve.name.rpartition(" / seed ")
+        finals.setdefault(name, {})[seed] = np.mean([curve.losses[d][-1] for d in DOMAINS])
+        told[name] = np.mean([fit.predict(curve)[d][-1] for d in DOMAINS])
+    mean = {name: np.mean(list(values.values())) for name, values in finals.items()}
+    best = min(mean, key=mean.get)
+    print(f"{'schedule':<34} trained  predicted  above {best}")
+    for name in sorted(mean, key=mean.get):
+        gaps = np.array([v - finals[best][s] for s, v in finals[name].items() if s in finals[best]])
+        error = gaps.std(ddof=1) / len(gaps) ** 0.5 if len(gaps) > 1 else np.nan
+        print(f"{name:<34} {mean[name]:.4f}   {told[name]:.4f}     {gaps.mean():+.4f} ± {error:.4f}")
+
+
+def everything(size, parts, folder):
+    """All steps in a row; logs and schedules go to the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = [folder / name for name in ("pilots.csv", "round1.csv", "baselines.csv")]
+    train(size, parts, {name: per_step(shapes, size) for name, shapes in PILOTS.items()}, 1, logs[0])
+    plan(logs[:1], folder / "round1.json", size, robust=2)
+    some = [name for name in BASELINES if name.endswith(("wsd 20", "wsd 30"))][:4]
+    beside = {name: per_step(BASELINES[name], size) for name in some}
+    train(size, parts, read_schedules(folder / "round1.json", size) | beside, 1, logs[1])
+    table(logs[:2], 1, size)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a toy network, for a CPU")
+    parser.add_argument("--seeds", type=int, default=2, help="of weights and data")
+    parser.add_argument("--texts", type=Path, help="an .npz file of texts instead of this machine's")
+    commands = parser.add_subparsers(dest="command")
+    for name in ("pilots", "baselines"):
+        commands.add_parser(name).add_argument("log", type=Path)
+    for name in ("plan", "front", "train"):
+        added = commands.add_parser(name)
+        added.add_argument("schedules", type=Path)
+        added.add_argument("log", type=Path, nargs=None if name == "train" else "+")
+    added.add_argument("--beside", nargs="*", default=[], choices=BASELINES, metavar="NAME")
+    added = commands.add_parser("table")
+    added.add_argument("log", type=Path, nargs="+")
+    added.add_argument("--fitted", type=int, default=1, help="how many of the logs are fitted")
+    given = parser.parse_args()
+    size = QUICK if given.quick or given.command is None else Size()
+    parts = None if given.command in ("plan", "front", "table") else texts(given.texts)
+    if given.command is None:
+        everything(size, parts, Path("out") / "mixture_gpt")
+    elif given.command in ("pilots", "baselines"):
+        chosen = PILOTS if given.command == "pilots" else BASELINES
+        schedules = {name: per_step(shapes, size) for name, shapes in chosen.items()}
+        train(size, parts, schedules, given.seeds, given.log)
+    elif given.command == "train":
+        beside = {name: per_step(BASELINES[name], size) for name in given.beside}
+        train(size, parts, read_schedules(given.schedules, size) | beside, given.seeds, given.log)
+    elif given.command == "plan":
+        plan(given.log, given.schedules, size)
+    elif given.command == "front":
+        front(given.log, given.schedules, size)
+    else:
+        table(given.log, given.fitted, size)
+
+
+if __name__ == "__main__":
+    main()

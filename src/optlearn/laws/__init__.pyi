@@ -4,4 +4,8 @@ from ._curves import Curve as Curve
 from ._fit import LawFit as LawFit
 from ._fit import LawWarning as LawWarning
 from ._fit import fit as fit
+from ._mixture_control import MixtureLaw as MixtureLaw
+from ._mixture_curves import MixtureCurve as MixtureCurve
+from ._mixture_curves import read_mixtures as read_mixtures
+from ._mixture_fit import MixtureFit as MixtureFit
 from ._readers import read_curves as read_curves

@@ -15,7 +15,7 @@ from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, as_rates
 from optlearn.laws._law import NAMES, PARAMETERS, Course, fixed_parameters, loss_after
-from optlearn.laws._least_squares import MEAN_SQUARE, PRIOR, STEP, Data, Fitter, Optimum, Run, Scale
+from optlearn.laws._least_squares import PRIOR, STEP, Data, Fitter, Optimum, Run, Scale, mean_square
 from optlearn.laws._noise import OUTLYING, Noise, robust_size
 from optlearn.laws._readers import read_curves
 
@@ -206,7 +206,7 @@ class LawFit:
         fitter, slopes = self.fitter, self._inside * jacobian
         hold = fitter.hold(fitter.encode(self.optimum.parameters))
         inverse = np.linalg.pinv(slopes.T @ jacobian + np.diag(hold), hermitian=True)
-        varies = self.noise.of_sums(slopes) + MEAN_SQUARE * np.diag(fitter.pull**2)
+        varies = self.noise.of_sums(slopes) + mean_square(fitter.corner) * np.diag(fitter.pull**2)
         return inverse @ varies @ inverse
 
     @property

@@ -25,11 +25,19 @@ PRIOR = 4.5e-3
 # Being k spreads off costs in proportion to k, but for k below CORNER: curves that insist are believed.
 PULL = 0.5
 CORNER = 0.1
-# Mean square of the slope of that cost, in units of PULL, over parameters that are off by a normal k.
-_WITHIN = float(erf(CORNER / np.sqrt(2)))
-MEAN_SQUARE = (_WITHIN - 2 * CORNER * float(norm.pdf(CORNER))) / CORNER**2 + 1 - _WITHIN
+
+
 STEP = 1e-6  # of finite differences
 EVALUATIONS = 150
+
+
+def mean_square(corner: float) -> float:
+    """Mean square of the slope of that cost, in units of the steepest, over parameters off by a normal k."""
+    within = float(erf(corner / np.sqrt(2)))
+    return (within - 2 * corner * float(norm.pdf(corner))) / corner**2 + 1 - within
+
+
+MEAN_SQUARE = mean_square(CORNER)
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,8 @@ class Optimum:
 class Fitter:
     """Robust least squares in the free parameters, as numbers z in which they are fitted."""
 
+    pulls, corner = PULL, CORNER
+
     def __init__(
         self, data: Data, fixed: Mapping[str, float], outlier: float = OUTLIER, prior: float = PRIOR
     ) -> None:
@@ -188,12 +198,12 @@ class Fitter:
     @property
     def pull(self) -> np.ndarray:
         """(free,) the steepest slope of the cost of what is expected."""
-        return PULL * self.prior**2 * self.precision
+        return self.pulls * self.prior**2 * self.precision
 
     def hold(self, z: np.ndarray) -> np.ndarray:
         """(free,) mean curvature of the cost of what is expected within a spread of z."""
         off = (z - self._middle) * self.precision
-        above, below = (np.clip((off + way) / CORNER, -1, 1) for way in (1, -1))
+        above, below = (np.clip((off + way) / self.corner, -1, 1) for way in (1, -1))
         return self.pull * self.precision * (above - below) / 2
 
     def cost(self, z: np.ndarray) -> np.ndarray:
@@ -206,8 +216,8 @@ class Fitter:
         Large ones count linearly: spikes, and exponents that are not what they usually are.
         """
         points = squares.shape[-1] - len(self.free)
-        limit = np.repeat([self.outlier, CORNER], [points, len(self.free)])
-        weight = np.repeat([1.0, PULL / CORNER * self.prior**2], [points, len(self.free)])
+        limit = np.repeat([self.outlier, self.corner], [points, len(self.free)])
+        weight = np.repeat([1.0, self.pulls / self.corner * self.prior**2], [points, len(self.free)])
         size = np.sqrt(np.maximum(squares, limit**2))
         inside = squares <= limit**2
         cost = np.where(inside, squares, limit * (2 * size - limit))

@@ -67,7 +67,7 @@ class MixtureCurve:
                     f"{who}: shares must be at least 0, but share_{name} is {share[row]:g} at step "
                     f"{self.step[row]:g}"
                 )
-        total = sum(self.shares.values())
+        total = np.sum(list(self.shares.values()), axis=0)
         worst = int(np.argmax(np.abs(total - 1)))
         if abs(total[worst] - 1) > SUM:
             names = " + ".join(f"share_{name}" for name in self.shares)
@@ -231,7 +231,9 @@ def _mixture_runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Mixtur
         for what, column in (("step", step), ("rate", rate)):
             if column is None:
                 spellings = " or ".join(SPELLINGS[what][:3])
-                raise SpecificationError(f"curve {run!r} must have a column {spellings}, got {', '.join(own)}")
+                raise SpecificationError(
+                    f"curve {run!r} must have a column {spellings}, got {', '.join(own)}"
+                )
         numbers = {
             kind: {domain: _numbers(run, column, own[column]) for domain, column in _kinds(own, kind).items()}
             for kind in ("share", "loss")
@@ -242,9 +244,9 @@ def _mixture_runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[Mixtur
         known = np.isfinite(rate) & np.all([np.isfinite(s) for s in numbers["share"].values()], axis=0)
         any_loss = np.any([~np.isnan(x) for x in numbers["loss"].values()], axis=0)
         kept = known | any_loss
+        following = np.minimum(np.searchsorted(step[known], step), int(known.sum()) - 1)
         if known.any():  # losses may have rows of their own
             rate = np.where(np.isnan(rate) & any_loss, np.interp(step, step[known], rate[known]), rate)
-            following = np.minimum(np.searchsorted(step[known], step), int(known.sum()) - 1)
         yield MixtureCurve(
             run, step[kept], rate[kept],
             {

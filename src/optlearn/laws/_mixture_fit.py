@@ -24,11 +24,14 @@ from optlearn.laws._noise import OUTLYING, robust_size
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from optlearn._control.objective import Objective
     from optlearn._control.problem import Problem
     from optlearn._control.solution import Solution
+    from optlearn.laws._mixture_families import Member
 
 DRAWS = 32
 FIRST = 0.3  # share of the shortest run before which losses follow no law
+WANDERING = 2.0
 ALIKE = 0.02  # shares that never differ by more say nothing of what a share does
 
 
@@ -44,8 +47,9 @@ def fit_mixture(
     """The law of mixtures of curves; arguments are those of ``fit``."""
     if len(curves) < 2:
         raise SpecificationError(
-            f"curves must be at least 2 with different shares, got 1 ({curves[0].name!r}): with a single one, "
-            "what the shares do cannot be told from what time does. Log runs on other mixtures, some with a "
+            f"curves must be at least 2 with different shares, got 1 ({curves[0].name!r}): with a single "
+            "one, what the shares do cannot be told from what time does. Log runs on other mixtures, some "
+            "with a "
             "decay of the rate"
         )
     domains = tuple(curves[0].shares)
@@ -84,7 +88,10 @@ def fit_mixture(
     weights = {name: float(np.clip(middle / size, 0.3, 3.0)) for name, size in sizes.items()}
     fitter = MixtureFitter(replace(fitter.data, weights=weights), fitter.fixed, OUTLYING * middle, PRIOR)
     guess = MixtureFit(fitter, fitter.from_start(first.parameters), "mixture")
-    fitter = fitter.informed(fitter.outlier, min(guess.effective_noise, max(guess.point_noise, PRIOR)))
+    # Residuals that wander are a law that is off, which is to be believed less than noise of that size says.
+    doubt = WANDERING if guess.noise.share > 0.5 else 1.0
+    prior = min(doubt * guess.effective_noise, max(guess.point_noise, PRIOR))
+    fitter = fitter.informed(fitter.outlier, prior)
     informed = MixtureFit(fitter, fitter.from_start(guess.optimum.parameters), "mixture")
     for message in informed.doubts:
         warn(message, LawWarning)
@@ -95,7 +102,7 @@ def fit_mixture(
 class MixtureFit(LawFit):
     """A law of mixtures that was fitted; made by ``fit``."""
 
-    fitter: MixtureFitter  # type: ignore[assignment]
+    fitter: MixtureFitter
 
     @property
     @override
@@ -192,7 +199,9 @@ class MixtureFit(LawFit):
         self.warn_beyond((run[0], run[1], run[2]))
         return self._predicted(run, places, self.draws() if average else self.optimum.parameters[None])
 
-    def _predicted(self, run: MixtureRun, places: np.ndarray, parameters: np.ndarray) -> dict[str, np.ndarray]:
+    def _predicted(
+        self, run: MixtureRun, places: np.ndarray, parameters: np.ndarray
+    ) -> dict[str, np.ndarray]:
         course = MixtureCourse.stack([run])
         return {
             name: losses_after(self.layout, parameters, course, name)[:, 0, places].mean(axis=0)
@@ -245,7 +254,9 @@ class MixtureFit(LawFit):
         if isinstance(lr, Schedule):
             wanted = ["learning_rate", *(f"share_{name}" for name in self.domains)]
             if missing := [name for name in wanted if name not in lr.controls]:
-                check.fail("lr", lr, f"must be a schedule of {', '.join(wanted)}, in steps; it lacks {missing[0]}")
+                check.fail(
+                    "lr", lr, f"must be a schedule of {', '.join(wanted)}, in steps; it lacks {missing[0]}"
+                )
             run = self.data.planned(lr)
         else:
             rates = as_rates(lr)
@@ -269,15 +280,19 @@ class MixtureFit(LawFit):
         for name, value in shares.items():
             column = np.asarray(value, dtype=float)
             if column.ndim > 1 or (column.ndim == 1 and len(column) != steps):
-                check.fail(f"shares[{name!r}]", column.shape, f"must be one number, or one for each of {steps} steps")
+                check.fail(
+                    f"shares[{name!r}]", column.shape, f"must be one number, or one for each of {steps} steps"
+                )
             columns[name] = np.broadcast_to(column, (steps,))
         if missing:
-            columns[missing[0]] = 1 - sum(columns.values())
+            columns[missing[0]] = 1 - np.sum(list(columns.values()), axis=0)
         table = np.stack([columns[name] for name in self.domains], axis=1)
         if not np.all(np.isfinite(table)) or table.min() < -1e-9:
             check.fail("shares", float(table.min()), "must be at least 0 and add up to at most 1")
         if np.abs(table.sum(axis=1) - 1).max() > 1e-6:
-            check.fail("shares", float(table.sum(axis=1)[np.abs(table.sum(axis=1) - 1).argmax()]), "must add up to 1")
+            check.fail(
+                "shares", float(table.sum(axis=1)[np.abs(table.sum(axis=1) - 1).argmax()]), "must add up to 1"
+            )
         return np.clip(table, 0.0, 1.0)
 
     @override
@@ -326,7 +341,7 @@ class MixtureFit(LawFit):
         """Errors of every curve, predicted by a fit to all others."""
         if len(self.data.curves) < 3:
             raise SpecificationError(f"leave_one_out needs at least 3 curves, got {len(self.data.curves)}")
-        found = {}
+        found: dict[str, dict[str, dict[str, float]]] = {}
         for curve in self.data.curves:
             fitter = self.fitter.on_curves([other for other in self.data.curves if other is not curve])
             fitted = MixtureFit(fitter, fitter.from_start(self.optimum.parameters), self.law)
@@ -341,8 +356,8 @@ class MixtureFit(LawFit):
         worst = max(self.misfit, key=lambda name: self.misfit[name])
         if self.misfit[worst] > 4 * MISFIT:
             doubts.append(
-                f"the law misses {worst!r} by {100 * self.misfit[worst]:.2g} % of the loss beyond its noise: an "
-                "optimum may make use of that error"
+                f"the law misses {worst!r} by {100 * self.misfit[worst]:.2g} % of the loss beyond its noise: "
+                "an optimum may make use of that error"
             )
         z = self.fitter.encode(self.optimum.parameters)
         width = 1e-3 * np.minimum(1.0, self.fitter.upper - self.fitter.lower)
@@ -357,3 +372,127 @@ class MixtureFit(LawFit):
             values = ", ".join(f"{name} = {self.parameters[name]:.3g}" for name in names)
             doubts.append(f"parameters at their bounds: {values}; more varied curves would pin them down")
         return tuple(doubts)
+
+    # --- control -----------------------------------------------------------------------------------
+
+    @override
+    def problem(
+        self,
+        steps: int | None = None,
+        bounds: tuple[float, float] | None = None,
+        robust: bool | int = True,
+        **options: Any,
+    ) -> "Problem":
+        """The search for the best rate and shares, for ``ol.solve``; options as in ``mixture_problem``."""
+        from optlearn.laws._mixture_control import mixture_problem
+
+        return mixture_problem(self, steps, bounds, robust, **options)
+
+    @checked
+    @override
+    def schedule(self, solution: "Solution | Schedule", history: Any = None) -> Schedule:
+        """A solution in steps, true rates and shares, from the very first step on; see ``true_mixture``."""
+        from optlearn.laws._mixture_control import true_mixture
+
+        return true_mixture(self, solution, history)
+
+    def objective(self, name: str) -> "Objective":
+        """The final loss of one domain or target, for ``ol.pareto`` and limits."""
+        from optlearn.laws._mixture_control import objective_of
+
+        if name not in self.layout.losses:
+            Arguments("objective").fail("name", name, f"must be one of {', '.join(self.layout.losses)}")
+        return objective_of(self.layout, name)
+
+    def family(self, domain: str, budget: float, *arguments: Any, **options: Any) -> "list[Member]":
+        """Schedules of common shapes that use up a budget, best first; see ``family`` for all options."""
+        from optlearn.laws._mixture_families import family
+
+        return family(self, domain, budget, *arguments, **options)
+
+    # --- words and pictures ------------------------------------------------------------------------
+
+    @override
+    def summary(self) -> str:
+        """Parameters with their standard errors, and how well the curves are described."""
+        scale, errors = self.data.scale, self.standard_errors
+        missed = ", ".join(f"{name} {100 * miss:.2g} %" for name, miss in self.typical_misfit.items())
+        targets = f" and targets {', '.join(self.layout.targets)}" if self.layout.targets else ""
+        lines = [
+            f"law of mixtures of {len(self.data.curves)} curves with domains {', '.join(self.domains)}"
+            f"{targets}, up to {scale.steps:g} steps, peak rate {scale.peak:g}",
+            f"  noise of a point {100 * self.point_noise:.2g} %, typical misfit beyond it: {missed}",
+        ]
+        z = self.fitter.encode(self.optimum.parameters)
+        little = dict(zip(self.fitter.free, self.fitter.uninformed(z, self.covariance), strict=True))
+        for name, value in self.parameters.items():
+            note = " (fixed)" if name in self.fitter.fixed else f" ± {errors[name]:.2g}"
+            if little.get(name):
+                note += " (known beforehand; the curves add little)"
+            lines.append(f"  {name:<28}{value:10.4g}{note}")
+        return "\n".join([*lines, *(f"  ! {doubt}" for doubt in self.doubts)])
+
+    @checked
+    @override
+    def plot(self, schedule: Schedule | None = None) -> "Figure":
+        """Losses of each domain with their fit; and a schedule in steps, with its predicted losses."""
+        import matplotlib.pyplot as plt
+
+        names = self.layout.losses
+        figure, axes = plt.subplots(
+            1, len(names) + 1, figsize=(4.4 * (len(names) + 1), 3.8), layout="constrained"
+        )
+        for axis, name in zip(axes[:-1], names, strict=True):
+            for i, curve in enumerate(self.data.curves):
+                at, loss = curve.rates.step, curve.losses[name][curve.any_loss]
+                kept = np.isfinite(loss) & (at >= self.data.first)
+                run, places = self._mixture_run(curve, None, "plot")
+                fitted = self._predicted(run, places, self.optimum.parameters[None])[name]
+                axis.plot(at[kept], loss[kept], color=f"C{i % 10}", alpha=0.35, linewidth=2)
+                axis.plot(at[kept], fitted[kept], color=f"C{i % 10}", linewidth=0.8, label=curve.name)
+            if schedule is not None:
+                ends = schedule.grid[1:]
+                kept = ends >= self.data.first
+                low, high = (end[kept] for end in self.interval(schedule)[name])
+                axis.fill_between(ends[kept], low, high, color="k", alpha=0.2, linewidth=0)
+                axis.plot(ends[kept], self.predict(schedule)[name][kept], "k", label="plan, predicted")
+            axis.set(xlabel="step", ylabel=f"loss of {name}")
+        if len(self.data.curves) <= 12:
+            axes[0].legend(fontsize="xx-small")
+        if schedule is not None:
+            top = float(schedule["learning_rate"].max())
+            axes[-1].stairs(
+                schedule["learning_rate"] / top,
+                schedule.grid,
+                color="k",
+                baseline=None,
+                label=f"rate / {top:.2g}",
+            )
+            for i, name in enumerate(self.domains):
+                share = schedule[f"share_{name}"]
+                axes[-1].stairs(share, schedule.grid, color=f"C{i}", baseline=None, label=f"share of {name}")
+            axes[-1].legend(fontsize="small")
+        else:
+            for i, curve in enumerate(self.data.curves):
+                axes[-1].plot(curve.step, curve.shares[self.domains[-1]], color=f"C{i % 10}", linewidth=1)
+            axes[-1].set(ylabel=f"share of {self.domains[-1]}")
+        axes[-1].set(xlabel="step")
+        return figure
+
+    @override
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        scale = self.data.scale
+        return {
+            "law": self.law,
+            "domains": list(self.domains),
+            "targets": list(self.layout.targets),
+            "parameters": self.parameters,
+            "standard_errors": self.standard_errors,
+            "peak": scale.peak,
+            "steps": scale.steps,
+            "warmup": self.warmup,
+            "point_noise": self.point_noise,
+            "misfit": self.misfit,
+            "doubts": list(self.doubts),
+        }

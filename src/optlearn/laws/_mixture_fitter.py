@@ -18,6 +18,9 @@ OUTLIER = 0.02  # until the noise is known, as for the law of one loss
 # Being a spread off what is expected costs as much as a residual of this size, at first and at most. A law of
 # mixtures misses curves by a percent for thousands of steps, so points tell less than their number.
 PRIOR = 0.08
+# Being k spreads off costs k² up to so many spreads, and in proportion to k beyond: curves that insist are
+# believed. For the law of one loss the corner is nearer; here many parameters share what curves insist on.
+CORNER = 2.0
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ class MixtureFitter(Fitter):
     """Robust least squares in the free parameters of the law of mixtures."""
 
     data: MixtureData  # type: ignore[assignment]
+    pulls, corner = CORNER, CORNER
 
     def __init__(
         self,

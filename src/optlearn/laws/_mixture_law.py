@@ -1,16 +1,16 @@
 """The law of mixtures: how the losses of several domains follow the learning rate and the shares of data.
 
-Every domain d has the progress and the noise of the law of one loss, and a memory: modes of what is not known,
-or forgotten, which are learned while the domain is shown and forgotten while it is not::
+Every domain d has the progress and the noise of the law of one loss, and a memory: modes of what is not
+known, or forgotten, which are learned while the domain is shown and forgotten while it is not::
 
-    dS_d/dt  = η^κ Σ_e τ_de p_e                                            progress; τ_dd = 1
-    dv_r/dt  = r η^q (η^p / b − v_r)                                       noise of SGD; r from a Gamma law
-    du_dr/dt = r η^q' [ε_d (1 − m_d)^f (1 − u_dr) − m_d^l u_dr]            memory; u = 1 at first
+    dS_d/dt  = η^κ Σ_e τ_de p_e                                                 progress; τ_dd = 1
+    dv_r/dt  = r η^q (η^p / b − v_r)                                            noise; r ~ Gamma
+    du_dr/dt = r η^q' (S_d + S₁)^−s [ε_d (1 − m_d)^f (1 − u_dr) − m_d^l u_dr]   memory; u = 1 at first
     L_d      = L₀_d + A_d (S_d + S₀)^−α_d + B_d Σ_r w_r v_r + C_d Σ_r w'_r u_dr
 
 p_e are the shares of the domains that are trained on, which add up to one, and m_d = Σ_e k_de p_e is how much
-of what is shown is of domain d or akin to it (k_dd = 1). A target that is never trained on has neither τ_dd nor
-k_dd. Units are those of the law of one loss; over an interval of constant settings everything is exact.
+of what is shown is of domain d or akin to it (k_dd = 1). A target that is never trained on has neither
+τ_dd nor k_dd. Units are those of the law of one loss; intervals of constant settings are exact.
 
 Parameters are shared by all domains (``SHARED``) or a domain's own (``OWN``, ``PAIRS``), so the loss of a
 domain depends on few of them: the law runs for one domain at a time.
@@ -28,33 +28,36 @@ from optlearn.laws._law import NODES, Parameter, _gamma_nodes
 
 # Shares are raised to powers below 1, whose slope at 0 is infinite; so large a share smooths it.
 SMOOTH = 1e-3
+# Progress below which memory is no faster still.
+YOUTH = 0.05
 
 # What the exponents are expected to be was found by cross-validation over designs of six pilots on runs of a
 # small GPT (docs/mixtures.md); speeds and amplitudes depend on the network and its data.
 SHARED: Mapping[str, Parameter] = {
     "head_start": Parameter(1e-7, 1.0, 1e-3, log=True, spread=1.0),  # S₀
-    "progress_power": Parameter(0.1, 1.6, 0.6, spread=0.07),  # κ
-    "speed": Parameter(1.0, 1e5, 100.0, log=True, spread=0.5),  # mean of r, of the noise
-    "shape": Parameter(0.05, 50.0, 0.4, log=True, spread=0.2),  # of its Gamma law
+    "progress_power": Parameter(0.1, 1.6, 0.57, spread=0.05),  # κ
+    "speed": Parameter(1.0, 1e5, 130.0, log=True, spread=0.3),  # mean of r, of the noise
+    "shape": Parameter(0.05, 50.0, 0.5, log=True, spread=0.2),  # of its Gamma law
     "noise_power": Parameter(0.2, 2.0, 0.9, spread=0.07),  # p
     "relaxation_power": Parameter(0.05, 2.0, 0.8, spread=0.07),  # q
     "memory_speed": Parameter(1.0, 1e5, 200.0, log=True, spread=0.5),  # mean of r, of the memory
     "memory_shape": Parameter(0.05, 50.0, 1.0, log=True, spread=0.2),
     "memory_power": Parameter(0.05, 2.0, 0.75, spread=0.07),  # q'
-    "learning_power": Parameter(0.3, 2.0, 0.8, spread=0.04),  # l
-    "forgetting_power": Parameter(0.3, 3.0, 1.7, spread=0.07),  # f
+    "memory_slowing": Parameter(-1.0, 3.0, 0.4, spread=0.1),  # s
+    "learning_power": Parameter(0.3, 2.0, 0.9, spread=0.04),  # l
+    "forgetting_power": Parameter(0.3, 3.0, 1.6, spread=0.07),  # f
 }
 OWN: Mapping[str, Parameter] = {
     "floor": Parameter(0.0, np.inf, 1.0),  # L₀
     "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
-    "exponent": Parameter(0.02, 3.0, 0.8, log=True, spread=0.15),  # α
+    "exponent": Parameter(0.02, 3.0, 0.82, log=True, spread=0.1),  # α
     "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
     "memory": Parameter(1e-6, 1e6, 0.3, log=True),  # C
-    "forgetting": Parameter(1e-4, 10.0, 0.12, log=True, spread=0.5),  # ε
+    "forgetting": Parameter(1e-4, 10.0, 0.1, log=True, spread=0.5),  # ε
 }
 LINEAR = ("floor", "amplitude", "noise", "memory")  # the loss is linear in them
 TRANSFER = Parameter(1e-3, 1.0, 0.8, log=True, spread=0.25)  # τ
-KINSHIP = Parameter(1e-4, 1.0, 0.05, log=True, spread=0.7)  # k, of a domain that is trained on
+KINSHIP = Parameter(1e-4, 1.0, 0.015, log=True, spread=0.7)  # k, of a domain that is trained on
 TARGET_KINSHIP = Parameter(1e-4, 1.0, 0.3, log=True, spread=0.7)
 
 
@@ -134,13 +137,17 @@ def seen(weights: Sequence[Array], shares: Sequence[Array]) -> Array:
 
 
 def memory_rates(
-    value: Mapping[str, Any], eta: Array, shares: Sequence[Array], xp: Any
+    value: Mapping[str, Any], eta: Array, shares: Sequence[Array], age: Array, xp: Any
 ) -> tuple[Array, Array]:
-    """The level that the memory of a domain relaxes to, and how fast a mode of rate 1 does."""
+    """The level that the memory of a domain relaxes to, and how fast a mode of rate 1 does.
+
+    ``age`` is the domain's progress in the middle of the interval.
+    """
     akin = xp.clip(seen(value["kinship"], shares), 0.0, 1.0)
     learned = smooth_power(akin, value["learning_power"])
     forgotten = value["forgetting"] * smooth_power(1 - akin, value["forgetting_power"])
-    return forgotten / (learned + forgotten), eta ** value["memory_power"] * (learned + forgotten)
+    pace = eta ** value["memory_power"] * (age + YOUTH) ** -value["memory_slowing"]
+    return forgotten / (learned + forgotten), pace * (learned + forgotten)
 
 
 def loss_of(value: Mapping[str, Any], progress: Array, noise: Array, forgotten: Array) -> Array:
@@ -214,12 +221,11 @@ def run_domain(
     value = layout.values(parameters[:, None, None, :], loss)
     shares = [course.shares[None, :, :, e] for e in range(len(layout.domains))]
     eta, length = course.rates[None], course.lengths[None]
-    progress = np.cumsum(
-        eta ** value["progress_power"] * seen(value["transfer"], shares) * length, axis=2
-    )
+    gain = eta ** value["progress_power"] * seen(value["transfer"], shares) * length
+    progress = np.cumsum(gain, axis=2)
     size = progress.shape
     level = np.broadcast_to(eta ** value["noise_power"] / course.batches, size)
-    forgotten, pace = memory_rates(value, eta, shares, np)
+    forgotten, pace = memory_rates(value, eta, shares, progress - gain / 2, np)
     modes, courses, weights = [], [], []
     for kind, time, first in (
         ("", eta ** value["relaxation_power"] * length, 0.0),

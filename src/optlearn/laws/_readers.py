@@ -87,7 +87,7 @@ def _read(name: str, source: Source) -> Iterator[Curve]:
 
 
 def read_table(name: str, source: Source, all_steps: bool = False) -> dict[str, np.ndarray]:
-    """Columns of a file or a table; of TensorBoard's events, at ``all_steps`` or where the loss was logged."""
+    """Columns of a file or a table; of TensorBoard's events, at ``all_steps`` or those of the loss."""
     if isinstance(source, str | PathLike):
         path = Path(source)
         if not path.is_file():
@@ -218,7 +218,9 @@ def _read_events(path: Path, all_steps: bool = False) -> dict[str, np.ndarray]:
         )
     if all_steps:
         steps = np.array(sorted({step for one in series.values() for step in one}))
-        at_steps = {tag: np.array([one.get(s, np.nan) for s in steps.tolist()]) for tag, one in losses.items()}
+        at_steps = {
+            tag: np.array([one.get(s, np.nan) for s in steps.tolist()]) for tag, one in losses.items()
+        }
         return {"step": steps, **{tag: _held(s, steps) for tag, s in series.items()}, **at_steps}
     most = max(losses, key=lambda tag: len(losses[tag]))
     steps = np.array(sorted(losses[most]))
