@@ -35,28 +35,28 @@ YOUTH = 0.05
 # small GPT (docs/mixtures.md); speeds and amplitudes depend on the network and its data.
 SHARED: Mapping[str, Parameter] = {
     "head_start": Parameter(1e-7, 1.0, 1e-3, log=True, spread=1.0),  # S₀
-    "progress_power": Parameter(0.1, 1.6, 0.57, spread=0.05),  # κ
-    "speed": Parameter(1.0, 1e5, 130.0, log=True, spread=0.3),  # mean of r, of the noise
-    "shape": Parameter(0.05, 50.0, 0.5, log=True, spread=0.2),  # of its Gamma law
+    "progress_power": Parameter(0.1, 1.6, 0.6, spread=0.07),  # κ
+    "speed": Parameter(1.0, 1e5, 100.0, log=True, spread=0.33),  # mean of r, of the noise
+    "shape": Parameter(0.05, 50.0, 0.4, log=True, spread=0.17),  # of its Gamma law
     "noise_power": Parameter(0.2, 2.0, 0.9, spread=0.07),  # p
     "relaxation_power": Parameter(0.05, 2.0, 0.8, spread=0.07),  # q
-    "memory_speed": Parameter(1.0, 1e5, 200.0, log=True, spread=0.5),  # mean of r, of the memory
-    "memory_shape": Parameter(0.05, 50.0, 1.0, log=True, spread=0.2),
+    "memory_speed": Parameter(1.0, 1e5, 200.0, log=True, spread=0.33),  # mean of r, of the memory
+    "memory_shape": Parameter(0.05, 50.0, 1.0, log=True, spread=0.17),
     "memory_power": Parameter(0.05, 2.0, 0.75, spread=0.07),  # q'
-    "memory_slowing": Parameter(-1.0, 3.0, 0.4, spread=0.1),  # s
-    "learning_power": Parameter(0.3, 2.0, 0.9, spread=0.04),  # l
-    "forgetting_power": Parameter(0.3, 3.0, 1.6, spread=0.07),  # f
+    "memory_slowing": Parameter(-1.0, 3.0, 0.0, spread=0.1),  # s
+    "learning_power": Parameter(0.3, 2.0, 0.8, spread=0.033),  # l
+    "forgetting_power": Parameter(0.3, 3.0, 1.7, spread=0.067),  # f
 }
 OWN: Mapping[str, Parameter] = {
     "floor": Parameter(0.0, np.inf, 1.0),  # L₀
     "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
-    "exponent": Parameter(0.02, 3.0, 0.82, log=True, spread=0.1),  # α
+    "exponent": Parameter(0.02, 3.0, 0.8, log=True, spread=0.1),  # α
     "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
     "memory": Parameter(1e-6, 1e6, 0.3, log=True),  # C
-    "forgetting": Parameter(1e-4, 10.0, 0.1, log=True, spread=0.5),  # ε
+    "forgetting": Parameter(1e-4, 10.0, 0.12, log=True, spread=0.33),  # ε
 }
 LINEAR = ("floor", "amplitude", "noise", "memory")  # the loss is linear in them
-TRANSFER = Parameter(1e-3, 1.0, 0.8, log=True, spread=0.25)  # τ
+TRANSFER = Parameter(1e-3, 1.0, 0.8, log=True, spread=0.17)  # τ
 KINSHIP = Parameter(1e-4, 1.0, 0.015, log=True, spread=0.7)  # k, of a domain that is trained on
 TARGET_KINSHIP = Parameter(1e-4, 1.0, 0.3, log=True, spread=0.7)
 
