@@ -35,9 +35,9 @@ YOUTH = 0.05
 # small GPT (docs/mixtures.md); speeds and amplitudes depend on the network and its data.
 SHARED: Mapping[str, Parameter] = {
     "head_start": Parameter(1e-7, 1.0, 1e-3, log=True, spread=1.0),  # S₀
-    "progress_power": Parameter(0.1, 1.6, 0.6, spread=0.07),  # κ
-    "speed": Parameter(1.0, 1e5, 100.0, log=True, spread=0.33),  # mean of r, of the noise
-    "shape": Parameter(0.05, 50.0, 0.4, log=True, spread=0.17),  # of its Gamma law
+    "progress_power": Parameter(0.1, 1.6, 0.5, spread=0.07),  # κ
+    "speed": Parameter(1.0, 1e5, 150.0, log=True, spread=0.33),  # mean of r, of the noise
+    "shape": Parameter(0.05, 50.0, 0.8, log=True, spread=0.17),  # of its Gamma law
     "noise_power": Parameter(0.2, 2.0, 0.9, spread=0.07),  # p
     "relaxation_power": Parameter(0.05, 2.0, 0.8, spread=0.07),  # q
     "memory_speed": Parameter(1.0, 1e5, 200.0, log=True, spread=0.33),  # mean of r, of the memory
@@ -50,7 +50,7 @@ SHARED: Mapping[str, Parameter] = {
 OWN: Mapping[str, Parameter] = {
     "floor": Parameter(0.0, np.inf, 1.0),  # L₀
     "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
-    "exponent": Parameter(0.02, 3.0, 0.8, log=True, spread=0.1),  # α
+    "exponent": Parameter(0.02, 3.0, 1.2, log=True, spread=0.1),  # α
     "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
     "memory": Parameter(1e-6, 1e6, 0.3, log=True),  # C
     "forgetting": Parameter(1e-4, 10.0, 0.12, log=True, spread=0.33),  # ε
