@@ -25,34 +25,18 @@ import csv
 import json
 import sysconfig
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from loss_curves_gpt import adamw, initial, loss
+from loss_curves_gpt import Size, adamw, initial, loss
 
 BUDGET = 0.2  # share of all samples that may be C++
 DOMAINS = ("python", "cpp")
 
 
-@dataclass(frozen=True)
-class Size:
-    """Network, training and logs."""
-
-    width: int = 256
-    layers: int = 4
-    heads: int = 4
-    context: int = 256
-    batch: int = 32
-    steps: int = 3000
-    warmup: int = 150
-    peak: float = 2e-3
-    log_every: int = 50
-    held_out: int = 384  # sequences of each domain in the logged losses
-
-
+REAL = Size(steps=3000, warmup=150, log_every=50, held_out=384)  # sequences held out of each domain
 QUICK = Size(32, 1, 2, 32, 8, 300, 20, 5e-3, 10, 128)
 
 # --- schedules: rates and shares of C++ as functions of the share x of training ----------------------
@@ -362,7 +346,7 @@ def main():
     added.add_argument("log", type=Path, nargs="+")
     added.add_argument("--fitted", type=int, default=1, help="how many of the logs are fitted")
     given = parser.parse_args()
-    size = QUICK if given.quick or given.command is None else Size()
+    size = QUICK if given.quick or given.command is None else REAL
     parts = None if given.command in ("plan", "front", "table") else texts(given.texts)
     if given.command is None:
         everything(size, parts, Path("out") / "mixture_gpt")

@@ -108,6 +108,11 @@ class MixtureCurve:
         return np.any([np.isfinite(loss) for loss in self.losses.values()], axis=0)
 
     @property
+    def known(self) -> tuple[np.ndarray, np.ndarray]:
+        """Steps and rates of all rows."""
+        return self.step, self.rate
+
+    @property
     def steps(self) -> float:
         """The last step."""
         return float(self.step[-1])

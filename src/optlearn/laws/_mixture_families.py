@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from optlearn.laws._mixture_fit import MixtureFit
 
 PIECES = 60  # intervals of a trial
+DRAWS = 32
 SHAPES = ("constant", "step", "ramp", "two phases")
 LEVELS = (0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 1.0)  # shares of a step
 FIRST = (0.25, 0.5)  # shares of the budget that two phases spend before the second begins
@@ -97,7 +98,7 @@ def family(
         schedule_of(fit, domain, share, settings["decay"], edges, total, low, high)
         for _, settings, share in trials
     ]
-    members = fit.draws(seed=seed) if robust is True else fit.draws(int(robust) or 1, seed)
+    members = fit.draws(DRAWS if robust is True else int(robust) or 1, seed)
     finals = fit.finals([fit.data.planned(schedule) for schedule in schedules], members)
     weight = np.array([chosen.get(name, 0.0) for name in fit.layout.losses])
     found = []
@@ -208,5 +209,5 @@ def next_mixture_pilot(
     scarce = domain or min(means, key=lambda name: means[name])
     candidates = family(fit, scarce, budget or means[scarce], total, (low, high), robust=1, seed=seed)
     runs = [fit.data.planned(member.schedule) for member in candidates]
-    finals = fit.finals(runs, fit.draws(seed=seed))[:, :, : len(fit.domains)].mean(axis=-1)
+    finals = fit.finals(runs, fit.draws(DRAWS, seed))[:, :, : len(fit.domains)].mean(axis=-1)
     return candidates[most_telling(finals, fit.point_noise * float(finals.mean()))].schedule

@@ -155,17 +155,6 @@ class MixtureFit(LawFit):
 
     @checked
     @override
-    def draws(self, count: int = DRAWS, seed: int = 0) -> np.ndarray:
-        """(count, parameters) plausible parameters, the best first; see ``LawFit.draws``."""
-        check = Arguments("draws")
-        check.count("count", count)
-        check.count("seed", seed, 0)
-        if (count, seed) not in self._drawn:
-            self._drawn[count, seed] = self._draw(count, seed)
-        return self._drawn[count, seed]
-
-    @checked
-    @override
     def bootstrap(self, count: int = 20, seed: int = 0) -> np.ndarray:
         """(count, parameters) of fits to curves drawn with replacement."""
         check = Arguments("bootstrap")
@@ -197,7 +186,7 @@ class MixtureFit(LawFit):
         """
         run, places = self._mixture_run(lr, shares, "predict")
         self.warn_beyond((run[0], run[1], run[2]))
-        return self._predicted(run, places, self.draws() if average else self.optimum.parameters[None])
+        return self._predicted(run, places, self.draws(DRAWS) if average else self.optimum.parameters[None])
 
     def _predicted(
         self, run: MixtureRun, places: np.ndarray, parameters: np.ndarray
@@ -294,21 +283,6 @@ class MixtureFit(LawFit):
                 "shares", float(table.sum(axis=1)[np.abs(table.sum(axis=1) - 1).argmax()]), "must add up to 1"
             )
         return np.clip(table, 0.0, 1.0)
-
-    @override
-    def warn_beyond(self, run: Any) -> None:
-        """Warn if a run, in units of the fit, has rates that no curve has, or more than twice the steps."""
-        scale = self.data.scale
-        tried = max(float(curve.rate.max()) for curve in self.data.curves)
-        for what, unit, asked, most in (
-            ("a rate of", "", run[1].max() * scale.peak, tried),
-            ("a training of", " steps", run[0].sum() * scale.steps, 2 * scale.steps),
-        ):
-            if asked > 1.01 * most:
-                warn(
-                    f"{what} {asked:g}{unit} is beyond the curves, which say nothing beyond {most:g}{unit}",
-                    LawWarning,
-                )
 
     @override
     def errors(self, curves: Any) -> dict[str, float]:
