@@ -342,8 +342,8 @@ def run_fit_curves(
             }
             options = {"steps": steps, "lowest": lowest, "highest": highest, "seed": seed}
             options["robust"] = not best_fit
-            solution, result, show, writers = plan_mixture(law_fit, numbers, intervals, options, tell)
-            _finish(solution, result, show, writers, out, as_json)
+            planned = plan_mixture(law_fit, numbers, intervals, options, tell)
+            _finish(*planned, out, as_json)
             return
         for name, given in (("--budget", budget), ("--weight", weight), ("--limit", limit)):
             if given:

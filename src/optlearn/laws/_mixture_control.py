@@ -220,7 +220,8 @@ def mixture_problem(
         budgets: domain → the largest share of all samples of the whole training that may be of it. A domain
             of n samples that may be seen e times has the budget e n / (steps × batch).
         limits: domain or target → the most that its final loss may be.
-        rates: (steps,) given rates, so that shares alone are controlled.
+        rates: (steps,) given rates, so that shares alone are controlled. What is given counts at the middle
+            of each interval.
         shares: domain → (steps,) given shares, so that the rate alone is controlled; one may be left out.
         share_bounds: domain → lowest and highest share at any time.
         history: what is already done: a mapping of ``lr`` and ``share_NAME`` to (done,) numbers, or a curve
