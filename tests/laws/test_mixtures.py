@@ -305,3 +305,13 @@ def test_curves_can_be_made_by_hand():
     assert run[0].sum() == pytest.approx(1.0)
     assert len(ends) == STEPS // EVERY
     assert run[0] @ run[3][:, 1] == pytest.approx(0.2)
+
+
+@pytest.mark.slow
+def test_the_front_of_two_domains_falls(fitted):
+    problem = fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, intervals=8)
+    front = ol.pareto(
+        problem, {"old": fitted.objective("old"), "new": fitted.objective("new")}, points=3, starts=1
+    )
+    assert np.all(np.diff(front.values["old"]) > 0)
+    assert np.all(np.diff(front.values["new"]) < 0)
