@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.laws.test_readers import field, records, scalar
 
 import optlearn as ol
 from optlearn.laws import LawWarning, MixtureCurve, MixtureFit, fit
@@ -135,6 +136,22 @@ def test_files_frames_and_blanks_are_read(tmp_path, fitted):
     (same,) = ol.laws.read_mixtures({"run": table})
     np.testing.assert_allclose(same.losses["old"], curve.losses["old"])
     assert ol.laws.read_mixtures({"run": {"step": [1], "lr": [1], "loss": [1]}}) is None
+
+
+def test_tensorboard_tags_are_read(tmp_path):
+    folder = tmp_path / "first-run"
+    folder.mkdir()
+    events = []
+    for step in (20, 40, 60, 80):
+        tags = {"train/lr": 0.5, "train/share_old": 0.75, "train/share_new": 0.25, "val/loss_old": 2.0}
+        if step > 20:  # the other loss is logged less often
+            tags["val/loss_new"] = 3.0
+        events += [field(2, step) + field(5, scalar(tag, value, "simple")) for tag, value in tags.items()]
+    (folder / "events.out.tfevents.1.host").write_bytes(records(*events))
+    (curve,) = ol.laws.read_mixtures(tmp_path)
+    assert curve.name == "first-run"
+    assert np.isnan(curve.losses["new"][0])
+    assert curve.shares["new"].tolist() == [0.25] * 4
 
 
 def test_runs_with_prefixes_are_told_apart():
