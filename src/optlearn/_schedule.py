@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import keras
     import torch
 
+    from optlearn.practice.curriculum_sampler import CurriculumSampler
+    from optlearn.practice.mixtures import Interleaved, Phase
     from optlearn.practice.shapes import Simplified
 
 # Keys of a schedule in JSON that are not names of controls.
@@ -337,6 +339,45 @@ class Schedule:
         from optlearn.practice.to_torch import ScheduledLR
 
         return ScheduledLR(optimizer, self, control, steps=steps, N=N, scale=scale, peak=peak)
+
+    @checked
+    def to_torch_sampler(
+        self, domains: Any, batch_size: int = 1, *, steps: int | None = None, **options: Any
+    ) -> "CurriculumSampler":
+        """A sampler of PyTorch that shows each domain as often as the controls ``share_NAME`` say.
+
+        Args:
+            domains: (n,) name of the domain of each sample of the data set.
+            batch_size: samples of a batch.
+            steps: batches of the whole training (default: the schedule is in steps).
+            options: ``seed``, ``rank`` and ``replicas`` of ``practice.CurriculumSampler``.
+        """
+        from optlearn.practice.mixtures import torch_sampler
+
+        return torch_sampler(self, domains, batch_size, steps, **options)
+
+    @checked
+    def to_interleaved(
+        self, streams: Mapping[str, Any], batch_size: int, *, steps: int | None = None
+    ) -> "Interleaved":
+        """Samples of several streams (domain → iterable) in the order of the schedule; resumable."""
+        from optlearn.practice.mixtures import Interleaved
+
+        return Interleaved(self, streams, batch_size, steps)
+
+    @checked
+    def to_shares(self, *, steps: int | None = None) -> Callable[[int], dict[str, float]]:
+        """The shares of domains as a plain function of the step."""
+        from optlearn.practice.mixtures import share_function
+
+        return share_function(self, steps)
+
+    @checked
+    def to_phases(self, tolerance: float = 0.02, *, steps: int | None = None) -> "list[Phase]":
+        """The shares of domains as phases: first step, steps, shares. See ``practice.mixtures.phases``."""
+        from optlearn.practice.mixtures import phases
+
+        return phases(self, tolerance, steps)
 
     @checked
     def to_keras(

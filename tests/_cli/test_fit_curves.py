@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from tests.laws.conftest import PEAK, STEPS, curve
+from tests.laws.test_mixtures import PILOTS, columns
 from typer.testing import CliRunner
 
 from optlearn._cli import app
@@ -49,3 +50,41 @@ def test_bad_logs_are_bad_input(tmp_path, logs):
     run = CliRunner().invoke(app, ["fit-curves", str(logs / "drop.csv")])
     assert run.exit_code == 2
     assert "at least 2 with different rates" in " ".join(run.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def mixtures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mixtures")
+    for decay, share in PILOTS:
+        table = columns(decay, share)
+        with (folder / f"{decay}-{share}.csv").open("w", newline="") as file:
+            rows = [["" if np.isnan(x) else x for x in row] for row in zip(*table.values(), strict=True)]
+            csv.writer(file).writerows([list(table), *rows])
+    return folder
+
+
+@pytest.mark.slow
+def test_mixtures_are_planned_from_a_folder(mixtures, tmp_path):
+    out = tmp_path / "result"
+    options = ["--warmup", "75", "--best-fit", "--budget", "new=0.2", "--intervals", "12"]
+    run = CliRunner().invoke(app, ["fit-curves", str(mixtures), *options, "--out", str(out), "--json", "-q"])
+    assert run.exit_code in (0, 3), run.stderr  # 3: starts that end within 1e-5 of each other, not 1e-6
+    result = json.loads(run.stdout)
+    assert result["certificate"]["hamiltonian_gap"] < 1e-5
+    grid, share = np.array(result["schedule"]["grid"]), np.array(result["schedule"]["share_new"])
+    assert np.diff(grid) @ share / grid[-1] <= 0.2 + 1e-9
+    assert result["predicted"]["new"]["low"] < result["predicted"]["new"]["loss"]
+    assert sum(phase["steps"] for phase in result["phases"]) == grid[-1]
+    assert len(result["family"]) == 5
+    assert sorted(path.name for path in out.iterdir()) == [
+        "curves.png", "next_pilot.csv", "phases.csv", "schedule.csv", "schedule.json",
+    ]  # fmt: skip
+
+
+def test_wrong_budgets_are_told(mixtures, logs):
+    run = CliRunner().invoke(app, ["fit-curves", str(logs), "--budget", "cpp=0.2"])
+    assert run.exit_code == 2
+    assert "is for curves of mixtures" in " ".join(run.stderr.split())
+    run = CliRunner().invoke(app, ["fit-curves", str(mixtures), "--budget", "new"])
+    assert run.exit_code == 2
+    assert "NAME=NUMBER" in " ".join(run.stderr.split())

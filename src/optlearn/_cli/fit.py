@@ -302,6 +302,16 @@ def run_fit_curves(
         bool, flag("Plan with the best-fit parameters alone, not with an ensemble.", "--best-fit")
     ] = False,
     falling: Annotated[bool, flag("The rate must not rise again.", "--falling")] = False,
+    budget: Annotated[
+        list[str] | None,
+        option("DOMAIN=SHARE", "Of mixtures: the largest share of all samples that may be of a domain."),
+    ] = None,
+    weight: Annotated[
+        list[str] | None, option("DOMAIN=NUMBER", "Of mixtures: weight of a domain's final loss.")
+    ] = None,
+    limit: Annotated[
+        list[str] | None, option("DOMAIN=LOSS", "Of mixtures: the most that a domain's final loss may be.")
+    ] = None,
     intervals: inputs.Intervals = None,
     seed: inputs.Seed = 0,
     out: Annotated[Path | None, option("DIR", f"Folder for {', '.join(CURVE_FILES)}.")] = None,
@@ -311,17 +321,35 @@ def run_fit_curves(
     """Fit a law to the loss curves of any network, and find the best schedule under that law.
 
     Curves are logs of step, learning rate and loss, of at least two runs whose rates differ. What the law
-    does not describe is said, with numbers.
+    does not describe is said, with numbers. With columns share_NAME and loss_NAME the order of data is
+    planned too: the shares of domains over training.
 
     Example: optlearn fit-curves runs --warmup 2000 --out result
+
+    Example: optlearn fit-curves runs --budget cpp=0.2 --limit python=1.0 --out result
     """
     _check_folder(out)
     with reporting(quiet) as tell:
         from optlearn._control.solve import solve
-        from optlearn.laws import fit, next_pilot
+        from optlearn.laws import MixtureFit, fit, next_pilot
 
         tell(Progress("fitting the curves"))
         law_fit = fit(curves, warmup=warmup, law=law, seed=seed)
+        if isinstance(law_fit, MixtureFit):
+            from optlearn._cli.mixtures import plan_mixture
+
+            numbers = {
+                name: inputs.by_name(f"--{name}", given)
+                for name, given in (("budget", budget), ("weight", weight), ("limit", limit))
+            }
+            options = {"steps": steps, "lowest": lowest, "highest": highest, "seed": seed}
+            options["robust"] = not best_fit
+            planned = plan_mixture(law_fit, numbers, intervals, options, tell)
+            _finish(*planned, out, as_json)
+            return
+        for name, given in (("--budget", budget), ("--weight", weight), ("--limit", limit)):
+            if given:
+                bad_input(f"{name} is for curves of mixtures, with columns share_NAME and loss_NAME")
         bounds = (lowest, law_fit.data.scale.peak if highest is None else highest)
         problem = law_fit.problem(steps, bounds, not best_fit, falling=falling, seed=seed)
         solution = solve(problem, intervals, method="indirect", seed=seed, progress=tell)

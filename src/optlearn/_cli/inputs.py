@@ -108,6 +108,20 @@ def read_settings(settings: list[str] | None, example: str) -> dict[str, Any]:
     return read
 
 
+def by_name(option: str, given: list[str] | None) -> dict[str, float]:
+    """Numbers of an option that is given as NAME=NUMBER, any number of times."""
+    numbers = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        try:
+            numbers[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name.strip():
+            raise SpecificationError(f"{option} must be NAME=NUMBER, such as cpp=0.2, got {text!r}")
+    return numbers
+
+
 def literal(text: str) -> Any:
     """A Python literal; a bare word is text, so that start=fig3 needs no quotes."""
     words = {"true": True, "false": False, "none": None}

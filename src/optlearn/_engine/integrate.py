@@ -109,8 +109,8 @@ def _course(
 ) -> tuple[Engine, Course]:
     """What to run, and what runs it."""
     model = system.system
-    # Where exact steps mix values, the ends of intervals are part of the meaning.
-    pieces = schedule if model.advances and schedule.mixtures else schedule.merged()
+    # Where exact steps mix values, or read the time, the ends of intervals are part of the meaning.
+    pieces = schedule if model.advances else schedule.merged()
     shares, vectors = control_tables(pieces, system.controls)
     variants = vectors.shape[1]
     functions = system_functions(system, settings, variants)

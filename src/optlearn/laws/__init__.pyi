@@ -7,6 +7,10 @@ from ._fit import fit as fit
 from ._forecast import Forecast as Forecast
 from ._forecast import forecast as forecast
 from ._forecaster import Forecaster as Forecaster
+from ._mixture_control import MixtureLaw as MixtureLaw
+from ._mixture_curves import MixtureCurve as MixtureCurve
+from ._mixture_curves import read_mixtures as read_mixtures
+from ._mixture_fit import MixtureFit as MixtureFit
 from ._promising import Prospect as Prospect
 from ._promising import promising as promising
 from ._readers import read_curves as read_curves

@@ -265,7 +265,11 @@ def _baseline(name: str) -> Any:
 
 @checked
 def next_pilot(
-    fit: "LawFit", steps: int | None = None, bounds: tuple[float, float] | None = None, seed: int = 0
+    fit: "LawFit",
+    steps: int | None = None,
+    bounds: tuple[float, float] | None = None,
+    seed: int = 0,
+    **options: Any,
 ) -> Schedule:
     """The schedule to run next, so that the best one becomes best known.
 
@@ -278,15 +282,23 @@ def next_pilot(
         steps: of the run (default: as many as the longest).
         bounds: lowest and highest rate (default: 0 and the peak).
         seed: of the ensemble.
+        options: of a fit of mixtures, ``domain=`` and ``budget=``: the scarce domain and its share.
 
     Returns:
         A schedule in steps and true rates, from the very first step on.
     """
     from optlearn.laws._fit import LawFit
+    from optlearn.laws._mixture_fit import MixtureFit
 
     check = Arguments("next_pilot")
+    if isinstance(fit, MixtureFit):
+        from optlearn.laws._mixture_families import next_mixture_pilot
+
+        return next_mixture_pilot(fit, steps, bounds, seed, **options)
     if not isinstance(fit, LawFit):
         check.fail("fit", fit, "must be a fit of laws.fit")
+    if options:
+        check.fail("options", sorted(options), "must be none: they are for fits of mixtures")
     check.count("seed", seed, 0)
     (total, low, high), warmup = _steps_and_bounds(fit, steps, bounds), fit.warmup
     if total <= warmup:

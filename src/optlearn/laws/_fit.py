@@ -87,6 +87,15 @@ def fit(
     if first_step is not None:
         check.number("first_step", first_step, 0.0)
     known = _as_fits(prior)
+    from optlearn.laws._mixture_curves import read_mixtures
+
+    if (mixtures := read_mixtures(curves)) is not None:
+        from optlearn.laws._mixture_fit import fit_mixture
+
+        for name, value in (("prior", prior), ("sizes", sizes), ("rates", rates)):
+            if value:
+                check.fail(name, value, "must be left out: a mixture law is fitted to its own curves")
+        return fit_mixture(mixtures, warmup or 0.0, peak, fixed, first_step, starts, seed)
     read = read_curves(curves, same_unit or sizes is not None, rates)
     if len(read) < 2 and not known and not alone:
         raise SpecificationError(

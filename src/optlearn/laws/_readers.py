@@ -95,9 +95,9 @@ def _is_log(file: Path) -> bool:
     return file.suffix == ".csv" or EVENTS in file.name or file.name == TRAINER_STATE
 
 
-def _read_file(path: Path) -> dict[str, np.ndarray]:
+def _read_file(path: Path, all_steps: bool) -> dict[str, np.ndarray]:
     if EVENTS in path.name:
-        return _read_events(path)
+        return _read_events(path, all_steps)
     if path.suffix == ".json":
         return read_trainer_state(path)
     if path.suffix in TEXT:
@@ -109,11 +109,16 @@ def _read(name: str, source: Source, rates: Mapping[str, Any]) -> Iterator[Curve
     if isinstance(source, Curve):
         yield source
         return
+    yield from _runs(name, read_table(name, source), rates)
+
+
+def read_table(name: str, source: Source, all_steps: bool = False) -> dict[str, np.ndarray]:
+    """Columns of a file or a table; of TensorBoard's events, at ``all_steps`` or those of the loss."""
     if isinstance(source, str | PathLike):
         path = Path(source)
         if not path.is_file():
             raise SpecificationError(f"curve {name!r}: there is no file {str(path)!r}")
-        table = _read_file(path)
+        table = _read_file(path, all_steps)
     elif hasattr(source, "columns") or isinstance(source, Mapping):
         columns = source.columns if hasattr(source, "columns") else source
         table = {str(column): np.asarray(source[column]) for column in columns}
@@ -126,7 +131,7 @@ def _read(name: str, source: Source, rates: Mapping[str, Any]) -> Iterator[Curve
             )
     else:
         raise SpecificationError(f"curve {name!r} must be a file or a table, got {type(source).__name__}")
-    yield from _runs(name, table, rates)
+    return table
 
 
 def _blanks(values: np.ndarray) -> np.ndarray:
@@ -252,11 +257,12 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
 # --- TensorBoard ------------------------------------------------------------------------------
 
 
-def _read_events(path: Path) -> dict[str, np.ndarray]:
+def _read_events(path: Path, all_steps: bool = False) -> dict[str, np.ndarray]:
     """Columns ``step`` and one for each tag of scalars; where a tag was not logged at a step, its last value.
 
     Rows are the steps at which the tag with "loss" in its name was logged most often; a learning rate that
-    was logged less often holds until the next.
+    was logged less often holds until the next. With ``all_steps``, rows are all steps, and losses hold for
+    the step at which they were logged only.
     """
     series: dict[str, dict[int, float]] = {}
     for record in _records(path):
@@ -275,6 +281,12 @@ def _read_events(path: Path) -> dict[str, np.ndarray]:
         raise SpecificationError(
             f"{path} must hold scalars of a loss, got {', '.join(series) or 'no scalars'}"
         )
+    if all_steps:
+        steps = np.array(sorted({step for one in series.values() for step in one}))
+        at_steps = {
+            tag: np.array([one.get(s, np.nan) for s in steps.tolist()]) for tag, one in losses.items()
+        }
+        return {"step": steps, **{tag: _held(s, steps) for tag, s in series.items()}, **at_steps}
     most = max(losses, key=lambda tag: len(losses[tag]))
     steps = np.array(sorted(losses[most]))
     return {"step": steps, **{tag: _held(s, steps) for tag, s in series.items()}}

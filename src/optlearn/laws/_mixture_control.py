@@ -1,0 +1,434 @@
+"""The law of mixtures under control: rate and shares as controls, budgets, limits, a start in mid-run."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+from typing_extensions import override
+
+from optlearn._arguments import Arguments
+from optlearn._arrays import Array, Settings
+from optlearn._control.budgets import Budget
+from optlearn._control.controls import Continuous, Control
+from optlearn._control.objective import Limit, Objective
+from optlearn._control.path import Path
+from optlearn._control.problem import Problem
+from optlearn._control.solution import Solution
+from optlearn._dynamics.ensemble import Ensemble
+from optlearn._dynamics.system import System
+from optlearn._errors import SpecificationError
+from optlearn._pytrees import field
+from optlearn._schedule import Schedule
+from optlearn._signatures import checked
+from optlearn.laws._control import LOWEST, _steps_and_bounds
+from optlearn.laws._curves import as_rates
+from optlearn.laws._law import NODES, relax
+from optlearn.laws._mixture_law import (
+    Layout,
+    MixtureCourse,
+    loss_of,
+    memory_rates,
+    nodes_of,
+    run_domain,
+    seen,
+)
+
+if TYPE_CHECKING:
+    from optlearn.laws._mixture_fit import MixtureFit
+
+MEMBERS = 6  # of the ensemble
+INTERVALS = 60
+# A budget that is used up to this share of itself counts as used up.
+SPENT = 1e-9
+
+
+class MixtureLaw(System):
+    """Losses of a network under its learning rate and the shares of its data.
+
+    Controls and time are in units of the fit. The share of the main domain is what the others leave.
+    ``MixtureFit.problem`` makes problems of it and ``MixtureFit.schedule`` translates their solutions.
+
+    Attributes:
+        numbers: (n,) parameters of the law.
+        rates, weights: (2, NODES) of the modes of noise and of memory.
+        given: (settings, knots) slopes and knots of settings that are given as functions of time: a row of
+            knots, then a row of changes of slope for each; empty if none is.
+        mixture: domains and names of parameters.
+        main: the domain whose share is not controlled.
+        fixed: settings that are given, in the order of ``given``.
+    """
+
+    numbers: Array
+    rates: Array
+    weights: Array
+    given: Array
+    mixture: Layout = field(static=True)
+    main: str = field(static=True)
+    fixed: tuple[str, ...] = field(static=True, default=())
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        numbers: np.ndarray,
+        main: str,
+        given: Mapping[str, np.ndarray],
+        knots: np.ndarray,
+    ) -> "MixtureLaw":
+        """The system of parameters (n,), with settings (knots,) that are given at ``knots``."""
+        nodes = [nodes_of(np.asarray(numbers)[None], layout.names, kind) for kind in ("", "memory_")]
+        table = np.stack([knots, *(_hinges(knots, values) for values in given.values())])
+        rates, weights = (np.stack([pair[i][0] for pair in nodes]) for i in (0, 1))
+        return cls(np.asarray(numbers), rates, weights, table, layout, main, tuple(given))
+
+    @property
+    @override
+    def names(self) -> Mapping[str, int | None]:
+        """Progress and memory of every domain, modes of noise, what was shown of the main domain, time."""
+        losses = len(self.mixture.losses)
+        return {
+            "progress": losses,
+            "modes": NODES,
+            "memory": losses * NODES,
+            "shown": None,
+            "time": None,
+        }
+
+    @property
+    @override
+    def parameters(self) -> Mapping[str, Array]:
+        """The learning rate in units of the peak, shares, and the weights of losses in the error."""
+        others = [name for name in self.mixture.domains if name != self.main]
+        free = {"learning_rate": 1.0} | {f"share_{name}": 1 / (len(others) + 1) for name in others}
+        weights = {f"weight_{name}": 1 / len(self.mixture.losses) for name in self.mixture.losses}
+        return {name: value for name, value in free.items() if name not in self.fixed} | weights
+
+    def _settings(self, u: Settings, time: Array) -> dict[str, Array]:
+        """All settings: those that are controlled, and those that are given at a time."""
+        rise = jnp.maximum(time - self.given[0], 0.0)
+        return {**u, **{name: (self.given[i + 1] * rise).sum() for i, name in enumerate(self.fixed)}}
+
+    def shares(self, u: Settings, time: Array) -> list[Array]:
+        """Shares of the domains."""
+        known = self._settings(u, time)
+        others = {name: known[f"share_{name}"] for name in self.mixture.domains if name != self.main}
+        rest = 1 - sum(others.values())
+        return [rest if name == self.main else others[name] for name in self.mixture.domains]
+
+    @override
+    def advance(self, x: Any, u: Settings, length: Array) -> Any:
+        middle = x["time"] + length / 2
+        eta, shares = self._settings(u, middle)["learning_rate"], self.shares(u, middle)
+        values = [self.mixture.values(self.numbers, name) for name in self.mixture.losses]
+        shared = values[0]
+        modes = relax(
+            x["modes"],
+            eta ** shared["noise_power"],
+            self.rates[0] * eta ** shared["relaxation_power"] * length,
+            jnp,
+        )
+        progress, memory = [], []
+        for i, value in enumerate(values):
+            gain = eta ** value["progress_power"] * seen(value["transfer"], shares) * length
+            progress.append(x["progress"][i] + gain)
+            level, pace = memory_rates(value, eta, shares, x["progress"][i] + gain / 2, jnp)
+            before = x["memory"][i * NODES : (i + 1) * NODES]
+            memory.append(relax(before, level, self.rates[1] * pace * length, jnp))
+        main = shares[self.mixture.domains.index(self.main)]
+        return {
+            "progress": jnp.stack(progress),
+            "modes": modes,
+            "memory": jnp.concatenate(memory),
+            "shown": x["shown"] + main * length,
+            "time": x["time"] + length,
+        }
+
+    def losses(self, x: Any) -> list[Array]:
+        """Losses of all domains and targets in a state."""
+        noise = (x["modes"] * self.weights[0]).sum()
+        found = []
+        for i, name in enumerate(self.mixture.losses):
+            forgotten = (x["memory"][i * NODES : (i + 1) * NODES] * self.weights[1]).sum()
+            found.append(loss_of(self.mixture.values(self.numbers, name), x["progress"][i], noise, forgotten))
+        return found
+
+    @override
+    def error(self, x: Any, u: Settings) -> Array:
+        total = jnp.zeros(())
+        for name, loss in zip(self.mixture.losses, self.losses(x), strict=True):
+            total = total + u[f"weight_{name}"] * loss
+        return total
+
+    @override
+    def observables(self, x: Any, u: Settings) -> dict[str, Array]:
+        del u
+        return {f"loss_{name}": loss for name, loss in zip(self.mixture.losses, self.losses(x), strict=True)}
+
+
+def _hinges(knots: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """(knots,) h with Σ h max(t − knots, 0) the line through values; the first knot lies one unit early."""
+    slopes = np.diff(values) / np.diff(knots)
+    changes = np.append(slopes, 0.0)
+    changes[1:] -= slopes
+    return changes
+
+
+def state_of(layout: Layout, members: np.ndarray, main: str, run: Any) -> tuple[dict[str, np.ndarray], ...]:
+    """The state of every member after a run."""
+    course = MixtureCourse.stack([run])
+    states = [run_domain(layout, members, course, name)[2][:, 0] for name in layout.losses]
+    shown = float((run[0] * run[3][:, layout.domains.index(main)]).sum())
+    return tuple(
+        {
+            "progress": np.array([state[k, 0] for state in states]),
+            "modes": states[0][k, 1 : 1 + NODES],
+            "memory": np.concatenate([state[k, 1 + NODES :] for state in states]),
+            "shown": np.asarray(shown),
+            "time": np.asarray(0.0),
+        }
+        for k in range(len(members))
+    )
+
+
+@checked
+def mixture_problem(
+    fit: "MixtureFit",
+    steps: int | None = None,
+    bounds: tuple[float, float] | None = None,
+    robust: bool | int = True,
+    *,
+    weights: Mapping[str, float] | None = None,
+    budgets: Mapping[str, float] | None = None,
+    limits: Mapping[str, float] | None = None,
+    rates: Any = None,
+    shares: Mapping[str, Any] | None = None,
+    share_bounds: Mapping[str, tuple[float, float]] | None = None,
+    history: Any = None,
+    intervals: int = INTERVALS,
+    seed: int = 0,
+) -> Problem:
+    """The search for the rate and the shares that end with the lowest weighted loss.
+
+    Args:
+        fit: the fitted law.
+        steps: of the whole training, warm-up and ``history`` included (default: the longest run's).
+        bounds: lowest and highest rate after the warm-up (default: 0 and the peak).
+        robust: minimise the mean over an ensemble of plausible parameters (a number: of so many members),
+            rather than the loss by the best ones, whose errors an optimum would make use of.
+        weights: domain or target → weight of its final loss (default: the same for all domains).
+        budgets: domain → the largest share of all samples of the whole training that may be of it. A domain
+            of n samples that may be seen e times has the budget e n / (steps × batch).
+        limits: domain or target → the most that its final loss may be.
+        rates: (steps,) given rates, so that shares alone are controlled. What is given counts at the middle
+            of each interval.
+        shares: domain → (steps,) given shares, so that the rate alone is controlled; one may be left out.
+        share_bounds: domain → lowest and highest share at any time.
+        history: what is already done: a mapping of ``lr`` and ``share_NAME`` to (done,) numbers, or a curve
+            (default: the fit's linear warm-up to the upper bound, with shares that are controlled as well).
+        intervals: of constant rate and shares.
+        seed: of the ensemble.
+    """
+    check = Arguments("problem")
+    check.count("seed", seed, 0)
+    layout, scale = fit.layout, fit.data.scale
+    total, low, high = _steps_and_bounds(fit, steps, bounds)
+    budgets, limits = dict(budgets or {}), dict(limits or {})
+    for what, names, allowed in (
+        ("budgets", budgets, layout.domains),
+        ("share_bounds", share_bounds or {}, layout.domains),
+        ("weights", weights or {}, layout.losses),
+        ("limits", limits, layout.losses),
+    ):
+        if unknown := [name for name in names if name not in allowed]:
+            check.fail(what, unknown[0], f"must be of {', '.join(allowed)}")
+    for name, share in budgets.items():
+        check.number(f"budgets[{name!r}]", share, 0.0, 1.0)
+    if len(budgets) == len(layout.domains) and sum(budgets.values()) < 1 - SPENT:
+        raise SpecificationError(
+            f"budgets must add up to at least 1 where every domain has one, got {sum(budgets.values()):g}: "
+            "there is not enough data for so many steps"
+        )
+    if rates is not None and shares is not None:
+        raise SpecificationError("rates and shares must not both be given: nothing would be left to choose")
+    main = next((name for name in layout.domains if name not in budgets), layout.domains[0])
+    before = history_of(fit, history, high)
+    done = len(before[0])
+    left = total - done
+    if left < 1:
+        raise SpecificationError(f"steps must exceed the {done} that are done, got {total}")
+    fit.warn_beyond((np.array([total / scale.steps]), np.array([high / scale.peak]), np.ones(1)))
+    if not isinstance(robust, bool):
+        check.count("robust", robust)
+    members = fit.draws(MEMBERS if robust is True else int(robust) or 1, seed)
+    run = (
+        fit.data.stepwise(*before)
+        if done
+        else (np.zeros(1), np.ones(1), np.ones(1), np.eye(len(layout.domains))[:1])
+    )
+    horizon = left / scale.steps
+    given, knots = _given(fit, rates, shares, main, done, total)
+    systems = [MixtureLaw.of(layout, numbers, main, given, knots) for numbers in members]
+    controls: dict[str, Control] = {}
+    if rates is None:
+        top = high / scale.peak
+        controls["learning_rate"] = Continuous(max(low / scale.peak, LOWEST * top), top, 0.7 * top)
+    kept: list[Limit] = [
+        Limit(objective_of(layout, name), at_most=float(value)) for name, value in limits.items()
+    ]
+    mean_budgets: list[Budget] = []
+    paths: tuple[Path, ...] = ()
+    others = [name for name in layout.domains if name != main]
+    if shares is None:
+        for name in others:
+            lower, upper = (share_bounds or {}).get(name, (0.0, 1.0))
+            mean = 0.9 / len(layout.domains)
+            if name in budgets:
+                used = float(before[1][:, layout.domains.index(name)].sum())
+                mean = (budgets[name] * total - used) / left
+                if mean < lower:
+                    raise SpecificationError(
+                        f"budgets[{name!r}] = {budgets[name]:g} leaves a mean share of {mean:.4g} for the "
+                        f"steps to come, but at least {lower:g} must be shown"
+                    )
+                mean_budgets.append(Budget(f"share_{name}", mean=min(mean, upper), sense="at most"))
+            controls[f"share_{name}"] = Continuous(lower, upper, float(np.clip(mean, lower, upper)))
+        if len(others) > 1:
+            paths = (Path(_OtherShares(tuple(others)), at_most=1.0, name="other_shares"),)
+        if main in budgets:
+            most = budgets[main] * total / scale.steps
+            kept.append(Limit(Objective(final=0.0, terminal=_shown), at_most=most))
+    chosen = weights or {name: 1 / len(layout.domains) for name in layout.domains}
+    return Problem(
+        model=Ensemble.of(systems),
+        start=state_of(layout, members, main, run),
+        horizon=horizon,
+        controls=controls,
+        budgets=tuple(mean_budgets),
+        limits=tuple(kept),
+        paths=paths,
+        parameters={f"weight_{name}": float(chosen.get(name, 0.0)) for name in layout.losses},
+        intervals=intervals,
+        baselines={},
+        name="law of mixtures",
+    )
+
+
+def _shown(x: Any, u: Settings) -> Array:
+    """What was shown of the main domain."""
+    del u
+    return x["shown"]
+
+
+class _OtherShares:
+    """The sum of all shares but the main domain's."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+    def __call__(self, x: Any, u: Settings) -> Array:
+        del x
+        return sum(u[f"share_{name}"] for name in self.names)
+
+
+def objective_of(layout: Layout, name: str) -> Objective:
+    """The final loss of one domain or target."""
+    return Objective.under({f"weight_{other}": float(other == name) for other in layout.losses})
+
+
+def history_of(fit: "MixtureFit", history: Any, high: float) -> tuple[np.ndarray, np.ndarray]:
+    """Rates (done,) and shares (done, domains) of the steps that are done.
+
+    By default a linear warm-up to the rate ``high``, on the main domains of the curves' first steps.
+    """
+    domains = fit.domains
+    check = Arguments("problem")
+    if history is None:
+        rates = high * (np.arange(fit.warmup) + 0.5) / max(fit.warmup, 1)
+        first = np.mean([[curve.shares[name][0] for name in domains] for curve in fit.data.curves], axis=0)
+        return rates, np.tile(_warm_shares(first), (len(rates), 1))
+    columns = {str(name): history[name] for name in (getattr(history, "columns", None) or history)}
+    rate = next((columns[name] for name in ("lr", "learning_rate") if name in columns), None)
+    known = None if rate is None else as_rates(rate)
+    if known is None:
+        check.fail("history", list(columns), "must have lr, a rate of at least 0 for each step done")
+    given = {name.removeprefix("share_"): v for name, v in columns.items() if name.startswith("share_")}
+    return known, fit.shares_per_step(given, len(known), "problem: history")
+
+
+def _warm_shares(first: np.ndarray) -> np.ndarray:
+    """The warm-up is on the domain that runs begin with: little is learned there of what is scarce."""
+    return np.eye(len(first))[int(np.argmax(first))]
+
+
+def _given(
+    fit: "MixtureFit", rates: Any, shares: Mapping[str, Any] | None, main: str, done: int, total: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Settings that are given for the steps to come, at knots, in units of the fit."""
+    scale, check = fit.data.scale, Arguments("problem")
+    knots = np.linspace(0.0, (total - done) / scale.steps, 2)
+    if rates is None and shares is None:
+        return {}, np.append(-1.0, knots)
+    columns: dict[str, np.ndarray] = {}
+    if rates is not None:
+        known = as_rates(rates)
+        if known is None or len(known) != total:
+            check.fail("rates", rates, f"must be a rate of at least 0 for each of {total} steps")
+        columns["learning_rate"] = np.maximum(known / scale.peak, LOWEST)
+    else:
+        assert shares is not None
+        table = fit.shares_per_step(shares, total, "problem")
+        for i, name in enumerate(fit.domains):
+            if name != main:
+                columns[f"share_{name}"] = table[:, i]
+    count = min(total - done, 240)
+    at = np.linspace(done, total - 1, count)
+    knots = (at + 0.5 - done) / scale.steps
+    values = {name: np.interp(at, np.arange(total), column) for name, column in columns.items()}
+    # A line from 0, a unit of time before, so that the first value is reached by a slope too.
+    before = float(knots[0]) - 1.0
+    return {name: np.append(0.0, v) for name, v in values.items()}, np.append(before, knots)
+
+
+def true_mixture(fit: "MixtureFit", solution: Solution | Schedule, history: Any = None) -> Schedule:
+    """A solution of ``mixture_problem`` in steps, true rates and shares, from the very first step on.
+
+    Args:
+        fit: the fitted law.
+        solution: the solution, or a schedule of all controls in units of the fit.
+        history: the argument that the problem was made with; it becomes the schedule's beginning.
+    """
+    scale = fit.data.scale
+    schedule = solution.schedule if isinstance(solution, Solution) else solution
+    model = solution.problem.model if isinstance(solution, Solution) else None
+    system = model.members[0] if isinstance(model, Ensemble) else None
+    if not isinstance(system, MixtureLaw):
+        Arguments("schedule").fail("solution", solution, "must be a solution of a problem of this fit")
+    middles = (schedule.grid[1:] + schedule.grid[:-1]) / 2
+    settings = []
+    for i, time in enumerate(middles):
+        u = {name: float(schedule[name][i]) for name in schedule.controls}
+        known = {name: float(v) for name, v in system._settings(u, time).items()}
+        settings.append([known["learning_rate"], *(float(s) for s in system.shares(u, time))])
+    table = np.array(settings)
+    high = float(table[:, 0].max())
+    if "learning_rate" in schedule.controls and isinstance(solution, Solution):
+        high = solution.problem.continuous["learning_rate"].upper
+    before = history_of(fit, history, high * scale.peak)
+    edges = np.round(schedule.grid * scale.steps) + len(before[0])
+    kept = np.diff(edges) > 0
+    shares = np.clip(table[:, 1:], 0.0, 1.0)
+    # Edges that are rounded to whole steps must not break budgets.
+    main = fit.domains.index(system.main)
+    planned, lengths = np.diff(schedule.grid) * scale.steps, np.diff(edges)
+    for i in range(shares.shape[1]):
+        if i != main and lengths @ shares[:, i] > 0:
+            shares[:, i] *= min(1.0, float(planned @ shares[:, i] / (lengths @ shares[:, i])))
+    shares[:, main] = 0.0
+    shares[:, main] = np.maximum(1 - shares.sum(axis=1), 0.0)
+    shares /= shares.sum(axis=1, keepdims=True)
+    values = {"learning_rate": np.append(before[0], table[kept, 0] * scale.peak)}
+    for i, name in enumerate(fit.domains):
+        values[f"share_{name}"] = np.append(before[1][:, i], shares[kept, i])
+    grid = np.concatenate([np.arange(len(before[0]) + 1.0), edges[1:][kept]])
+    return Schedule.piecewise(grid, values)

@@ -1,0 +1,213 @@
+"""Plans within shapes that people use, and the run on a mixture that would tell most.
+
+A free optimum goes where a law is wrong; within a family of few numbers it cannot go far. Schedules of a
+family are evaluated all at once, for all plausible parameters.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optlearn._arguments import Arguments
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn._signatures import checked
+from optlearn.laws._control import _steps_and_bounds, most_telling
+
+if TYPE_CHECKING:
+    from optlearn.laws._mixture_fit import MixtureFit
+
+PIECES = 60  # intervals of a trial
+DRAWS = 32
+SHAPES = ("constant", "step", "ramp", "two phases")
+LEVELS = (0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 1.0)  # shares of a step
+FIRST = (0.25, 0.5)  # shares of the budget that two phases spend before the second begins
+DECAYS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)  # of a WSD rate, as shares of training
+
+
+@dataclass(frozen=True)
+class Member:
+    """A schedule of a family.
+
+    Attributes:
+        shape: constant, step, ramp or two phases.
+        settings: numbers of the shape: ``decay`` of the rate, ``share`` and ``start`` of a step.
+        schedule: in steps, from the first on.
+        losses: domain → predicted final loss, a mean over plausible parameters.
+        objective: their weighted sum.
+        error: standard deviation of the objective over plausible parameters.
+    """
+
+    shape: str
+    settings: Mapping[str, float]
+    schedule: Schedule
+    losses: Mapping[str, float]
+    objective: float
+    error: float
+
+
+@checked
+def family(
+    fit: "MixtureFit",
+    domain: str,
+    budget: float,
+    steps: int | None = None,
+    bounds: tuple[float, float] | None = None,
+    *,
+    weights: Mapping[str, float] | None = None,
+    limits: Mapping[str, float] | None = None,
+    shapes: Sequence[str] = SHAPES,
+    decays: Sequence[float] = DECAYS,
+    robust: bool | int = True,
+    seed: int = 0,
+) -> list[Member]:
+    """Schedules of common shapes that use up a budget, best first.
+
+    Args:
+        fit: the fitted law, of two domains or more; what ``domain`` leaves is shared by the others in
+            proportion to their mean shares in the curves.
+        domain: the scarce one.
+        budget: its share of all samples.
+        steps: of the whole training (default: the longest run's).
+        bounds: lowest and highest rate.
+        weights: of final losses (default: the same for all domains).
+        limits: domain → the most that its final loss may be; what exceeds one is left out.
+        shapes: some of constant, step (one share from a time on), ramp (rising linearly) and two phases.
+        decays: shares of training over which a WSD rate falls linearly to the lowest; 1 is a linear decay.
+        robust: mean over plausible parameters, rather than the best ones.
+        seed: of the ensemble.
+    """
+    check = Arguments("family")
+    if domain not in fit.domains:
+        check.fail("domain", domain, f"must be one of {', '.join(fit.domains)}")
+    check.number("budget", budget, 0.0, 1.0, open_below=True)
+    if unknown := [shape for shape in shapes if shape not in SHAPES]:
+        check.fail("shapes", unknown[0], f"must be of {', '.join(SHAPES)}")
+    total, low, high = _steps_and_bounds(fit, steps, bounds)
+    chosen = dict(weights or {name: 1 / len(fit.domains) for name in fit.domains})
+    trials = [
+        (shape, {**settings, "decay": float(decay)}, share)
+        for shape in shapes
+        for settings, share in share_shapes(shape, budget)
+        for decay in decays
+    ]
+    edges = trial_edges(fit.warmup, total)
+    schedules = [
+        schedule_of(fit, domain, share, settings["decay"], edges, total, low, high)
+        for _, settings, share in trials
+    ]
+    members = fit.draws(DRAWS if robust is True else int(robust) or 1, seed)
+    finals = fit.finals([fit.data.planned(schedule) for schedule in schedules], members)
+    weight = np.array([chosen.get(name, 0.0) for name in fit.layout.losses])
+    found = []
+    for i, (shape, settings, _) in enumerate(trials):
+        losses = dict(zip(fit.layout.losses, finals[:, i].mean(axis=0).tolist(), strict=True))
+        if any(losses[name] > most for name, most in (limits or {}).items()):
+            continue
+        objective = finals[:, i] @ weight
+        found.append(
+            Member(shape, settings, schedules[i], losses, float(objective.mean()), float(objective.std()))
+        )
+    if not found:
+        raise SpecificationError(f"limits {dict(limits or {})} are kept by no schedule of the family")
+    return sorted(found, key=lambda member: member.objective)
+
+
+def share_shapes(shape: str, budget: float) -> list[tuple[dict[str, float], Any]]:
+    """Settings of a shape with shares as functions of the share x of training, all of one budget."""
+    if shape == "constant":
+        return [({"share": budget}, lambda x: np.full_like(x, budget))]
+    if shape == "ramp":
+        top = min(2 * budget, 1.0)
+        return [({"share": top}, lambda x: budget + (top - budget) * (2 * x - 1))]
+    found: list[tuple[dict[str, float], Any]] = []
+    for level in LEVELS:
+        if level <= budget:
+            continue
+        if shape == "step":
+            start = 1 - budget / level
+            found.append(
+                ({"share": level, "start": start}, lambda x, s=start, p=level: np.where(x > s, p, 0.0))
+            )
+            continue
+        for part in FIRST:
+            # Before the start a share a with a·start = part·budget, then `level` for the rest of the budget.
+            start = 1 - (1 - part) * budget / level
+            before = part * budget / start
+            if before < level:
+                found.append(
+                    (
+                        {"share": level, "start": start, "before": before},
+                        lambda x, s=start, p=level, b=before: np.where(x > s, p, b),
+                    )
+                )
+    return found
+
+
+def trial_edges(warmup: int, total: int) -> np.ndarray:
+    """Steps between which trials are constant: fine in the warm-up."""
+    rise = np.linspace(0, warmup, 6)[:-1] if warmup else np.zeros(0)
+    return np.unique(np.round(np.append(rise, np.linspace(warmup, total, PIECES + 1))))
+
+
+def schedule_of(
+    fit: "MixtureFit",
+    domain: str,
+    share: Any,
+    decay: float,
+    edges: np.ndarray,
+    total: int,
+    low: float,
+    high: float,
+) -> Schedule:
+    """The schedule of a WSD rate and a share that is a function of the share of training.
+
+    Shares are means over intervals, so budgets are kept exactly.
+    """
+    # The mean of the share over each interval, by a fine grid of steps.
+    step = np.arange(total) + 0.5
+    of_step = np.clip(share(step / total), 0.0, 1.0)
+    cumulative = np.append(0.0, np.cumsum(of_step))
+    at = edges.astype(int)
+    mean = np.diff(cumulative[at]) / np.diff(at)
+    middle = (edges[1:] + edges[:-1]) / 2
+    rise = np.minimum(middle / fit.warmup, 1.0) if fit.warmup else np.ones_like(middle)
+    rates = rise * (low + (high - low) * np.minimum(1.0, (1 - middle / total) / decay))
+    values = {"learning_rate": rates, f"share_{domain}": mean}
+    others = [name for name in fit.domains if name != domain]
+    usual = np.array([np.mean([np.mean(c.shares[name]) for c in fit.data.curves]) for name in others])
+    for name, part in zip(others, usual / usual.sum(), strict=True):
+        values[f"share_{name}"] = part * (1 - mean)
+    return Schedule.piecewise(edges, values)
+
+
+@checked
+def next_mixture_pilot(
+    fit: "MixtureFit",
+    steps: int | None = None,
+    bounds: tuple[float, float] | None = None,
+    seed: int = 0,
+    domain: str | None = None,
+    budget: float | None = None,
+) -> Schedule:
+    """The schedule to run next, so that the best one becomes best known; see ``next_pilot``.
+
+    Candidates are those of ``family``. By default the scarce domain is the one with the smallest mean share
+    in the curves, and the budget is that share.
+    """
+    total, low, high = _steps_and_bounds(fit, steps, bounds)
+    means = {
+        name: float(
+            np.mean(
+                [np.average(c.shares[name], weights=np.diff(np.append(0, c.step))) for c in fit.data.curves]
+            )
+        )
+        for name in fit.domains
+    }
+    scarce = domain or min(means, key=lambda name: means[name])
+    candidates = family(fit, scarce, budget or means[scarce], total, (low, high), robust=1, seed=seed)
+    runs = [fit.data.planned(member.schedule) for member in candidates]
+    finals = fit.finals(runs, fit.draws(DRAWS, seed))[:, :, : len(fit.domains)].mean(axis=-1)
+    return candidates[most_telling(finals, fit.point_noise * float(finals.mean()))].schedule

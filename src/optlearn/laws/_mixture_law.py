@@ -1,0 +1,247 @@
+"""The law of mixtures: how the losses of several domains follow the learning rate and the shares of data.
+
+Every domain d has the progress and the noise of the law of one loss, and a memory: modes of what is not
+known, or forgotten, which are learned while the domain is shown and forgotten while it is not::
+
+    dS_d/dt  = η^κ Σ_e τ_de p_e                                                 progress; τ_dd = 1
+    dv_r/dt  = r η^q (η^p / b − v_r)                                            noise; r ~ Gamma
+    du_dr/dt = r η^q' (S_d + S₁)^−s [ε_d (1 − m_d)^f (1 − u_dr) − m_d^l u_dr]   memory; u = 1 at first
+    L_d      = L₀_d + A_d (S_d + S₀)^−α_d + B_d Σ_r w_r v_r + C_d Σ_r w'_r u_dr
+
+p_e are the shares of the domains that are trained on, which add up to one, and m_d = Σ_e k_de p_e is how much
+of what is shown is of domain d or akin to it (k_dd = 1). A target that is never trained on has neither
+τ_dd nor k_dd. Units are those of the law of one loss; intervals of constant settings are exact.
+
+Parameters are shared by all domains (``SHARED``) or a domain's own (``OWN``, ``PAIRS``), so the loss of a
+domain depends on few of them: the law runs for one domain at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from optlearn._arrays import Array, Float
+from optlearn.laws._law import NODES, Parameter, _gamma_nodes
+
+# Shares are raised to powers below 1, whose slope at 0 is infinite; so large a share smooths it.
+SMOOTH = 1e-3
+# Progress below which memory is no faster still.
+YOUTH = 0.05
+
+# What the exponents are expected to be was found by cross-validation over designs of six pilots on runs of a
+# small GPT (docs/mixtures.md); speeds and amplitudes depend on the network and its data.
+SHARED: Mapping[str, Parameter] = {
+    "head_start": Parameter(1e-7, 1.0, 1e-3, log=True, spread=1.0),  # S₀
+    "progress_power": Parameter(0.1, 1.6, 0.5, spread=0.07),  # κ
+    "speed": Parameter(1.0, 1e5, 150.0, log=True, spread=0.33),  # mean of r, of the noise
+    "shape": Parameter(0.05, 50.0, 0.8, log=True, spread=0.17),  # of its Gamma law
+    "noise_power": Parameter(0.2, 2.0, 0.9, spread=0.07),  # p
+    "relaxation_power": Parameter(0.05, 2.0, 0.8, spread=0.07),  # q
+    "memory_speed": Parameter(1.0, 1e5, 200.0, log=True, spread=0.33),  # mean of r, of the memory
+    "memory_shape": Parameter(0.05, 50.0, 1.0, log=True, spread=0.17),
+    "memory_power": Parameter(0.05, 2.0, 0.75, spread=0.07),  # q'
+    "memory_slowing": Parameter(-1.0, 3.0, 0.0, spread=0.1),  # s
+    "learning_power": Parameter(0.3, 2.0, 0.8, spread=0.033),  # l
+    "forgetting_power": Parameter(0.3, 3.0, 1.7, spread=0.067),  # f
+}
+OWN: Mapping[str, Parameter] = {
+    "floor": Parameter(0.0, np.inf, 1.0),  # L₀
+    "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
+    "exponent": Parameter(0.02, 3.0, 1.2, log=True, spread=0.1),  # α
+    "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
+    "memory": Parameter(1e-6, 1e6, 0.3, log=True),  # C
+    "forgetting": Parameter(1e-4, 10.0, 0.12, log=True, spread=0.33),  # ε
+}
+LINEAR = ("floor", "amplitude", "noise", "memory")  # the loss is linear in them
+TRANSFER = Parameter(1e-3, 1.0, 0.8, log=True, spread=0.17)  # τ
+KINSHIP = Parameter(1e-4, 1.0, 0.015, log=True, spread=0.7)  # k, of a domain that is trained on
+TARGET_KINSHIP = Parameter(1e-4, 1.0, 0.3, log=True, spread=0.7)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which parameters there are, for domains that are trained on and targets that are not.
+
+    Attributes:
+        domains: names of the domains that have a share.
+        targets: names of losses of domains that have none.
+    """
+
+    domains: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Names of everything that has a loss."""
+        return (*self.domains, *self.targets)
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """All parameters, by name: a domain's own end with ``_NAME``, of a pair with ``_NAME_from_OTHER``."""
+        found = dict(SHARED)
+        for name in self.losses:
+            found |= {f"{own}_{name}": parameter for own, parameter in OWN.items()}
+            target = name in self.targets
+            for other in self.domains:
+                if other != name:
+                    found[f"transfer_{name}_from_{other}"] = TRANSFER
+                    if target:
+                        found[f"kinship_{name}_from_{other}"] = TARGET_KINSHIP
+                    elif len(self.domains) > 2:  # of two domains, one is all that the other is not
+                        found[f"kinship_{name}_from_{other}"] = KINSHIP
+        return found
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of all parameters, in their order."""
+        return tuple(self.parameters)
+
+    def columns(self, loss: str) -> list[int]:
+        """Which parameters the loss of a domain depends on."""
+        own = {f"{name}_{loss}" for name in OWN}
+        own |= {f"{kind}_{loss}_from_{d}" for kind in ("transfer", "kinship") for d in self.domains}
+        return [i for i, name in enumerate(self.names) if name in SHARED or name in own]
+
+    def values(self, parameters: Array, loss: str) -> dict[str, Any]:
+        """Parameters (…, n) of one domain by their short names; of pairs, lists over ``domains``."""
+        at = {name: i for i, name in enumerate(self.names)}
+        value: dict[str, Any] = {name: parameters[..., at[name]] for name in SHARED}
+        value |= {name: parameters[..., at[f"{name}_{loss}"]] for name in OWN}
+        for kind in ("transfer", "kinship"):
+            pairs = [(other, f"{kind}_{loss}_from_{other}") for other in self.domains]
+            value[kind] = [
+                1.0 if other == loss else parameters[..., at[name]] if name in at else 0.0
+                for other, name in pairs
+            ]
+        return value
+
+
+# --- the law of a domain over an interval of constant settings; ``xp`` is numpy or jax.numpy ------
+
+
+def smooth_power(share: Array, power: Array) -> Array:
+    """share^power from 0 to 1, with a finite slope at 0."""
+    low, high = SMOOTH**power, (1 + SMOOTH) ** power
+    return ((share + SMOOTH) ** power - low) / (high - low)
+
+
+def seen(weights: Sequence[Array], shares: Sequence[Array]) -> Array:
+    """Σ_e weights_e shares_e."""
+    total = weights[0] * shares[0]
+    for weight, share in zip(weights[1:], shares[1:], strict=True):
+        total = total + weight * share
+    return total
+
+
+def memory_rates(
+    value: Mapping[str, Any], eta: Array, shares: Sequence[Array], age: Array, xp: Any
+) -> tuple[Array, Array]:
+    """The level that the memory of a domain relaxes to, and how fast a mode of rate 1 does.
+
+    ``age`` is the domain's progress in the middle of the interval.
+    """
+    akin = xp.clip(seen(value["kinship"], shares), 0.0, 1.0)
+    learned = smooth_power(akin, value["learning_power"])
+    forgotten = value["forgetting"] * smooth_power(1 - akin, value["forgetting_power"])
+    pace = eta ** value["memory_power"] * (age + YOUTH) ** -value["memory_slowing"]
+    return forgotten / (learned + forgotten), pace * (learned + forgotten)
+
+
+def loss_of(value: Mapping[str, Any], progress: Array, noise: Array, forgotten: Array) -> Array:
+    """The loss of a domain: after a progress, with weighted sums of its modes of noise and memory."""
+    left = (progress + value["head_start"]) ** -value["exponent"]
+    base = value["floor"] + value["amplitude"] * left
+    return base + value["noise"] * noise + value["memory"] * forgotten
+
+
+def nodes_of(parameters: np.ndarray, names: Sequence[str], kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """(K, NODES) rates and weights of the modes of parameters (K, n); ``kind``: "" or "memory_"."""
+    speed, shape = (parameters[:, names.index(f"{kind}{what}")] for what in ("speed", "shape"))
+    laws = [_gamma_nodes(float(s)) for s in shape]
+    return speed[:, None] * np.stack([nodes for nodes, _ in laws]), np.stack([w for _, w in laws])
+
+
+# --- many parameters and runs at once ------------------------------------------------------------
+
+# Lengths, rates, batches (intervals,) and shares (intervals, domains) of a run.
+MixtureRun = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class MixtureCourse:
+    """Intervals of constant settings, several runs side by side.
+
+    Attributes:
+        lengths, rates, batches: (runs, intervals) in units of the fit; a length of 0 pads shorter runs.
+        shares: (runs, intervals, domains).
+    """
+
+    lengths: Float[np.ndarray, "runs intervals"]
+    rates: Float[np.ndarray, "runs intervals"]
+    batches: Float[np.ndarray, "runs intervals"]
+    shares: Float[np.ndarray, "runs intervals domains"]
+
+    @classmethod
+    def stack(cls, runs: Sequence[MixtureRun]) -> "MixtureCourse":
+        """Side by side, padded to the longest."""
+        size = max(len(run[0]) for run in runs)
+
+        def padded(column: int) -> np.ndarray:
+            parts = [run[column] for run in runs]
+            fill = [(0, 0)] * (parts[0].ndim - 1)
+            # A length of 0 after the end, whatever the settings there.
+            return np.stack(
+                [
+                    np.pad(part, [(0, size - len(part)), *fill], mode="edge" if column else "constant")
+                    for part in parts
+                ]
+            )
+
+        return cls(*(padded(column) for column in range(4)))
+
+
+def losses_after(
+    layout: Layout, parameters: Float[np.ndarray, "K n"], course: MixtureCourse, loss: str
+) -> Float[np.ndarray, "K runs intervals"]:
+    """Loss of a domain at the end of every interval, for each of K sets of parameters."""
+    value, parts, _ = run_domain(layout, parameters, course, loss)
+    return loss_of(value, *parts)
+
+
+def run_domain(
+    layout: Layout, parameters: np.ndarray, course: MixtureCourse, loss: str
+) -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+    """Values by name, courses (K, runs, intervals) of progress, noise and memory, and the last state.
+
+    The last state (K, runs, 1 + 2 NODES) is progress, modes of noise and modes of memory.
+    """
+    value = layout.values(parameters[:, None, None, :], loss)
+    shares = [course.shares[None, :, :, e] for e in range(len(layout.domains))]
+    eta, length = course.rates[None], course.lengths[None]
+    gain = eta ** value["progress_power"] * seen(value["transfer"], shares) * length
+    progress = np.cumsum(gain, axis=2)
+    size = progress.shape
+    level = np.broadcast_to(eta ** value["noise_power"] / course.batches, size)
+    forgotten, pace = memory_rates(value, eta, shares, progress - gain / 2, np)
+    modes, courses, weights = [], [], []
+    for kind, time, first in (
+        ("", eta ** value["relaxation_power"] * length, 0.0),
+        ("memory_", pace * length, 1.0),
+    ):
+        rates, weight = nodes_of(parameters, layout.names, kind)
+        left = np.exp(-rates[:, None, None, :] * time[..., None])
+        target = level if kind == "" else np.broadcast_to(forgotten, size)
+        mode, total = np.full((*size[:2], NODES), first), np.empty(size)
+        # Modes depend on all intervals before, so only these are a loop; everything else is vectorised.
+        for i in range(size[2]):
+            to = target[:, :, i, None]
+            mode = to + (mode - to) * left[:, :, i]
+            total[:, :, i] = (mode @ weight[:, :, None])[..., 0]
+        modes.append(mode)
+        courses.append(total)
+        weights.append(weight)
+    state = np.concatenate([progress[:, :, -1:], *modes], axis=2)
+    return value, (progress, courses[0], courses[1]), state

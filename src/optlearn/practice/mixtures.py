@@ -1,0 +1,225 @@
+"""Shares of domains in training code: a sampler, an interleaved stream, a function of the step, phases.
+
+A schedule of a mixture has controls ``share_NAME``, one for each domain, that add up to 1, in steps. Whatever
+is made of it here shows each domain as often as the schedule says, but for the rounding to whole samples.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optlearn._arguments import Arguments
+from optlearn._arrays import Int
+from optlearn._errors import SpecificationError
+from optlearn._schedule import Schedule
+from optlearn._signatures import checked
+
+if TYPE_CHECKING:
+    from optlearn.practice.curriculum_sampler import CurriculumSampler
+
+PREFIX = "share_"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Steps of constant shares, as data mixers want them.
+
+    Attributes:
+        start: its first step, from 0 on.
+        steps: how many it has.
+        shares: domain → share of the samples.
+    """
+
+    start: int
+    steps: int
+    shares: Mapping[str, float]
+
+    @property
+    def probabilities(self) -> list[float]:
+        """Shares in the order of the domains, for ``datasets.interleave_datasets``."""
+        return list(self.shares.values())
+
+
+def domains_of(schedule: Schedule) -> tuple[str, ...]:
+    """Names of the domains of a schedule whose shares add up to 1."""
+    names = tuple(c.removeprefix(PREFIX) for c in schedule.controls if c.startswith(PREFIX))
+    if len(names) < 2:
+        raise SpecificationError(
+            "schedule must have controls share_NAME of at least two domains, got "
+            f"{', '.join(schedule.controls)}"
+        )
+    total = np.sum([schedule[PREFIX + name] for name in names], axis=0)
+    if np.abs(total - 1).max() > 1e-6:
+        raise SpecificationError(
+            f"shares must add up to 1 in every interval, got {total[np.abs(total - 1).argmax()]:g}"
+        )
+    return names
+
+
+def _edges(schedule: Schedule, steps: int | None) -> np.ndarray:
+    """Edges of the intervals in whole steps."""
+    total = round(schedule.horizon) if steps is None else Arguments("mixture").count("steps", steps)
+    return np.round(schedule.grid * (total / schedule.horizon)).astype(int)
+
+
+@checked
+def share_function(schedule: Schedule, steps: int | None = None) -> Callable[[int], dict[str, float]]:
+    """The shares as a plain function of the step, from 0 on; the last ones hold after the end."""
+    names, edges = domains_of(schedule), _edges(schedule, steps)
+    table = np.stack([schedule[PREFIX + name] for name in names], axis=1)
+
+    def shares(step: int) -> dict[str, float]:
+        index = int(np.clip(np.searchsorted(edges, step, side="right") - 1, 0, len(table) - 1))
+        return dict(zip(names, table[index].tolist(), strict=True))
+
+    return shares
+
+
+@checked
+def phases(schedule: Schedule, tolerance: float = 0.02, steps: int | None = None) -> list[Phase]:
+    """The schedule as phases of constant shares: intervals whose shares differ by less than ``tolerance``.
+
+    Args:
+        schedule: of a mixture.
+        tolerance: by how much shares within a phase may differ from its mean; 0 keeps every interval.
+        steps: of the whole training (default: the schedule is in steps).
+    """
+    Arguments("phases").number("tolerance", tolerance, 0.0, 1.0)
+    names, edges = domains_of(schedule), _edges(schedule, steps)
+    table = np.stack([schedule[PREFIX + name] for name in names], axis=1)
+    lengths = np.diff(edges)
+    found: list[Phase] = []
+    first = 0
+    for end in range(1, len(table) + 1):
+        if end < len(table) and np.ptp(table[first : end + 1], axis=0).max() <= 2 * tolerance:
+            continue
+        weight = lengths[first:end]
+        if weight.sum():
+            # The mean, so that budgets are kept.
+            mean = weight @ table[first:end] / weight.sum()
+            found.append(
+                Phase(int(edges[first]), int(weight.sum()), dict(zip(names, mean.tolist(), strict=True)))
+            )
+        first = end
+    return found
+
+
+@checked
+def domain_order(
+    schedule: Schedule, batch_size: int, steps: int | None = None
+) -> Int[np.ndarray, " samples"]:
+    """(steps × batch_size,) the domain of each sample, as its number in the schedule's order.
+
+    Every sample is of the domain that lags most behind its share, so at any time domains are off what the
+    schedule asks for by about a sample.
+    """
+    Arguments("domain_order").count("batch_size", batch_size)
+    names, edges = domains_of(schedule), _edges(schedule, steps)
+    table = np.stack([schedule[PREFIX + name] for name in names], axis=1)
+    order = np.empty(edges[-1] * batch_size, dtype=np.int64)
+    lag, at = [0.0] * len(names), 0
+    for row, length in zip(table.tolist(), np.diff(edges).tolist(), strict=True):
+        for _ in range(length * batch_size):
+            lag = [behind + share for behind, share in zip(lag, row, strict=True)]
+            chosen = max(range(len(lag)), key=lag.__getitem__)
+            lag[chosen] -= 1.0
+            order[at] = chosen
+            at += 1
+    return order
+
+
+class Interleaved:
+    """Samples of several streams in the order of a schedule; resumable.
+
+    A stream that ends begins again, and is then asked for a new iterator. Wrap it for Hugging Face with
+    ``datasets.IterableDataset.from_generator(lambda: mixture)``; or iterate over it as it is.
+
+    Args:
+        schedule: of a mixture.
+        streams: domain → an iterable of samples.
+        batch_size: samples of a step.
+        steps: of the whole training (default: the schedule is in steps).
+    """
+
+    @checked
+    def __init__(
+        self,
+        schedule: Schedule,
+        streams: Mapping[str, Iterable[Any]],
+        batch_size: int,
+        steps: int | None = None,
+    ) -> None:
+        self.names = domains_of(schedule)
+        if set(streams) != set(self.names):
+            Arguments("Interleaved").fail("streams", list(streams), f"must be of {', '.join(self.names)}")
+        self.streams = dict(streams)
+        self.order = domain_order(schedule, batch_size, steps)
+        self.done = 0
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[Any]:
+        used = self.used(self.done)
+        readers = {name: self._after(name, used[name]) for name in self.names}
+        for place in range(self.done, len(self.order)):
+            name = self.names[self.order[place]]
+            self.done = place + 1
+            yield next(readers[name])
+
+    def used(self, samples: int) -> dict[str, int]:
+        """Domain → how many of the first ``samples`` are of it."""
+        counts = np.bincount(self.order[:samples], minlength=len(self.names))
+        return dict(zip(self.names, counts.tolist(), strict=True))
+
+    def _after(self, name: str, samples: int) -> Iterator[Any]:
+        """A stream from where it was left, over and over."""
+        skip = samples
+        while True:
+            seen = 0
+            for sample in self.streams[name]:
+                seen += 1
+                if skip:
+                    skip -= 1
+                else:
+                    yield sample
+            if not seen:
+                raise SpecificationError(f"stream {name!r} must hold at least one sample, got none")
+
+    def state_dict(self) -> dict[str, int]:
+        """How many samples were taken."""
+        return {"done": self.done}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        """Go on from there."""
+        self.done = Arguments("Interleaved").count("done", state["done"], 0, len(self.order))
+
+
+@checked
+def torch_sampler(
+    schedule: Schedule,
+    domains: Sequence[Any] | np.ndarray,
+    batch_size: int = 1,
+    steps: int | None = None,
+    **options: Any,
+) -> "CurriculumSampler":
+    """A sampler of PyTorch for a data set with a domain for each sample; see ``CurriculumSampler``.
+
+    Args:
+        schedule: of a mixture.
+        domains: (n,) name of the domain of each sample of the data set.
+        batch_size: samples of a batch.
+        steps: batches of the whole training (default: the schedule is in steps).
+        options: ``seed``, ``rank`` and ``replicas`` of the sampler.
+    """
+    from optlearn.practice.curriculum_sampler import CurriculumSampler
+
+    names = domains_of(schedule)
+    mixed = Schedule.mixed(
+        schedule.grid, {"domain": {float(i): schedule[PREFIX + name] for i, name in enumerate(names)}}
+    )
+    values = {name: float(i) for i, name in enumerate(names)}
+    total = round(schedule.horizon) if steps is None else steps
+    return CurriculumSampler(mixed, domains, batch_size=batch_size, steps=total, values=values, **options)

@@ -1,0 +1,334 @@
+"""Laws of mixtures: reading, fitting a law that is known, budgets, limits, history, exports, wrong inputs."""
+
+import csv
+import warnings
+
+import numpy as np
+import pytest
+from tests.laws.test_readers import field, records, scalar
+
+import optlearn as ol
+from optlearn.laws import LawWarning, MixtureCurve, MixtureFit, fit
+from optlearn.laws._mixture_law import Layout, MixtureCourse, losses_after
+
+STEPS, WARMUP, PEAK, EVERY = 1500, 75, 2e-3, 25
+LAYOUT = Layout(("old", "new"))
+TRUTH = {name: parameter.start for name, parameter in LAYOUT.parameters.items()} | {
+    "floor_old": 0.7, "amplitude_old": 0.18, "noise_old": 0.2, "memory_old": 0.4, "forgetting_old": 0.2,
+    "floor_new": 0.5, "amplitude_new": 0.2, "noise_new": 0.25, "memory_new": 0.7, "forgetting_new": 0.07,
+    "learning_power": 0.82, "progress_power": 0.63,
+}  # fmt: skip
+SHARES = {
+    "constant": lambda x: np.full_like(x, 0.2),
+    "late": lambda x: np.where(x > 0.6, 0.5, 0.0),
+    "end": lambda x: np.where(x > 0.8, 1.0, 0.0),
+    "alternating": lambda x: 0.4 * (np.floor(10 * x) % 2),
+    "little": lambda x: np.full_like(x, 0.05),
+}
+DECAYS = {"flat": 1e9, "wsd": 5.0, "linear": 1.0}
+PILOTS = [
+    ("flat", "constant"), ("linear", "constant"), ("flat", "alternating"),
+    ("wsd", "end"), ("wsd", "late"), ("wsd", "little"),
+]  # fmt: skip
+
+
+def settings(decay, share):
+    """(steps,) rates and shares of the new domain."""
+    x = (np.arange(STEPS) + 0.5) / STEPS
+    rates = PEAK * np.minimum(1.0, DECAYS[decay] * (1 - x))
+    return rates * np.minimum(1.0, (np.arange(STEPS) + 0.5) / WARMUP), SHARES[share](x)
+
+
+def true_losses(rates, share, layout=LAYOUT, truth=TRUTH):
+    """Domain → (steps,) loss after every step."""
+    run = (np.full(len(rates), 1 / STEPS), rates / PEAK, np.ones(len(rates)), np.stack([1 - share, share], 1))
+    numbers = np.array([[truth[name] for name in layout.names]])
+    course = MixtureCourse.stack([run])
+    return {name: losses_after(layout, numbers, course, name)[0, 0] for name in layout.losses}
+
+
+def columns(decay, share, noise=2e-3, seed=0, **more):
+    """A run as a logger would write it: settings every 5 steps, losses every 25, blank in between."""
+    rates, shares = settings(decay, share)
+    rng = np.random.default_rng([seed, sum(map(ord, decay + share))])
+    at = np.arange(5, STEPS + 1, 5)
+    blocks = shares.reshape(-1, 5).mean(axis=1)
+    table = {
+        "step": at,
+        "lr": rates.reshape(-1, 5).mean(axis=1),
+        "share_old": 1 - blocks,
+        "share_new": blocks,
+    }
+    for name, loss in true_losses(rates, shares, **more).items():
+        logged = loss[at - 1] * np.exp(noise * rng.standard_normal(len(at)))
+        table[f"loss_{name}"] = np.where(at % EVERY == 0, logged, np.nan)
+    return table
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LawWarning)
+        return fit({f"{d} {s}": columns(d, s) for d, s in PILOTS}, warmup=WARMUP, peak=PEAK, starts=1)
+
+
+def test_a_known_law_is_recovered(fitted):
+    assert isinstance(fitted, MixtureFit)
+    off = {
+        name: abs(fitted.parameters[name] - TRUTH[name]) / fitted.standard_errors[name]
+        for name in LAYOUT.names
+    }
+    within = np.mean([miss < 1.96 for miss in off.values()])
+    assert within >= 0.85, off
+    assert max(off.values()) < 5, off
+
+
+def test_unseen_schedules_are_predicted(fitted):
+    for decay, share in (("wsd", "alternating"), ("linear", "late"), ("wsd", "constant")):
+        rates, shares = settings(decay, share)
+        told = fitted.predict(rates, shares={"new": shares})
+        ends = fitted.interval(rates, {"old": 1 - shares, "new": shares}, draws=16)
+        for name, true in true_losses(rates, shares).items():
+            assert told[name].shape == (STEPS,)
+            assert told[name][-1] == pytest.approx(true[-1], rel=0.006)
+            low, high = ends[name]
+            assert low[-1] < told[name][-1] < high[-1]
+
+
+def test_errors_and_summary(fitted):
+    table = {"linear late": columns("linear", "late")}
+    errors = fitted.errors(table)
+    assert errors["PredE"] < 0.01
+    assert set(fitted.errors_by_curve(table)["linear late"]) == {"old", "new"}
+    assert "domains old, new" in fitted.summary()
+    assert set(fitted.to_dict()["standard_errors"]) == set(LAYOUT.names)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth():
+    held, rng = [], np.random.default_rng(3)
+    for seed in range(6):
+        truth = dict(TRUTH)
+        for name, parameter in LAYOUT.parameters.items():
+            if np.isfinite(parameter.spread):
+                shift = parameter.spread * rng.standard_normal()
+                start = truth[name] * np.exp(shift) if parameter.log else truth[name] + shift
+                truth[name] = float(np.clip(start, parameter.lower, parameter.upper))
+        curves = {f"{d} {s}": columns(d, s, 4e-3, seed, truth=truth) for d, s in PILOTS}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LawWarning)
+            found = fit(curves, warmup=WARMUP, peak=PEAK, starts=1)
+        errors = found.standard_errors
+        held += [abs(found.parameters[n] - truth[n]) < 1.96 * errors[n] for n in LAYOUT.names]
+    assert 0.85 <= np.mean(held) <= 1.0
+
+
+def test_files_frames_and_blanks_are_read(tmp_path, fitted):
+    table = columns("wsd", "late")
+    with (tmp_path / "run.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["trainer/global_step", "lr", *list(table)[2:4], "val/loss_old", "val/loss_new"])
+        for row in zip(*table.values(), strict=True):
+            writer.writerow(["" if np.isnan(x) else x for x in row])
+    (curve,) = ol.laws.read_mixtures(tmp_path)
+    assert set(curve.shares) == {"old", "new"}
+    assert np.isfinite(curve.losses["new"]).sum() == STEPS // EVERY
+    (same,) = ol.laws.read_mixtures({"run": table})
+    np.testing.assert_allclose(same.losses["old"], curve.losses["old"])
+    assert ol.laws.read_mixtures({"run": {"step": [1], "lr": [1], "loss": [1]}}) is None
+
+
+def test_tensorboard_tags_are_read(tmp_path):
+    folder = tmp_path / "first-run"
+    folder.mkdir()
+    events = []
+    for step in (20, 40, 60, 80):
+        tags = {"train/lr": 0.5, "train/share_old": 0.75, "train/share_new": 0.25, "val/loss_old": 2.0}
+        if step > 20:  # the other loss is logged less often
+            tags["val/loss_new"] = 3.0
+        events += [field(2, step) + field(5, scalar(tag, value, "simple")) for tag, value in tags.items()]
+    (folder / "events.out.tfevents.1.host").write_bytes(records(*events))
+    (curve,) = ol.laws.read_mixtures(tmp_path)
+    assert curve.name == "first-run"
+    assert np.isnan(curve.losses["new"][0])
+    assert curve.shares["new"].tolist() == [0.25] * 4
+
+
+def test_runs_with_prefixes_are_told_apart():
+    one, two = columns("wsd", "late"), columns("flat", "constant")
+    table = {"Step": one["step"]}
+    for name, run in (("a", one), ("b", two)):
+        table |= {f"{name} - {column}": values for column, values in run.items() if column != "step"}
+    assert [curve.name for curve in ol.laws.read_mixtures({"export": table})] == ["a", "b"]
+
+
+def test_targets_and_three_domains_have_their_own_parameters():
+    layout = Layout(("a", "b", "c"), ("target",))
+    assert "kinship_target_from_b" in layout.names
+    assert "transfer_a_from_c" in layout.names
+    numbers = np.array([[p.start for p in layout.parameters.values()]])
+    shares = np.tile([0.5, 0.3, 0.2], (4, 1))
+    course = MixtureCourse.stack([(np.full(4, 0.25), np.ones(4), np.ones(4), shares)])
+    losses = [losses_after(layout, numbers, course, name)[0, 0] for name in layout.losses]
+    assert np.all(np.diff(losses, axis=1) < 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"share_new": 0.3}, "shares must add up to 1"),
+        ({"share_new": -0.2, "share_old": 1.2}, "shares must be at least 0"),
+        ({"loss_new": None}, "'new' has a share but no loss"),
+        ({"lr": None}, "must have a column lr"),
+    ],
+)
+def test_wrong_columns_are_told(change, message):
+    table = columns("flat", "constant")
+    for name, value in change.items():
+        if value is None:
+            del table[name]
+        else:
+            table[name] = np.full(len(table["step"]), value)
+    with pytest.raises(ol.SpecificationError, match=message):
+        fit({"run": table, "other": columns("wsd", "late")})
+
+
+def test_one_run_equal_shares_and_divergence_are_told():
+    good = columns("flat", "constant")
+    with pytest.raises(ol.SpecificationError, match="at least 2 with different shares"):
+        fit({"run": good})
+    with pytest.raises(ol.SpecificationError, match="must differ in their shares"):
+        fit({"run": good, "other": columns("wsd", "constant")})
+    endless = good["loss_new"].copy()
+    endless[200] = np.inf
+    with pytest.raises(ol.SpecificationError, match="the run diverged"):
+        fit({"run": good | {"loss_new": endless}, "other": columns("wsd", "late")})
+    cut = {name: np.where(good["step"] > 800, np.nan, good[name]) for name in ("loss_old", "loss_new")}
+    with pytest.raises(ol.SpecificationError, match="no loss is finite after step 800"):
+        fit({"run": good | cut, "other": columns("wsd", "late")})
+
+
+def test_wrong_questions_are_told(fitted):
+    rates = np.full(STEPS, PEAK)
+    for shares, message in (
+        (None, "shares must map domains"),
+        ({"cpp": 0.2}, "must be of the domains old, new"),
+        ({"new": 1.4}, "at least 0"),
+        ({"old": 0.5, "new": 0.4}, "must add up to 1"),
+    ):
+        with pytest.raises(ol.SpecificationError, match=message):
+            fitted.predict(rates, shares)
+    for options, message in (
+        ({"budgets": {"cpp": 0.2}}, "must be of old, new"),
+        ({"budgets": {"old": 0.3, "new": 0.3}}, "not enough data"),
+        ({"weights": {"cpp": 1.0}}, "must be of old, new"),
+    ):
+        with pytest.raises(ol.SpecificationError, match=message):
+            fitted.problem(STEPS, (0, PEAK), robust=False, **options)
+
+
+def test_families_use_up_the_budget(fitted):
+    members = fitted.family("new", 0.2, STEPS, (0, PEAK), robust=2)
+    assert [m.objective for m in members] == sorted(m.objective for m in members)
+    for member in members[:: len(members) // 8]:
+        lengths = np.diff(member.schedule.grid)
+        assert lengths @ member.schedule["share_new"] / STEPS == pytest.approx(0.2, abs=2e-3)
+    kept = fitted.family(
+        "new", 0.2, STEPS, (0, PEAK), robust=2, limits={"old": members[0].losses["old"] + 1e-9}
+    )
+    assert len(kept) < len(members)
+    pilot = ol.laws.next_pilot(fitted, STEPS, (0, PEAK), domain="new", budget=0.2)
+    assert pilot.horizon == STEPS
+
+
+@pytest.mark.slow
+def test_plans_keep_budgets_limits_and_history(fitted):
+    problem = fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, intervals=15)
+    free = ol.solve(problem, method="indirect", starts=1)
+    plan = fitted.schedule(free)
+    assert np.diff(plan.grid) @ plan["share_new"] / STEPS <= 0.2 + 1e-9
+    told = {name: loss[-1] for name, loss in fitted.predict(plan).items()}
+    assert np.mean(list(told.values())) == pytest.approx(free.objective, abs=2e-3)
+    best = fitted.family("new", 0.2, STEPS, (0, PEAK), robust=False)[0]
+    assert free.objective < best.objective + 1e-3
+    limit = told["old"] - 0.004
+    limited = fitted.problem(
+        STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, limits={"old": limit}, intervals=15
+    )
+    kept = fitted.schedule(ol.solve(limited, starts=1))
+    assert fitted.predict(kept)["old"][-1] <= limit + 2e-3
+    rates, shares = settings("flat", "constant")
+    history = {"lr": rates[:700], "share_new": shares[:700]}
+    rest = fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, history=history, intervals=10)
+    assert rest.horizon == pytest.approx(800 / STEPS)
+    whole = fitted.schedule(ol.solve(rest, method="indirect", starts=1), history)
+    assert np.diff(whole.grid) @ whole["share_new"] / STEPS <= 0.2 + 1e-9
+
+
+def test_given_rates_and_shares_enter_a_problem(fitted):
+    rates, shares = settings("wsd", "late")
+    schedules = {
+        "rates": fitted.problem(STEPS, (0, PEAK), robust=False, rates=rates, budgets={"new": 0.2}),
+        "shares": fitted.problem(STEPS, (0, PEAK), robust=False, shares={"new": shares}),
+    }
+    assert set(schedules["rates"].controls) == {"share_new"}
+    assert set(schedules["shares"].controls) == {"learning_rate"}
+    # Settings that are given count at the middle of each interval.
+    grid = np.linspace(0, schedules["shares"].horizon, 76)
+    flat = ol.Schedule.piecewise(grid, {"learning_rate": np.ones(75)})
+    ended = ol.evaluate(schedules["shares"], flat)
+    constant = np.full(STEPS, PEAK) * np.minimum(1.0, (np.arange(STEPS) + 0.5) / WARMUP)
+    told = fitted.predict(constant, {"new": shares})
+    assert ended.objective == pytest.approx(np.mean([loss[-1] for loss in told.values()]), rel=2e-3)
+
+
+def test_exports_show_what_the_schedule_says():
+    grid = np.array([0, 10, 40, 60])
+    new = np.array([0.0, 0.25, 0.5])
+    schedule = ol.Schedule.piecewise(
+        grid, {"learning_rate": np.ones(3), "share_old": 1 - new, "share_new": new}
+    )
+    wanted = round(8 * float(np.diff(grid) @ new))
+    at = schedule.to_shares()
+    assert at(0) == {"old": 1.0, "new": 0.0}
+    assert at(40)["new"] == 0.5
+    phases = schedule.to_phases()
+    assert [(p.start, p.steps) for p in phases] == [(0, 10), (10, 30), (40, 20)]
+    assert phases[-1].probabilities == [0.5, 0.5]
+    stream = schedule.to_interleaved({"old": ["o"] * 7, "new": ["n"] * 3}, batch_size=8)
+    shown = list(stream)
+    assert len(shown) == 480
+    assert shown.count("n") == wanted
+    resumed = schedule.to_interleaved({"old": ["o"] * 7, "new": ["n"] * 3}, batch_size=8)
+    resumed.load_state_dict({"done": 100})
+    assert list(resumed) == shown[100:]
+    pytest.importorskip("torch")
+    domains = np.array(["old"] * 300 + ["new"] * 150)
+    sampler = schedule.to_torch_sampler(domains, batch_size=8, seed=1)
+    assert int((domains[list(sampler)] == "new").sum()) == wanted
+    with pytest.raises(ol.SpecificationError, match="share_NAME"):
+        ol.Schedule.constant(10, {"learning_rate": 1.0}).to_phases()
+
+
+def test_curves_can_be_made_by_hand():
+    table = columns("wsd", "late")
+    curve = MixtureCurve(
+        "run", table["step"], table["lr"],
+        {"old": table["share_old"], "new": table["share_new"]},
+        {"old": table["loss_old"], "new": table["loss_new"]},
+    )  # fmt: skip
+    assert curve.steps == STEPS
+    run, ends = curve.run(WARMUP, STEPS, PEAK)
+    assert run[0].sum() == pytest.approx(1.0)
+    assert len(ends) == STEPS // EVERY
+    assert run[0] @ run[3][:, 1] == pytest.approx(0.2)
+
+
+@pytest.mark.slow
+def test_the_front_of_two_domains_falls(fitted):
+    problem = fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, intervals=8)
+    front = ol.pareto(
+        problem, {"old": fitted.objective("old"), "new": fitted.objective("new")}, points=3, starts=1
+    )
+    assert np.all(np.diff(front.values["old"]) > 0)
+    assert np.all(np.diff(front.values["new"]) < 0)
