@@ -1,5 +1,6 @@
 """The page without a browser: its controls, what it asks for, and what it shows."""
 
+import ast
 import csv
 import io
 import json
@@ -403,6 +404,12 @@ def test_csv_has_a_row_for_each_interval(files, optimum):
 @pytest.mark.parametrize("framework", ["torch", "optax"])
 def test_scripts_know_the_schedule_and_what_it_is_optimal_for(files, optimum, framework):
     file = files[framework]
-    compile(file.text, file.name, "exec")
+    calls = [node for node in ast.walk(ast.parse(file.text)) if isinstance(node, ast.Call)]
+    written = next(call for call in calls if ast.unparse(call.func) == "ol.Schedule.from_dict")
+    schedule = ol.Schedule.from_dict(ast.literal_eval(written.args[0]))
+    expected = optimum.schedule.merged()
+    # Scripts hold eight digits.
+    np.testing.assert_allclose(schedule.grid, expected.grid, rtol=1e-7)
+    np.testing.assert_allclose(schedule["activation"], expected["activation"], rtol=1e-7)
+    assert schedule.parameters == pytest.approx(expected.parameters, rel=1e-7)
     assert f"dropout(sigma_n=0.3): final error {optimum.objective:.8g} in theory" in file.text
-    assert repr(optimum.schedule.merged().to_json()) in file.text

@@ -196,7 +196,7 @@ def test_what_intervals_cannot_prove_is_refused():
 
 def test_an_estimate_above_a_schedule_gets_a_wider_bar():
     estimate = Bound(value=1.0, error=0.01, kind="hjb", assumes="its bar")
-    with pytest.warns(UserWarning, match="error bar is widened"):
+    with pytest.warns(UserWarning, match="error bar is made wider"):
         assert estimate.beside(0.97).lower == pytest.approx(0.94)
     assert estimate.beside(0.995) is estimate
 

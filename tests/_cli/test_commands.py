@@ -161,7 +161,7 @@ def test_choices_are_those_of_the_library():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nonsense"], "no scenario 'nonsense'; there are attention, batch_size, curriculum"),
+        (["nonsense"], "no scenario 'nonsense'; there are adam, attention, batch_size, curriculum"),
         (["curriculum", "--set", "etta=2"], "no such argument; it has alpha_F=12.0, eta=3.0"),
         (["curriculum", "--set", "eta"], "write NAME=VALUE"),
         (["curriculum", "--set", "eta=1", "--set", "eta=2"], "given twice"),

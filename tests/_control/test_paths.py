@@ -321,7 +321,7 @@ def test_an_objective_may_be_limited_all_along() -> None:
         ({"quantity": "place"}, "give at_most, at_least or both"),
         ({"quantity": "place", "at_most": 0.0, "at_least": 0.0}, "at_least must be below at_most"),
         ({"quantity": 3.0, "at_most": 1.0}, "quantity must be text, an Objective or a function"),
-        ({"quantity": ol.Objective.average_error(), "at_most": 1.0}, "averaged over training"),
+        ({"quantity": ol.Objective.average_error(), "at_most": 1.0}, "averaged or integrated over training"),
         ({"quantity": "plce", "at_most": 1.0}, "quantity must be one of place, speed, error"),
         ({"quantity": lambda x, u: x["plce"], "at_most": 1.0}, r"x\['plce'\] does not exist"),
         ({"quantity": lambda x, u: u["pull"], "at_most": 1.0}, r"u\['pull'\] does not exist"),
