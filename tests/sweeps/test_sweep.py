@@ -147,9 +147,7 @@ def test_an_unknown_scenario():
 
 
 def test_what_reduce_must_return(tiny):
-    with pytest.warns(
-        ReduceWarning, match="raised at 1 of 1 points, for example .*solutions are kept"
-    ):
+    with pytest.warns(ReduceWarning, match="raised at 1 of 1 points, for example .*solutions are kept"):
         found = ol.sweep(tiny.plain, {"eta": [1.0]}, reduce=tiny.not_numbers, **tiny.QUICK)
     assert "TypeError: reduce: 'schedule' is" in str(found["reduce_error"].values[0])
     for name in ("objective", "eta", "free_rescaling"):
