@@ -54,7 +54,9 @@ def lotka_pure(x: Settings, u: Settings) -> Settings:
 )
 def three_tanks(x: Settings, u: Settings) -> Settings:
     """Fill the middle one of three tanks to 3."""
-    first, second, third = (1.0 * (u["mode"] == mode) for mode in (0.0, 1.0, 2.0))
+    # 1 in the mode of its number and 0 in the others, without comparisons, which not all tools share.
+    mode = u["mode"]
+    first, second, third = (1 - mode) * (2 - mode) / 2, mode * (2 - mode), mode * (mode - 1) / 2
     pumped = third * jnp.sqrt(0.8 * x["a"])
     return {
         "a": -jnp.sqrt(x["a"]) + first + 2 * second - pumped,
@@ -88,7 +90,9 @@ def double_tank(x: Settings, u: Settings) -> Settings:
 )
 def egerstedt(x: Settings, u: Settings) -> Settings:
     """Switch between three linear systems, all of which lead away."""
-    first, second, third = (1.0 * (u["mode"] == mode) for mode in (0.0, 1.0, 2.0))
+    # 1 in the mode of its number and 0 in the others, without comparisons, which not all tools share.
+    mode = u["mode"]
+    first, second, third = (1 - mode) * (2 - mode) / 2, mode * (2 - mode), mode * (mode - 1) / 2
     a, b = x["x"], x["y"]
     return {
         "x": -a * first + (a + b) * second + (a - b) * third,

@@ -122,7 +122,7 @@ def test_a_batch_finds_it_too():
 
 @pytest.mark.slow
 def test_scouts_on_a_coarser_grid_bring_starts_for_the_finer():
-    """The same pendulum with 24 intervals: scouts have six pieces."""
+    """The same pendulum with 24 intervals: scouts have five pieces."""
     seed, _ = OVER_THE_TOP
     fine = ol.solve(problem(KINDS["swing"], seed), intervals=24)
     assert fine.objective <= 0.9347

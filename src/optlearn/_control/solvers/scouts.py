@@ -20,7 +20,8 @@ from optlearn._control.runs import Run, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.rules import FIRST_MOVE, lowers, shortened
 
-PIECES = 6  # in time, at most
+# In time, at most: of one control with five pieces, all corners are among the scouts.
+PIECES = 5
 # Descents, and how few are still worth it where so many are not affordable.
 SCOUTS, FEWEST_SCOUTS = 64, 8
 # Passes of every scout, and of the best few after that.
