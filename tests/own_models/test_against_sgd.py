@@ -124,7 +124,7 @@ def sgd(loss, metric, shape, start, settings, key):
 @pytest.mark.parametrize("name", CASES)
 def test_weights_end_where_order_parameters_do(name):
     make, loss, metric, quarters = CASES[name]
-    problem = replace(make(), quadrature=ol.AutoQuadrature(accuracy=2e-3))
+    problem = replace(make(), quadrature=ol.AutoQuadrature(accuracy=2e-3, points=300_000))
     schedule = ol.Schedule.piecewise(np.linspace(0, problem.horizon, 5), quarters)
     theory = ol.evaluate(problem, schedule, record=2)
     end = problem.model.layout.unflatten(theory.states[-1])
