@@ -26,6 +26,8 @@ PASSES_TOLERANCE = 2e-7
 NEAR_PASSES, NEAR_TOLERANCE = 12, 3e-8
 # Steps in an interval, and operations of a pass, up to which that is worth its price.
 DIRECT_STEPS, DIRECT_OPERATIONS = 128, 4_000_000
+# States up to which it is: its second derivatives are matrices of them, an interval each.
+DIRECT_STATES = 256
 # Beyond it a start may take so many operations in all (ten seconds), but always a few passes.
 START_OPERATIONS, FEWEST_PASSES = 600_000_000, 20
 
@@ -44,7 +46,10 @@ class Auto(Method):
         """Runs of both solvers."""
         # A direct run needs second derivatives of every step: it would take several times as long.
         costly = rollout.compiled.engine.costly
-        long = rollout.steps > DIRECT_STEPS or rollout.operations > DIRECT_OPERATIONS
+        states = rollout.compiled.problem.model.layout.size
+        long = (
+            rollout.steps > DIRECT_STEPS or rollout.operations > DIRECT_OPERATIONS or states > DIRECT_STATES
+        )
         near = len(starts) == 1 and starts[0].near
         weighed = rollout.compiled.problem.weighing is not None
         # Exact steps have a single stage, so second derivatives cost less than a dozen passes; and several
