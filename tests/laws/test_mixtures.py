@@ -222,6 +222,9 @@ def test_wrong_questions_are_told(fitted):
         ({"budgets": {"cpp": 0.2}}, "must be of old, new"),
         ({"budgets": {"old": 0.3, "new": 0.3}}, "not enough data"),
         ({"weights": {"cpp": 1.0}}, "must be of old, new"),
+        ({"weights": {"old": -1.0, "new": 1.0}}, r"weights\['old'\] must be at least 0, got -1"),
+        ({"weights": {"old": 0.0}}, "weights must not all be 0"),
+        ({"limits": {"old": -1.0}}, r"limits\['old'\] must be above 0, got -1"),
     ):
         with pytest.raises(ol.SpecificationError, match=message):
             fitted.problem(STEPS, (0, PEAK), robust=False, **options)

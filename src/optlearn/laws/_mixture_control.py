@@ -244,6 +244,12 @@ def mixture_problem(
             check.fail(what, unknown[0], f"must be of {', '.join(allowed)}")
     for name, share in budgets.items():
         check.number(f"budgets[{name!r}]", share, 0.0, 1.0)
+    for name, weight in (weights or {}).items():
+        check.number(f"weights[{name!r}]", weight, 0.0)
+    if weights and not any(weights.values()):
+        check.fail("weights", dict(weights), "must not all be 0: nothing would be minimised")
+    for name, limit in limits.items():
+        check.number(f"limits[{name!r}]", limit, 0.0, open_below=True)
     if len(budgets) == len(layout.domains) and sum(budgets.values()) < 1 - SPENT:
         raise SpecificationError(
             f"budgets must add up to at least 1 where every domain has one, got {sum(budgets.values()):g}: "
