@@ -67,6 +67,13 @@ def main() -> None:
     }
     unseen = [name for name in baselines if name not in PILOTS]
     print(f"\n{len(unseen)} baselines from six pilots:", words(predicted, trained, unseen))
+    held = [
+        low[-1] <= curve.losses[domain][-1] <= high[-1]
+        for name, curve in short.items()
+        if name.rsplit(" / ", 1)[0] not in PILOTS
+        for domain, (low, high) in fit.interval(curve).items()
+    ]
+    print(f"intervals of 90 % hold {np.mean(held):.0%} of {len(held)} final losses that were not fitted")
     trained_long = finals(long, " / seed ")
     predicted_long = {name.rsplit(" / ", 1)[0]: predict(fit, curve) for name, curve in long.items()}
     print(f"{len(long)} runs twice as long:", words(predicted_long, trained_long, list(trained_long)))
