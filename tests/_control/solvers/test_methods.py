@@ -5,6 +5,7 @@ import pytest
 import optlearn as ol
 from optlearn._arguments import Arguments
 from optlearn._control.runs import Outcome, Run, RunRecord, Start
+from optlearn._control.solvers import methods
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.methods import METHODS, check_options, make_method
 from optlearn._errors import SpecificationError
@@ -50,9 +51,12 @@ def test_passes_stop_early_only_if_a_direct_run_ends_what_they_began(monkeypatch
         return Run(record, start.w, start.theta)
 
     monkeypatch.setattr(Direct, "shoot", fails)
+    # So loose that passes stop early on any machine: their number depends on its rounding.
+    monkeypatch.setattr(methods, "PASSES_TOLERANCE", 1e-3)
     alone = ol.solve(problem, **options)
     assert [run.solver for run in alone.runs] == ["direct", "indirect", "direct", "indirect"]
     assert alone.runs[1].iterations < exact.runs[0].iterations
+    assert alone.runs[-1].iterations > 1
     assert alone.certificate.starts.tried == 1
     assert alone.runs[-1].outcome is Outcome.SOLVED
     assert alone.objective == pytest.approx(exact.objective, rel=1e-7)
