@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import optlearn as ol
+from optlearn._errors import CallError
 from optlearn._pytrees import Pytree, field
 
 
@@ -186,3 +187,12 @@ def test_systems_are_checked_when_they_are_made():
 
     with pytest.raises(ol.SpecificationError, match="must define drift"):
         Nothing()
+
+
+def test_an_unknown_argument_is_answered_with_those_that_exist() -> None:
+    class Own(ol.LearningModel):
+        def loss(self, fields, x, latent, u):  # type: ignore[no-untyped-def]
+            return (fields.teacher[0, 0] - fields.student[0, 0]) ** 2 / 2
+
+    with pytest.raises(CallError, match=r"Own: student must be one of .*; did you mean students\?"):
+        Own(student=1)

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Self, dataclass_transform
 import jax
 import numpy as np
 
+from optlearn._signatures import bound_arguments
+
 # In an instance's dictionary while its ``__init__`` runs: fields may be assigned.
 _UNFINISHED = "_unfinished"
 
@@ -30,7 +32,11 @@ class _Making(ABCMeta):
         kind: Any = cls
         made = kind.__new__(cls, *args, **kwargs)
         vars(made)[_UNFINISHED] = True
-        kind.__init__(made, *args, **kwargs)
+        try:
+            kind.__init__(made, *args, **kwargs)
+        except TypeError:
+            bound_arguments(cls.__name__, cls.__signature__, args, kwargs)  # says what could be given
+            raise
         del vars(made)[_UNFINISHED]
         for part in dataclasses.fields(kind):
             if not hasattr(made, part.name):

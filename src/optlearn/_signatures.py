@@ -82,22 +82,33 @@ class _Signature:
         return kinds
 
     def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        try:
-            bound = self.signature.bind(*args, **kwargs).arguments
-        except TypeError as error:
-            raise CallError(f"{self.arguments.owner}: {self._advice(kwargs) or error}") from None
-        for name, value in bound.items():
+        for name, value in bound_arguments(self.arguments.owner, self.signature, args, kwargs).items():
             if name in self.kinds:
                 self.kinds[name].check(self.arguments, name, value)
 
-    def _advice(self, kwargs: Mapping[str, Any]) -> str:
-        parameters = [name for name in self.signature.parameters if name != "self"]
-        for name in kwargs:
-            if name not in parameters:
-                near = get_close_matches(name, parameters, 1)
-                meant = f"; did you mean {near[0]}?" if near else ""
-                return f"{name} must be one of its arguments, {', '.join(parameters)}{meant}"
-        return ""
+
+def bound_arguments(
+    owner: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments by their names.
+
+    Raises:
+        CallError: the signature does not take them; it names the arguments of ``owner``.
+    """
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise CallError(f"{owner}: {_advice(signature, kwargs) or error}") from None
+
+
+def _advice(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str:
+    parameters = [name for name in signature.parameters if name != "self"]
+    for name in kwargs:
+        if name not in parameters:
+            near = get_close_matches(name, parameters, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            return f"{name} must be one of its arguments, {', '.join(parameters)}{meant}"
+    return ""
 
 
 def _evaluated(annotation: Any, names: Mapping[str, Any]) -> Any:

@@ -100,7 +100,7 @@ class TestFit:
             assert "not converged" in message
             return
         assert as_they_are.exit_code == 2
-        assert "runs away on these data, divided by 1: give a larger --scale" in message
+        assert "training diverges on these data, divided by 1: give a larger --scale" in message
         assert "--set eta=…" in message
         assert "warm_start" not in message
 

@@ -264,7 +264,7 @@ def test_hard_scenarios_converge(name, arguments, objective):
 @pytest.mark.slow
 def test_a_scenario_that_explodes_under_every_schedule_says_so():
     with pytest.warns(NotConvergedWarning, match="the state grows to"):
-        ol.solve(ol.scenarios.gating(eta=10), intervals=30)
+        ol.solve(ol.scenarios.gating(eta=10), intervals=12)
 
 
 # --- any arguments of any scenario -----------------------------------------------------------------
