@@ -35,6 +35,10 @@ CASES = [
 ]  # fmt: skip
 
 
+# Controls of the optimiser, of the loss or of episodes, which the user's own loop has to read.
+OF_THE_LOOP = {"weight_decay", "threshold", "gain", "decisions", "penalty", "mistakes"}
+
+
 def run(text, capsys):
     """What a script leaves behind, and its test loss before and after training."""
     with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +73,7 @@ def test_the_loss_falls(name, variant, framework, capsys):
     schedule, N = some_schedule(problem), max(50, ceil(500 / problem.horizon))
     # Rates of single layers belong to groups of parameters, which only the user's network has.
     layers = {control for control in problem.controls if control.endswith("_rate")} - {"learning_rate"}
-    if layers | ({"weight_decay", "threshold"} & set(problem.controls)):
+    if layers | (OF_THE_LOOP & set(problem.controls)):
         with pytest.raises(SpecificationError, match=r"controls must be among .*AttributeScheduler"):
             schedule.to_script(framework=framework, arguments=problem.made_by.arguments, N=N)
         return

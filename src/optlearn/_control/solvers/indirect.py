@@ -123,8 +123,8 @@ class Indirect(Solver):
             SpecificationError: the start's objective is not finite.
         """
         most = MAX_ITERATIONS if self.max_iterations is None else self.max_iterations
-        costly = rollout.compiled.engine.costly
-        usual = _COSTLY_TOLERANCE if costly else TOLERANCE
+        engine = rollout.compiled.engine
+        usual = _COSTLY_TOLERANCE if engine.costly and not engine.exact else TOLERANCE
         tolerance = usual if self.tolerance is None else self.tolerance
 
         def report(iteration: int, objective: float, gap: float) -> None:
