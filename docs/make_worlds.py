@@ -205,18 +205,21 @@ def learning_effort() -> plt.Figure:
         )
     solution = ol.solve(ol.scenarios.learning_effort(control="task"), starts=1)
     run = solution.trajectory
-    for name, colour in (("a1", BLACK), ("a2", PURPLE)):
-        right.plot(run.alpha, run[name], color=colour, label={"a1": "strong", "a2": "weak"}[name] + " mode")
+    for name, colour, label, place in (
+        ("a1", BLACK, "strong mode", (3.0, 0.90)),
+        ("a2", PURPLE, "weak mode", (4.7, 0.13)),
+    ):
+        right.plot(run.alpha, run[name], color=colour)
+        right.text(*place, label, color=colour, fontsize=9.0)
     # Which task is trained: a band above the curves, which it would cross otherwise.
     tasks, grid = solution.schedule["task"], solution.schedule.grid
     right.stairs(1.12 + 0.08 * (tasks == 0), grid, baseline=1.12, fill=True, color=BLACK)
     right.stairs(1.12 + 0.08 * (tasks == 1), grid, baseline=1.12, fill=True, color=PURPLE)
-    right.text(0.0, 1.23, "trained: black the strong task, purple the weak one", fontsize=9.0)
+    right.text(0.0, 1.23, "task trained", fontsize=9.0)
     left.set(xlabel="time", ylabel="gain", title="optimal effort")
     right.set(xlabel="time", ylabel="strength", title="optimal order of two tasks", ylim=(0, 1.35))
     right.set_yticks((0, 0.25, 0.5, 0.75, 1))
     left.legend()
-    right.legend(loc="center right", bbox_to_anchor=(1.0, 0.22))
     return figure
 
 

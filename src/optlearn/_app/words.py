@@ -8,6 +8,7 @@ import numpy as np
 from optlearn._app.messages import Compared, Optimum, Simulated, Usual
 from optlearn._app.parts import COLOURS, DARK_COLOURS, Line
 from optlearn._control.compare import OPTIMUM, SOLUTION, is_better
+from optlearn._errors import count_of
 from optlearn._schedule import Schedule
 from optlearn._trajectory import reduction
 from optlearn.scenarios._files import known
@@ -68,8 +69,8 @@ def _same(first: float, second: float) -> bool:
 def status(optimum: Optimum) -> tuple[str, str]:
     """Status line and its tone."""
     c = optimum.certificate
-    starts = "1 start" if c.starts.tried == 1 else f"{c.starts.tried} starts"
-    how = f"in {optimum.seconds:.2f} s ({optimum.schedule.intervals} intervals, {starts})"
+    size = f"{count_of(optimum.schedule.intervals, 'interval')}, {count_of(c.starts.tried, 'start')}"
+    how = f"in {optimum.seconds:.2f} s ({size})"
     if c.converged:
         return f"Solved {how}: converged.", "good"
     return f"Not converged {how}: {'; '.join(c.reasons)}.", "warning"
@@ -133,7 +134,7 @@ def certificate(optimum: Optimum) -> str:
     pairs = "".join(
         f"<div><dt>{escape(asked)}</dt><dd>{escape(said)}</dd></div>" for asked, said in optimum.words
     )
-    how = f"{optimum.method}, {optimum.schedule.intervals} intervals, {optimum.seconds:.2f} s"
+    how = f"{optimum.method}, {count_of(optimum.schedule.intervals, 'interval')}, {optimum.seconds:.2f} s"
     more = "" if optimum.full else " “Solve at full accuracy” takes the scenario's own grid and three starts."
     remarks = "".join(f"<p class=words>{escape(remark)}</p>" for remark in optimum.remarks)
     return (
