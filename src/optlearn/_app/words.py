@@ -37,14 +37,15 @@ def name_of(optimum: Optimum, usual: Sequence[Usual]) -> str:
 
 
 def headline(optimum: Optimum, compared: Compared | None) -> str:
-    """The error that is reached, and how much better that is than what people would try."""
+    """The objective that is reached, and how much better that is than the usual schedules."""
     number = f'<p class="number">{optimum.objective:.6g}</p>'
     return f'<div class="headline">{number}<p>{_verdict(optimum, compared)}</p></div>'
 
 
 def _verdict(optimum: Optimum, compared: Compared | None) -> str:
     name = name_of(optimum, () if compared is None else compared.usual)
-    about = f"final error of the {'optimal schedule' if name == OPTIMUM else 'schedule that was found'}"
+    whose = "optimal schedule" if name == OPTIMUM else "schedule that was found"
+    about = f"{optimum.called} of the {whose}"
     if compared is None:
         return f"{about}; comparing with the usual schedules …"
     best = next((baseline for baseline in compared.usual if baseline.objective is not None), None)
@@ -116,7 +117,8 @@ def table(optimum: Optimum, own: str, usual: Sequence[Usual], looks: Mapping[str
     )
     remarks = [f"{baseline.name}: {baseline.note}" for baseline in usual if baseline.note]
     notes = "".join(f"<p class=words>{escape(remark)}</p>" for remark in remarks)
-    head = "<tr><th scope=col>schedule</th><th scope=col>final error</th><th scope=col>excess</th></tr>"
+    titles = ("schedule", optimum.called, "excess")
+    head = f"<tr>{''.join(f'<th scope=col>{title}</th>' for title in titles)}</tr>"
     return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{notes}"
 
 

@@ -61,13 +61,14 @@ def learning_effort(
     begin = check.number("strength", strength, 0.0, open_below=True)
     cost = Effort(check.number("price", price, 0.0, open_below=True))
     highest = check.number("max_gain", max_gain, 1.0, open_below=True)
+    layers = check.count("depth", depth, 1)
     controls: dict[str, Any]
     if chosen == "task":
-        model = ol.models.deep_linear(depth, np.diag(modes), variances=np.eye(2))
+        model = ol.models.deep_linear(layers, np.diag(modes), variances=np.eye(2))
         controls, objective = {"task": ol.Discrete((0, 1))}, ol.Objective.average_error()
         baselines = _orders()
     else:
-        model = ol.models.deep_linear(depth, modes)
+        model = ol.models.deep_linear(layers, modes)
         controls = {"gain": ol.Continuous(1.0, highest, guess=1 + (highest - 1) / 4)}
         objective, baselines = ol.Objective(final=0.0, average=1.0, cost=cost), _gains()
     return ol.Problem(
