@@ -194,8 +194,8 @@ def _unpack(
     model = model if problem is None else problem.model
     if not isinstance(model, LearningModel):
         raise SpecificationError(
-            f"{type(model).__name__} has no weights to simulate: simulate takes a LearningModel or a "
-            "problem with one"
+            "simulate: model must be a LearningModel, or a problem with one, whose weights it can simulate, "
+            f"got {type(model).__name__}"
         )
     if problem is not None:
         from optlearn._control.evaluate import check_values, with_best_free

@@ -64,11 +64,6 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "max_decisions": ("Longest episode", "T"),
     "mistakes": ("Mistakes that are forgiven", ""),
     "penalty": ("Penalty for failure", "p"),
-    "depth": ("Layers", "L"),
-    "price": ("Price of effort", "β"),
-    "strongest": ("Correlation, strong mode", "s₁"),
-    "weakest": ("Correlation, weak mode", "s₂"),
-    "strength": ("Strength at the start", "a"),
     "max_gain": ("Largest gain", "G"),
 }
 # Entries of a sequence that has no words of its own.
