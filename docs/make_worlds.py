@@ -1,4 +1,4 @@
-"""Draw the pictures of Adam, rewards and effort: python docs/make_worlds.py [NAME …]
+"""Draw the pictures of Adam, rewards and effort: python docs/make_worlds.py [NAME …], such as scenarios/adam
 
 Optima over the plane of power laws, and those of two units, are kept in ``images/adam.json``. What that file
 lacks is computed, which takes minutes for the whole plane.
@@ -33,11 +33,13 @@ def main() -> None:
     plt.rcParams.update(RC | {"font.size": 10.0, "axes.labelsize": 10.0, "legend.fontsize": 9.0})
     drawings = {
         IMAGES / "adam.png": adam,
+        IMAGES / "scenarios" / "adam.png": power_laws,
         IMAGES / "scenarios" / "reinforcement.png": reinforcement,
         IMAGES / "scenarios" / "learning_effort.png": learning_effort,
     }
     for path, draw in drawings.items():
-        if sys.argv[1:] and path.stem not in sys.argv[1:]:
+        name = path.relative_to(IMAGES).with_suffix("").as_posix()
+        if sys.argv[1:] and name not in sys.argv[1:]:
             continue
         figure = draw()
         figure.savefig(path, dpi=140, pil_kwargs={"optimize": True})
@@ -148,6 +150,28 @@ def adam() -> plt.Figure:
             run["alpha"], run["error"], color=colour, label=f"{NAMES[name]}: {run['objective']:.6f}"
         )
     right.set(xlabel=TIME, ylabel="error", title="two units: the plateau at best rates")
+    right.legend()
+    return figure
+
+
+def power_laws() -> plt.Figure:
+    """Optimal rates of both optimisers in the easy and in the hard phase, and the errors under them."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.1), layout="constrained")
+    for (phase, b), style in {("easy", 0.5): "-", ("hard", -0.3): "--"}.items():
+        for name, colour in OPTIMISERS.items():
+            solution = ol.solve(ol.scenarios.adam(teacher_exponent=b, optimiser=name), starts=1)
+            rate, run = solution.schedule["learning_rate"], solution.trajectory
+            left.step(
+                solution.schedule.grid,
+                [*rate / rate.max(), rate[-1] / rate.max()],
+                where="post",
+                color=colour,
+                ls=style,
+            )
+            label = f"{NAMES[name]}, {phase}: {solution.objective:.5f}"
+            right.semilogy(run.alpha, run["error"], color=colour, ls=style, label=label)
+    left.set(xlabel=TIME, ylabel="rate over its largest", title="optimal rates")
+    right.set(xlabel=TIME, ylabel="error", title="errors under them")
     right.legend()
     return figure
 
