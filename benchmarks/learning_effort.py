@@ -26,7 +26,7 @@ def unrolled(problem: "ol.Problem") -> Callable[[jax.Array], jax.Array]:
     def rates(state, gain):
         u = {**settings, "gain": gain}
         weight = state[:-1]
-        running = problem.objective.running_value(model, {"weight": weight}, u)
+        running = problem.objective.running_value(model, {"weight": weight}, u, problem.horizon)
         return jnp.append(model.drift({"weight": weight}, u)["weight"], running)
 
     def step(state, gain):

@@ -45,7 +45,7 @@ def selection() -> plt.Figure:
         left.step(schedule.grid, ends, where="post", color=colour, label=name)
         right.plot(run.alpha, run["error"], color=colour, label=f"{name}: {run.objective:.4f}")
     left.set(ylabel="margin θ, in standard deviations", ylim=(0, 4.2), title="which samples are learned")
-    right.set(ylabel="share of mistakes", ylim=(0.09, 0.3), title="and what becomes of it")
+    right.set(ylabel="share of mistakes", ylim=(0.09, 0.3), title="error under each")
     right.legend()
     return figure
 

@@ -1,11 +1,12 @@
-"""Draw the pictures of Adam, rewards and effort: python docs/make_worlds.py [NAME …]
+"""Draw the pictures of Adam, rewards and effort: python docs/make_worlds.py [NAME …], such as scenarios/adam
 
-Optima over the plane of power laws, and those of two units, are kept in ``images/adam.json``; without that
-file they are computed again, which takes minutes.
+Optima over the plane of power laws, and those of two units, are kept in ``images/adam.json``. What that file
+lacks is computed, which takes minutes for the whole plane.
 """
 
 import json
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from optlearn.plotting.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RC
 
 IMAGES = Path(__file__).parent / "images"
 KEPT = IMAGES / "adam.json"
-EXPONENTS, TEACHERS = (0.5, 1.0, 1.5), (-0.3, 0.3, 1.0, 2.0)
+EXPONENTS, TEACHERS = (0.5, 1.0, 1.5, 2.0), (-0.3, 0.3, 1.0, 2.0)
 OPTIMISERS = {"adam": VERMILION, "sgd": BLUE}
+NAMES = {"adam": "Adam", "sgd": "SGD"}
 # A rate that is so close to its largest value counts as a plateau.
 FLAT = 0.95
 
@@ -31,11 +33,13 @@ def main() -> None:
     plt.rcParams.update(RC | {"font.size": 10.0, "axes.labelsize": 10.0, "legend.fontsize": 9.0})
     drawings = {
         IMAGES / "adam.png": adam,
+        IMAGES / "scenarios" / "adam.png": power_laws,
         IMAGES / "scenarios" / "reinforcement.png": reinforcement,
         IMAGES / "scenarios" / "learning_effort.png": learning_effort,
     }
     for path, draw in drawings.items():
-        if sys.argv[1:] and path.stem not in sys.argv[1:]:
+        name = path.relative_to(IMAGES).with_suffix("").as_posix()
+        if sys.argv[1:] and name not in sys.argv[1:]:
             continue
         figure = draw()
         figure.savefig(path, dpi=140, pil_kwargs={"optimize": True})
@@ -48,17 +52,18 @@ def main() -> None:
 
 def adam_results() -> dict[str, Any]:
     """Optima over the plane ("a,b,optimiser"), and of a committee of two units."""
-    if KEPT.exists():
-        return json.loads(KEPT.read_text(encoding="utf-8"))
-    plane = {}
-    for a in EXPONENTS:
-        for b in TEACHERS:
-            for optimiser in OPTIMISERS:
-                problem = ol.scenarios.adam(a, b, N=255, optimiser=optimiser)
-                solution = ol.solve(problem, intervals=20, starts=1)
-                rate = [round(float(value), 5) for value in solution.schedule["learning_rate"]]
-                plane[f"{a},{b},{optimiser}"] = {"objective": solution.objective, "rate": rate}
-    results = {"plane": plane, "committee": {name: committee(name) for name in OPTIMISERS}}
+    results = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {"plane": {}}
+    for a, b, optimiser in product(EXPONENTS, TEACHERS, OPTIMISERS):
+        if f"{a},{b},{optimiser}" in results["plane"]:
+            continue
+        problem = ol.scenarios.adam(a, b, N=255, optimiser=optimiser)
+        solution = ol.solve(problem, intervals=20, starts=1)
+        rate = [round(float(value), 5) for value in solution.schedule["learning_rate"]]
+        results["plane"][f"{a},{b},{optimiser}"] = {"objective": solution.objective, "rate": rate}
+        flag = "converged" if solution.certificate.converged else "not converged"
+        print(f"a = {a}, b = {b}, {optimiser}: {solution.objective:.6f}, {flag}", flush=True)
+    if "committee" not in results:
+        results["committee"] = {name: committee(name) for name in OPTIMISERS}
     KEPT.write_text(json.dumps(results), encoding="utf-8")
     return results
 
@@ -103,12 +108,22 @@ def adam() -> plt.Figure:
     for row, b in enumerate(TEACHERS):
         for column, a in enumerate(EXPONENTS):
             marks = [shape(plane[f"{a},{b},{name}"]["rate"]) for name in OPTIMISERS]
+            found = ratio[row, column]
             left.text(
-                column, row, f"{ratio[row, column]:.2f}\n{marks[0]} | {marks[1]}", ha="center", va="center"
+                column,
+                row,
+                f"{found:.2f}\n{marks[0]} | {marks[1]}",
+                ha="center",
+                va="center",
+                color="white" if abs(np.log(found)) > 1 else "black",
             )
     left.set_xticks(range(len(EXPONENTS)), [f"{a:g}" for a in EXPONENTS])
     left.set_yticks(range(len(TEACHERS)), [f"{b:g}" for b in TEACHERS])
-    left.set(xlabel="exponent a of variances", ylabel="exponent b of teacher", title="error of Adam over SGD")
+    left.set(
+        xlabel="exponent a of variances",
+        ylabel="exponent b of teacher",
+        title="error of Adam divided by that of SGD",
+    )
     for (a, b), style in (((1.5, -0.3), "-"), ((1.5, 1.0), ":")):
         for name, colour in OPTIMISERS.items():
             rate = np.array(plane[f"{a},{b},{name}"]["rate"])
@@ -119,19 +134,44 @@ def adam() -> plt.Figure:
                 where="post",
                 color=colour,
                 ls=style,
-                label=f"{name}, b = {b:g}",
+                label=f"{NAMES[name]}, b = {b:g}",
             )
     middle.set(
         xlabel="share of training",
         ylabel="rate over its largest",
         title="optimal rates, a = 1.5",
-        ylim=(0, 1.05),
+        ylim=(0, 1.4),
+        yticks=(0, 0.25, 0.5, 0.75, 1),
     )
-    middle.legend()
+    middle.legend(loc="upper center", ncols=2)
     for name, colour in OPTIMISERS.items():
         run = results["committee"][name]
-        right.semilogy(run["alpha"], run["error"], color=colour, label=f"{name}: {run['objective']:.6f}")
+        right.semilogy(
+            run["alpha"], run["error"], color=colour, label=f"{NAMES[name]}: {run['objective']:.6f}"
+        )
     right.set(xlabel=TIME, ylabel="error", title="two units: the plateau at best rates")
+    right.legend()
+    return figure
+
+
+def power_laws() -> plt.Figure:
+    """Optimal rates of both optimisers in the easy and in the hard phase, and the errors under them."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.1), layout="constrained")
+    for (phase, b), style in {("easy", 0.5): "-", ("hard", -0.3): "--"}.items():
+        for name, colour in OPTIMISERS.items():
+            solution = ol.solve(ol.scenarios.adam(teacher_exponent=b, optimiser=name), starts=1)
+            rate, run = solution.schedule["learning_rate"], solution.trajectory
+            left.step(
+                solution.schedule.grid,
+                [*rate / rate.max(), rate[-1] / rate.max()],
+                where="post",
+                color=colour,
+                ls=style,
+            )
+            label = f"{NAMES[name]}, {phase}: {solution.objective:.5f}"
+            right.semilogy(run.alpha, run["error"], color=colour, ls=style, label=label)
+    left.set(xlabel=TIME, ylabel="rate over its largest", title="optimal rates")
+    right.set(xlabel=TIME, ylabel="error", title="errors under them")
     right.legend()
     return figure
 
@@ -169,7 +209,7 @@ def reinforcement() -> plt.Figure:
         right.semilogy(run.alpha, misaligned, color=colour, label=f"{name}: {solution.objective:.4f}")
     left.set(xlabel=TIME, ylabel="learning rate", title="optimal rates")
     middle.set(xlabel=TIME, title="episodes and penalties")
-    right.set(xlabel=TIME, ylabel="1 − ρ", title="and what becomes of it")
+    right.set(xlabel=TIME, ylabel="1 − ρ", title="distance from the teacher")
     for axes in (left, middle, right):
         axes.legend()
     return figure
@@ -180,16 +220,30 @@ def learning_effort() -> plt.Figure:
     figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.1), layout="constrained")
     for depth, colour in ((1, GREY), (2, BLUE), (3, GREEN), (4, ORANGE)):
         solution = ol.solve(ol.scenarios.learning_effort(depth=depth), starts=1)
-        stairs(left, solution.schedule, "gain", colour, f"{depth} layers: {solution.objective:.4f}")
+        stairs(
+            left,
+            solution.schedule,
+            "gain",
+            colour,
+            f"{depth} layer{'s' * (depth > 1)}: {solution.objective:.4f}",
+        )
     solution = ol.solve(ol.scenarios.learning_effort(control="task"), starts=1)
     run = solution.trajectory
-    for name, colour in (("a1", BLACK), ("a2", PURPLE)):
-        right.plot(run.alpha, run[name], color=colour, label={"a1": "strong", "a2": "weak"}[name] + " mode")
-    stairs(right, solution.schedule, "task", GREY, "task trained (0: strong)")
+    for name, colour, label, place in (
+        ("a1", BLACK, "strong mode", (3.0, 0.90)),
+        ("a2", PURPLE, "weak mode", (4.7, 0.13)),
+    ):
+        right.plot(run.alpha, run[name], color=colour)
+        right.text(*place, label, color=colour, fontsize=9.0)
+    # Which task is trained: a band above the curves, which it would cross otherwise.
+    tasks, grid = solution.schedule["task"], solution.schedule.grid
+    right.stairs(1.12 + 0.08 * (tasks == 0), grid, baseline=1.12, fill=True, color=BLACK)
+    right.stairs(1.12 + 0.08 * (tasks == 1), grid, baseline=1.12, fill=True, color=PURPLE)
+    right.text(0.0, 1.23, "task trained", fontsize=9.0)
     left.set(xlabel="time", ylabel="gain", title="optimal effort")
-    right.set(xlabel="time", title="optimal order of two tasks")
+    right.set(xlabel="time", ylabel="strength", title="optimal order of two tasks", ylim=(0, 1.35))
+    right.set_yticks((0, 0.25, 0.5, 0.75, 1))
     left.legend()
-    right.legend()
     return figure
 
 

@@ -28,7 +28,7 @@ say 'optlearn doctor'
 say 'optlearn solve curriculum --out solution.nc --export train.py'
 say 'python train.py'
 cat >resume.py <<'PY'
-"""Train, stop halfway, and go on in a new process: the weights must be those of a run that never stopped."""
+"""Train, stop halfway, continue in a new process: the weights must equal those of a run that never stopped."""
 
 import sys
 
@@ -68,7 +68,7 @@ if sys.argv[1] == "begin":
 else:
     resumed, whole = train(60, torch.load("checkpoint.pt")), train(60)
     same = torch.equal(resumed[0]["weight"], whole[0]["weight"])
-    print("after the resumed run the weights are", "those of an uninterrupted run" if same else "OTHERS")
+    print("the resumed run ends with", "the weights of an uninterrupted run" if same else "OTHER weights")
     sys.exit(not same)
 PY
 say 'cat resume.py'

@@ -39,11 +39,11 @@ def main(out: Path) -> None:
     sgd = ol.simulate(problem, comparison.schedules["optimum"], N=1000, seeds=8, record=11, mode="weights")
     for axis, name in ((errors, "error"), (cosines, "query_cosine"), (scores, "sharpness")):
         axis.plot(sgd.alpha, sgd.mean(name), "k.")
-    betas.set(ylabel="inverse temperature β", title="schedules")
-    betas.legend(fontsize=7)
+    betas.set(ylabel="inverse temperature β", title="schedules", ylim=(0.7, 4.4))
+    betas.legend(fontsize=7, loc="upper right")
     errors.set(ylabel="error at β = 1", title="error (points: SGD, N = 1000)")
     cosines.set(ylabel="cosine with the teacher's query", title="direction")
-    scores.set(ylabel="size of the scores over the teacher's", title="size (dashed: times β)")
+    scores.set(ylabel="size of scores / teacher's", title="size (dashed: times β)")
     for axis in (betas, errors, cosines, scores):
         axis.set_xlabel("training time α")
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -59,10 +59,10 @@ def main(out: Path) -> None:
         print(f"{label}, η = {rate}: highest test error {errors[top]:.3f} at κ = {kappas[top]:.2f}")
         peak.plot(kappas, errors, label=label)
     peak.plot(kappas, [ol.models.FiniteData(k, nodes=NODES).bayes_error for k in kappas], "k:", label="Bayes")
-    peak.set(xscale="log", xlabel="samples for each weight κ", ylabel="test error", ylim=(0, 1.7))
+    peak.set(xscale="log", xlabel="samples for each weight κ", ylabel="test error", ylim=(0, 2.1))
     peak.set_xticks([0.25, 0.5, 1, 2, 4], ["¼", "½", "1", "2", "4"])
     peak.minorticks_off()
-    peak.legend(fontsize=8)
+    peak.legend(fontsize=8, ncols=2, loc="upper center")
 
     alone, with_decay = ol.scenarios.finite_data(), ol.scenarios.finite_data(weight_decay="free")
     usual = ol.baselines(alone)
@@ -76,8 +76,8 @@ def main(out: Path) -> None:
         rates.stairs(schedule["learning_rate"], schedule.grid, label=name, baseline=None)
     stop = usual["early stopping"]
     rates.stairs(stop["learning_rate"], stop.grid, label="stop early", baseline=None, color="0.6")
-    rates.set(xlabel="training time α", ylabel="learning rate η", title="κ = 1, ten passes", ylim=(0, 1.05))
-    rates.legend(fontsize=8)
+    rates.set(xlabel="training time α", ylabel="learning rate η", title="κ = 1, ten passes", ylim=(0, 1.4))
+    rates.legend(fontsize=8, loc="upper right")
 
     played = {
         "best constant": (usual["best constant rate"], 0.0),

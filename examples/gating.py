@@ -38,8 +38,8 @@ def main(out: Path) -> None:
     sgd = ol.simulate(problem, comparison.schedules["optimum"], N=1000, seeds=8, record=11)
     for axis, name in ((errors, "error"), (cosines, "cosine_gate"), (cosines, "cosine_value")):
         axis.plot(sgd.alpha, sgd.mean(name), "k.")
-    gains.set(ylabel="gain γ of the gates", title="schedules")
-    gains.legend(fontsize=7)
+    gains.set(ylabel="gain γ of the gates", title="schedules", ylim=(-0.1, 3.2))
+    gains.legend(fontsize=7, loc="upper left")
     errors.set(ylabel="error", title="error (points: SGD, N = 1000)")
     cosines.set(ylabel="cosine with the teacher", title="values (dashed), then gates")
     norms.set(ylabel="squared norm of the gate", title="noise in the gate")

@@ -46,7 +46,7 @@ def committee(w, x):
 
 def in_the_model(rate, key, N, steps):
     """Final error of a committee that learns another one from Gaussian inputs and noisy labels."""
-    keys = iter(jax.random.split(key, 4))
+    keys = iter(jax.random.split(key, 3))
     teacher = jax.random.normal(next(keys), (2, N))
     teacher *= jnp.sqrt(N) / jnp.linalg.norm(teacher, axis=1, keepdims=True)
     student = jnp.sqrt(START) * jax.random.normal(next(keys), (2, N))
@@ -58,7 +58,8 @@ def in_the_model(rate, key, N, steps):
         return jnp.mean((label - committee(w, x)) ** 2) / 2
 
     student = sgd(loss, student, rate, jax.random.split(next(keys), steps))
-    x = jax.random.normal(next(keys), (20_000, N))
+    # One set of test inputs for all runs: a set for each would take gigabytes.
+    x = jax.random.normal(jax.random.key(0), (20_000, N))
     return jnp.mean((committee(teacher, x) - committee(student, x)) ** 2) / 2
 
 
@@ -78,16 +79,19 @@ def on_mnist(rate, key, train, test):
     return jnp.mean(jnp.sign(network(w, test[0])) != test[1])
 
 
-def every_run(train, schedules, seeds, scales=(1.0,)):
-    """(schedules, scales, seeds) results, all in one compiled program."""
+def every_run(train, schedules, seeds, scales=(1.0,), data=()):
+    """(schedules, scales, seeds) results, all in one compiled program.
 
-    def run(which, scale, seed):
-        return train(
-            lambda step: scale * jnp.stack([f(step) for f in schedules])[which], jax.random.key(seed)
-        )
+    Data are an argument of that program: as constants of it they would be copied several times.
+    """
+
+    def run(which, scale, seed, data):
+        rate = lambda step: scale * jnp.stack([f(step) for f in schedules])[which]  # noqa: E731
+        return train(rate, jax.random.key(seed), *data)
 
     table = np.meshgrid(np.arange(len(schedules)), np.float32(scales), seeds, indexing="ij")
-    found = jax.jit(jax.vmap(run))(*(column.ravel() for column in table))
+    every = jax.jit(jax.vmap(run, in_axes=(0, 0, 0, None)))
+    found = every(*(column.ravel() for column in table), data)
     return np.array(found, dtype=float).reshape(table[0].shape)
 
 
@@ -141,17 +145,13 @@ def main():
         "constant rate": optax.constant_schedule(1.0),
         "cosine rate": optax.cosine_decay_schedule(1.0, STEPS),
     }
-    tuning = every_run(
-        lambda rate, key: on_mnist(rate, key, (x[:50_000], y[:50_000]), (x[50_000:], y[50_000:])),
-        [*shapes.values()], np.arange(3), SCALES,
-    ).mean(axis=2)  # fmt: skip
+    held_out = (x[:50_000], y[:50_000]), (x[50_000:], y[50_000:])
+    tuning = every_run(on_mnist, [*shapes.values()], np.arange(3), SCALES, held_out).mean(axis=2)
     print(f"\nMNIST, one pass in steps of {BATCH} images, 8 hidden nodes: share of wrong parities, 10 runs")
     errors = []
     for i, (name, shape) in enumerate(shapes.items()):
         scale = SCALES[int(tuning[i].argmin())]  # the best on held-out training images
-        found = every_run(
-            lambda rate, key: on_mnist(rate, key, (x, y), test), [shape], np.arange(100, 110), [scale]
-        )
+        found = every_run(on_mnist, [shape], np.arange(100, 110), [scale], ((x, y), test))
         errors.append(found[0, 0])
         print(f"  {name}, highest {scale:g}: {100 * errors[-1].mean():.2f} %")
     for name, error in zip(list(shapes)[1:], errors[1:], strict=True):

@@ -30,7 +30,7 @@ def how_to_install(*extras: str) -> str:
     names = ",".join(extras)
     return (
         f"pip install -c constraints.txt '.[{names}]' in the folder of the repository, "
-        f"or pip install 'optlearn[{names}] @ file:///PATH/TO/THE.whl'"
+        f"or pip install -c constraints.txt 'optlearn[{names}] @ file:///PATH/TO/optlearn.whl'"
     )
 
 

@@ -92,3 +92,9 @@ def test_a_front_needs_one_second_objective(averaging, arguments, message):
     done = run("pareto", averaging, *arguments)
     assert done.exit_code == 2
     assert message in done.stderr.replace("\n", " ")
+
+
+def test_a_price_needs_a_batch():
+    done = run("pareto", "adam", "--set", "N=63", "--against", "price")
+    assert done.exit_code == 2
+    assert "needs the control batch; adam has learning_rate" in done.stderr.replace("\n", " ")

@@ -156,7 +156,9 @@ def test_simulations_take_the_parameters_that_evaluate_takes():
         ol.simulate(dropout, ol.Schedule.constant(2, {}), N=100)
     with pytest.raises(SpecificationError, match=r"not admissible: activation goes from 1\.5"):
         ol.simulate(dropout, ol.Schedule.constant(2, {"activation": 1.5}), N=100)
-    with pytest.raises(SpecificationError, match="Relaxation has no weights to simulate"):
+    with pytest.raises(
+        SpecificationError, match=r"must be a LearningModel, or a problem with one, .* got Relaxation"
+    ):
         ol.simulate(problem(Relaxation()), ol.Schedule.constant(10, {"learning_rate": 0.5}), N=100)
 
 

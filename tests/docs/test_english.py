@@ -38,6 +38,14 @@ PHRASES = {
     r"with an own\b": "with a separate",
     r"knows no start": "does not depend on a start",
     r"\bas schedules that people would try": "usual schedules",
+    r"\bmakes? room for": "is replaced by",
+    r"turns? signs round": "has the wrong sign",
+    r"can only be told": "only … show",
+    r"is said, with numbers": "a warning says, with numbers",
+    r"asking what is left": "choosing the next pilot run",
+    r"may be left to win": "possible improvement",
+    r"by another road": "independently",
+    r"[Nn]othing of this is typed": "none of this is typed",
 }
 
 

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import optlearn as ol
 from optlearn._errors import SpecificationError
@@ -54,6 +55,32 @@ def test_least_squares_in_three_lines():
     V = np.sum(share * c * d) + 0.1
     found = (np.asarray(drift["Q11"]) - 2 * np.asarray(drift["M11"])) / share
     np.testing.assert_allclose(found, -2 * eta * np.sqrt(c / V) * d + eta**2, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("corrected", "expected"), [(False, (0.23113, 0.10720, 0.04079)), (True, (0.22979, 0.10663, 0.04071))]
+)
+def test_two_conventions_for_the_first_squares(corrected, expected):
+    """V from ρ²(0), or from 0 and divided by 1 − e^(−cα): the equations written down again, by SciPy."""
+    c, eta, times = 5.0, 0.3, (1.0, 2.0, 4.0)
+    variance, share = np.array([3.077, 0.3077]), np.array([0.25, 0.75])
+
+    def motion(time, state):
+        d, squares = state[:2], share @ (variance * state[:2]) + 0.1
+        weight = -np.expm1(-c * time) if corrected else 1.0
+        V = state[2] / weight if weight > 0 else squares
+        moves = -2 * eta * np.sqrt(variance / V) * d + eta**2 * squares / V
+        return [*moves, c * (squares - state[2])]
+
+    first = 0.0 if corrected else share @ variance + 0.1
+    by_hand = solve_ivp(motion, (0, 4), [1, 1, first], t_eval=times, rtol=1e-10, atol=1e-13, max_step=0.02)
+    errors = share @ (variance[:, None] * by_hand.y[:2]) / 2
+    np.testing.assert_allclose(errors, expected, atol=1e-5)
+    model = adam(linear(ol.Spectrum(variance, share)), memory=c, bias_correction=corrected)
+    schedule = ol.Schedule.constant(4.0, {"learning_rate": eta})
+    run = ol.integrate(model, schedule, start=model.start(), record=np.array([0.0, *times]))
+    # What the model counts as seen before the first step, 1e-4, is left with a correction.
+    np.testing.assert_allclose(run["error"][1:], errors, atol=2e-5 if corrected else 1e-8)
 
 
 MODELS = {

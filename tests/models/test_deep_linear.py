@@ -85,37 +85,57 @@ def test_tasks_show_their_own_modes():
     assert outputs["error1"] == pytest.approx((2.0 - 0.5) ** 2 / 2)
 
 
-def descent(rng, rate, depth, steps, seeds, batch=4):
-    """Strengths (seeds, 2) after SGD on fresh samples of a deep linear network, layers (seeds, 2, 2)."""
+def descent(depth, covariances, end=0.5):
+    """(seeds, 2) strengths after a step for each of the samples' covariances (steps, seeds, 2, 2)."""
+    steps, seeds = covariances.shape[:2]
     W = [np.tile(np.diag(STRENGTHS ** (1 / depth)), (seeds, 1, 1)) for _ in range(depth)]
-    for _ in range(steps):
-        x = rng.standard_normal((seeds, 2, batch))
-        below = [x]
+    for covariance in covariances:
+        below = [np.eye(2)]
         for layer in W:
             below.append(layer @ below[-1])
-        missing = MODES[:, None] * x - below[-1]
+        # Labels are linear in the inputs: a gradient sees the samples through their covariance alone.
+        missing = (np.diag(MODES) - below[-1]) @ covariance
         for i in reversed(range(depth)):
-            gradient = missing @ np.swapaxes(below[i], 1, 2) / batch
+            gradient = missing @ np.swapaxes(below[i], -1, -2)
             missing = np.swapaxes(W[i], 1, 2) @ missing
-            W[i] = W[i] + rate * gradient
+            W[i] = W[i] + end / steps * gradient
     product = W[0]
     for layer in W[1:]:
         product = layer @ product
     return np.diagonal(product, axis1=1, axis2=2)
 
 
+def flow(depth, end=0.5):
+    model, schedule = deep_linear(depth, MODES), ol.Schedule.constant(end, {"learning_rate": 1.0})
+    run = ol.integrate(model, schedule, start=model.start(STRENGTHS), record=2)
+    return np.array([run["a1"][-1], run["a2"][-1]])
+
+
+@pytest.mark.parametrize("depth", [2, 3, 5])
+def test_gradient_descent_tends_to_the_flow(depth):
+    """On all data, extrapolated: what is of first and second order in the step drops out."""
+    whole = np.eye(2)[None, None]
+    h, half, quarter = (descent(depth, np.repeat(whole, steps, axis=0))[0] for steps in (100, 200, 400))
+    exact = flow(depth)
+    np.testing.assert_allclose((8 * quarter - 6 * half + h) / 3, exact, atol=2e-6)
+    # Without it descent is behind by about 1 %: the extrapolation is not what makes them agree.
+    assert 1e-3 < np.max(np.abs(h - exact)) < 2e-2
+
+
 @pytest.mark.parametrize("depth", [2, 3])
-def test_gradient_descent_follows_the_flow(depth):
-    """On fresh samples, extrapolated to small steps: what is of first order in the rate drops out."""
-    model, rng, seeds, end = deep_linear(depth, MODES), np.random.default_rng(depth), 1500, 0.5
-    run = ol.integrate(
-        model, ol.Schedule.constant(end, {"learning_rate": 1.0}), start=model.start(STRENGTHS), record=2
-    )
-    coarse, fine = (descent(rng, end / steps, depth, steps, seeds) for steps in (100, 200))
+def test_sgd_follows_the_flow(depth):
+    """On fresh samples, batches of 32: what is of first order in the rate is extrapolated away."""
+    rng, seeds = np.random.default_rng(depth), 1500
+
+    def samples(steps):
+        x = rng.standard_normal((steps, seeds, 2, 32))
+        return x @ np.swapaxes(x, -1, -2) / 32
+
+    coarse, fine = (descent(depth, samples(steps)) for steps in (100, 200))
     error = np.sqrt((4 * fine.var(axis=0, ddof=1) + coarse.var(axis=0, ddof=1)) / seeds)
-    z = (2 * fine.mean(axis=0) - coarse.mean(axis=0) - [run["a1"][-1], run["a2"][-1]]) / error
+    z = (2 * fine.mean(axis=0) - coarse.mean(axis=0) - flow(depth)) / error
     assert np.max(np.abs(z)) < 4
-    assert np.max(error) < 2e-2
+    assert np.max(error) < 2.5e-3
 
 
 @pytest.mark.parametrize(

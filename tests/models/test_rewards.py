@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import optlearn as ol
 from optlearn._errors import SpecificationError
@@ -57,6 +58,13 @@ def test_the_greedy_rate_is_that_of_the_paper():
     P = 1 - np.arccos(rho) / np.pi
     expected = np.sqrt(Q / (2 * np.pi)) * T * (1 - rho**2) / (rho * P)
     assert -linear / (2 * square) == pytest.approx(expected, rel=1e-9)
+
+
+def test_long_episodes_are_hardly_ever_rewarded():
+    """Beyond twenty decisions the ways to choose mistakes exceed whole numbers of 64 bits."""
+    model, P = reward_learner(40, mistakes=20), 1 - np.arccos(0.3 / np.sqrt(0.8)) / np.pi
+    moments = model.moments(0.3 / np.sqrt(0.8), model.settings())
+    assert float(moments.square) == pytest.approx(binom.cdf(20, 40, 1 - P) / 40, rel=1e-9)
 
 
 def test_longer_slots_do_not_matter():

@@ -61,3 +61,11 @@ def test_strong_tasks_come_first():
         name: ol.evaluate(problem, s, record=2).objective for name, s in ol.baselines(problem, 20).items()
     }
     assert orders["strongest first"] < 0.8 * orders["weakest first"]
+
+
+def test_an_objective_that_is_no_final_error_is_not_called_one():
+    """The explorer puts this word beside the number."""
+    assert ol.scenarios.adam().objective.called == "final error"
+    assert ol.scenarios.learning_effort(control="task").objective.called == "mean error over training"
+    for problem in (ol.scenarios.learning_effort(), ol.scenarios.reinforcement()):
+        assert problem.objective.called == "objective"

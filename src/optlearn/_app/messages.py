@@ -127,6 +127,7 @@ class Optimum:
     schedule: Schedule
     mixed: Schedule | None  # with discrete controls, the best schedule that may mix values
     objective: float  # re-integrated to full accuracy
+    called: str  # what the objective is: "final error", …
     trajectory: Trajectory  # order parameters and error
     costates: Trajectory  # derivative of the objective with respect to each order parameter
     certificate: Certificate
@@ -219,7 +220,7 @@ def as_script(framework: Framework, scenario: str, arguments: Mapping[str, Any],
     what = "optimal" if optimum.certificate.converged else "solved, but not converged,"
     title = (
         f"Training under a schedule of {', '.join(optimum.schedule.controls)}, {what} for {scenario}.\n\n"
-        f"{scenario}({call}): final error {optimum.objective:.8g} in theory."
+        f"{scenario}({call}): {optimum.called} {optimum.objective:.8g} in theory."
     )
     text = training_script(optimum.schedule, framework=framework, arguments=arguments, title=title)
     name = {"torch": "torch", "jax": "optax"}[framework]

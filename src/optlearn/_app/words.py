@@ -8,6 +8,7 @@ import numpy as np
 from optlearn._app.messages import Compared, Optimum, Simulated, Usual
 from optlearn._app.parts import COLOURS, DARK_COLOURS, Line
 from optlearn._control.compare import OPTIMUM, SOLUTION, is_better
+from optlearn._errors import count_of
 from optlearn._schedule import Schedule
 from optlearn._trajectory import reduction
 from optlearn.scenarios._files import known
@@ -36,14 +37,15 @@ def name_of(optimum: Optimum, usual: Sequence[Usual]) -> str:
 
 
 def headline(optimum: Optimum, compared: Compared | None) -> str:
-    """The error that is reached, and how much better that is than what people would try."""
+    """The objective that is reached, and how much better that is than the usual schedules."""
     number = f'<p class="number">{optimum.objective:.6g}</p>'
     return f'<div class="headline">{number}<p>{_verdict(optimum, compared)}</p></div>'
 
 
 def _verdict(optimum: Optimum, compared: Compared | None) -> str:
     name = name_of(optimum, () if compared is None else compared.usual)
-    about = f"final error of the {'optimal schedule' if name == OPTIMUM else 'schedule that was found'}"
+    whose = "optimal schedule" if name == OPTIMUM else "schedule that was found"
+    about = f"{optimum.called} of the {whose}"
     if compared is None:
         return f"{about}; comparing with the usual schedules …"
     best = next((baseline for baseline in compared.usual if baseline.objective is not None), None)
@@ -68,8 +70,8 @@ def _same(first: float, second: float) -> bool:
 def status(optimum: Optimum) -> tuple[str, str]:
     """Status line and its tone."""
     c = optimum.certificate
-    starts = "1 start" if c.starts.tried == 1 else f"{c.starts.tried} starts"
-    how = f"in {optimum.seconds:.2f} s ({optimum.schedule.intervals} intervals, {starts})"
+    size = f"{count_of(optimum.schedule.intervals, 'interval')}, {count_of(c.starts.tried, 'start')}"
+    how = f"in {optimum.seconds:.2f} s ({size})"
     if c.converged:
         return f"Solved {how}: converged.", "good"
     return f"Not converged {how}: {'; '.join(c.reasons)}.", "warning"
@@ -115,7 +117,8 @@ def table(optimum: Optimum, own: str, usual: Sequence[Usual], looks: Mapping[str
     )
     remarks = [f"{baseline.name}: {baseline.note}" for baseline in usual if baseline.note]
     notes = "".join(f"<p class=words>{escape(remark)}</p>" for remark in remarks)
-    head = "<tr><th scope=col>schedule</th><th scope=col>final error</th><th scope=col>excess</th></tr>"
+    titles = ("schedule", optimum.called, "excess")
+    head = f"<tr>{''.join(f'<th scope=col>{title}</th>' for title in titles)}</tr>"
     return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{notes}"
 
 
@@ -133,7 +136,7 @@ def certificate(optimum: Optimum) -> str:
     pairs = "".join(
         f"<div><dt>{escape(asked)}</dt><dd>{escape(said)}</dd></div>" for asked, said in optimum.words
     )
-    how = f"{optimum.method}, {optimum.schedule.intervals} intervals, {optimum.seconds:.2f} s"
+    how = f"{optimum.method}, {count_of(optimum.schedule.intervals, 'interval')}, {optimum.seconds:.2f} s"
     more = "" if optimum.full else " “Solve at full accuracy” takes the scenario's own grid and three starts."
     remarks = "".join(f"<p class=words>{escape(remark)}</p>" for remark in optimum.remarks)
     return (

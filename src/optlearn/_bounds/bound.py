@@ -125,9 +125,9 @@ def bound(
     nodes: int | None = None,
     dimensions: int = 4,
 ) -> Bound:
-    """What no schedule of a problem beats, by another road than a solver's.
+    """A lower bound that no schedule of a problem beats, computed independently of the solvers.
 
-    Paths are left out: what no schedule beats, none beats that keeps them; it may only be far below.
+    Path limits are ignored: the bound still holds with them, but may be far below the optimum.
 
     Args:
         problem: the problem.

@@ -304,13 +304,14 @@ def run_fit_curves(
     falling: Annotated[bool, flag("The rate must not rise again.", "--falling")] = False,
     budget: Annotated[
         list[str] | None,
-        option("DOMAIN=SHARE", "Of mixtures: the largest share of all samples that may be of a domain."),
+        option("DOMAIN=SHARE", "Mixtures: the largest share of a domain in all samples. Repeatable."),
     ] = None,
     weight: Annotated[
-        list[str] | None, option("DOMAIN=NUMBER", "Of mixtures: weight of a domain's final loss.")
+        list[str] | None, option("DOMAIN=NUMBER", "Mixtures: weight of a domain's final loss. Repeatable.")
     ] = None,
     limit: Annotated[
-        list[str] | None, option("DOMAIN=LOSS", "Of mixtures: the most that a domain's final loss may be.")
+        list[str] | None,
+        option("DOMAIN=LOSS", "Mixtures: the highest final loss allowed for a domain. Repeatable."),
     ] = None,
     intervals: inputs.Intervals = None,
     seed: inputs.Seed = 0,
@@ -320,8 +321,8 @@ def run_fit_curves(
 ) -> None:
     """Fit a law to the loss curves of any network, and find the best schedule under that law.
 
-    Curves are logs of step, learning rate and loss, of at least two runs whose rates differ. What the law
-    does not describe is said, with numbers. With columns share_NAME and loss_NAME the order of data is
+    Curves are logs of step, learning rate and loss, of at least two runs whose rates differ. A warning says,
+    with numbers, what the law does not describe. With columns share_NAME and loss_NAME the order of data is
     planned too: the shares of domains over training.
 
     Example: optlearn fit-curves runs --warmup 2000 --out result

@@ -16,26 +16,27 @@ def run_forecast(
     steps: Annotated[int, whole("Steps of the whole training.")],
     prior: Annotated[
         list[Path] | None,
-        option("DIR", "Folder of logs of a smaller network, or of an earlier round; may be repeated."),
+        option("DIR", "Folder of logs of a smaller network, or of an earlier round. Repeatable."),
     ] = None,
     pilots: Annotated[Path | None, option("DIR", "Folder of logs of other runs of the same network.")] = None,
     warmup: Annotated[
         int | None, whole("Steps of a linear warm-up, if logs begin after it.", lowest=0)
     ] = None,
-    end: Annotated[float, option("SHARE", "Rate that a decay ends at, as a share of the present one.")] = 0.0,
-    level: Annotated[float, option("NUMBER", "Probability of the intervals.")] = 0.95,
+    end: Annotated[float, option("SHARE", "Final rate of a decay, as a share of the current rate.")] = 0.0,
+    level: Annotated[float, option("NUMBER", "Coverage of the intervals.")] = 0.95,
     same_unit: Annotated[
-        bool, flag("Losses of logs in DIR are in one unit, however different they look.", "--same-unit")
+        bool,
+        flag("Take all losses in DIR to be in the same unit, however different they look.", "--same-unit"),
     ] = False,
     seed: inputs.Seed = 0,
     as_json: inputs.Json = False,
     quiet: inputs.Quiet = False,
 ) -> None:
-    """Say where a run in progress will end, under common schedules, and when to begin its decay.
+    """Forecast where a run in progress will end under common schedules, and when to begin its decay.
 
-    A law is fitted to the run so far. What a decay gains can only be told from runs that had one: give logs
-    of a smaller network by --prior, or of other runs of the same network by --pilots. Without them intervals
-    are wide.
+    A law is fitted to the run so far. Only runs with a decay show what a decay gains: give logs of a smaller
+    network with --prior, or of other runs of the same network with --pilots. Without them the intervals are
+    wide.
 
     Example: optlearn forecast run.csv --steps 100000 --prior small_runs
     """

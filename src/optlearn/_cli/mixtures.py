@@ -50,7 +50,7 @@ def plan_mixture(
     method = "auto" if problem.limits or problem.paths else "indirect"
     solution = solve(problem, method=method, starts=2, seed=seed, progress=tell)
     schedule = fit.schedule(solution)
-    tell(Progress("asking what is left to know"))
+    tell(Progress("choosing the next pilot run"))
     scarce = min(numbers["budget"], key=lambda name: numbers["budget"][name]) if numbers["budget"] else None
     pilot_options = {} if scarce is None else {"domain": scarce, "budget": numbers["budget"][scarce]}
     pilot = next_pilot(fit, steps, bounds, seed, **pilot_options)

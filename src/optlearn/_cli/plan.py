@@ -98,7 +98,7 @@ def run_pareto(
     settings: inputs.Settings = None,
     against: Annotated[
         Against | None,
-        option("WHAT", "The second objective: average (error over training) or price (samples a step)."),
+        option("WHAT", "The second objective: average (error over training) or price (samples per step)."),
     ] = None,
     under: Annotated[
         list[str] | None,
@@ -135,6 +135,9 @@ def run_pareto(
 
         if no_budgets:
             problem = replace(problem, budgets=())
+        if against is Against.price and "batch" not in problem.controls:
+            controls = ", ".join(problem.controls)
+            bad_input(f"--against price: needs the control batch; {problem.name} has {controls}")
         name, second = _second(against, tests)
         tell(Progress(f"solving {points + 1} problems along the front"))
         front = pareto(

@@ -85,7 +85,7 @@ class Certificate:
             smaller of the two must be small: what pure values cost beyond it is known exactly, as the
             relaxation gap.
         reasons: why not, if not.
-        lower_bound: what no schedule beats, by another road than the solver's (``ol.bound``).
+        lower_bound: what no schedule beats, computed independently of the solver (``ol.bound``).
         lower_bound_kind: what it rests on: "convex", "sos" or "hjb".
         negligible: gain that does not matter, in units of the objective; see ``solve``.
         path_error: with paths, by how much one of them exceeds its limit at most, also between the points of

@@ -160,6 +160,14 @@ class Objective:
         return total if cost is None else total + cost(x, u)
 
     @property
+    def called(self) -> str:
+        """What its value is called where people read it."""
+        if self.terminal is None and self.cost is None and self.integral is None:
+            errors = {(1.0, 0.0): "final error", (0.0, 1.0): "mean error over training"}
+            return errors.get((self.final, self.average), "objective")
+        return "objective"
+
+    @property
     def has_running(self) -> bool:
         """Is there an integral over training?"""
         return bool(self.average) or self.cost is not None or self.integral is not None

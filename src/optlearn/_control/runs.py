@@ -165,7 +165,7 @@ class Run:
         theta: (k,) free parameters.
         costates: (I, n) at the ends of the intervals, if the solver has them.
         budget_multipliers: (b,) of the mean of a·w over training, if the solver has them.
-        gap: what may be left to win, to first order, if the solver knows.
+        gap: possible improvement, to first order, if the solver knows it.
         counts: it began at a start and was not given up, so that its end says where that start leads.
         weights: (K,) of several costs, if there are; see ``weighing``.
         curvature: of the objective, if the solver has learned it.

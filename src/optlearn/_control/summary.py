@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optlearn._errors import count_of
 from optlearn._schedule import Schedule
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def summary(solution: "Solution") -> str:
     c = solution.certificate
     lines = [
         f"{solution.problem.name}: objective {solution.objective:.10g} ({solution.method}, "
-        f"{solution.schedule.intervals} intervals, {solution.seconds:.1f} s)",
+        f"{count_of(solution.schedule.intervals, 'interval')}, {solution.seconds:.1f} s)",
         f"  {'converged' if c.converged else 'NOT CONVERGED: ' + '; '.join(c.reasons)}",
         f"  possible improvement (first-order estimate): {possible_improvement(solution)}",
         f"  integration error {c.integration_error:.1e}, budget error {c.budget_error:.1e}",

@@ -169,8 +169,7 @@ def prepare(
 ) -> Prepared:
     """Check the arguments of a run and bring them into the form that a compiled loop reads."""
     model, start, parameters = _unpack(model, schedule, start, parameters)
-    if isinstance(model, LearningModel):
-        model = model.current()
+    model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
     mixed = schedule.mixtures.get("batch")
     chosen = schedule.values.get("batch", settings.get("batch", 1.0)) if mixed is None else mixed.values
@@ -191,16 +190,16 @@ def _unpack(
     model: Any, schedule: Schedule, start: OrderParameters | None, parameters: Mapping[str, Array] | None
 ) -> tuple[LearningModel, OrderParameters, Mapping[str, Array] | None]:
     """A model with start and parameters, from a model or a problem."""
-    if not isinstance(model, LearningModel) and hasattr(model, "model"):
+    problem = model if not isinstance(model, LearningModel) and hasattr(model, "model") else None
+    model = model if problem is None else problem.model
+    if not isinstance(model, LearningModel):
+        raise SpecificationError(
+            "simulate: model must be a LearningModel, or a problem with one, whose weights it can simulate, "
+            f"got {type(model).__name__}"
+        )
+    if problem is not None:
         from optlearn._control.evaluate import check_values, with_best_free
 
-        problem = model
-        model = problem.model
-        if not isinstance(model, LearningModel):
-            raise SpecificationError(
-                f"{type(model).__name__} has no weights to simulate: simulate takes a LearningModel or a "
-                "problem with one"
-            )
         check_values(problem, schedule)
         start = problem.start if start is None else start
         named = {**schedule.parameters, **(parameters or {})}

@@ -92,7 +92,8 @@ def fit(
     if (mixtures := read_mixtures(curves)) is not None:
         from optlearn.laws._mixture_fit import fit_mixture
 
-        for name, value in (("prior", prior), ("sizes", sizes), ("rates", rates)):
+        special = None if law == "general" else law
+        for name, value in (("prior", prior), ("sizes", sizes), ("rates", rates), ("law", special)):
             if value:
                 check.fail(name, value, "must be left out: a mixture law is fitted to its own curves")
         return fit_mixture(mixtures, warmup or 0.0, peak, fixed, first_step, starts, seed)

@@ -27,7 +27,7 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Float, Settings, float64
 from optlearn._engine.tracing.trace import trace
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, UnphysicalStateError
 from optlearn._pytrees import field
 from optlearn._signatures import checked
 from optlearn._theory.checks import check_data, check_loss
@@ -187,6 +187,9 @@ class Adam(Around):
         else:
             mean = check.numbers("squares", squares, (self.students,), lowest=0.0)
         if not np.all(mean > 0):
+            impossible = self.base.check(x)
+            if impossible:
+                raise UnphysicalStateError(f"start: {impossible}")
             check.fail("squares", mean.tolist(), "must be above 0: no gradients have been seen")
         before = BEFORE if self.bias_correction else 1.0
         extras = {name: np.asarray(before * mean[k]) for k, name in enumerate(self._names)}

@@ -2,11 +2,9 @@
 
 In an episode the student takes T decisions y_t = sign λ_t, and is rewarded if enough of them are those of the
 teacher. It then learns all of them, w ← w + (η r/√N) (1/T) Σ_t y_t x_t, with r = 1 for a reward and −p, the
-penalty, without one. Inputs of an episode are independent, so that a decision meets the others only in their
-number of mistakes, which is binomial: a rule over T slots has moments of one slot.
+penalty, without one. Inputs of an episode are independent, so a decision depends on the others only through
+their number of mistakes, which is binomial: a rule over T slots has moments of one slot.
 """
-
-import math
 
 import jax.numpy as jnp
 import numpy as np
@@ -59,13 +57,13 @@ class RewardLearner(SignLearner):
 
     def _at_most(self, mistakes: Array, decisions: Array, right: Array) -> Float[Array, ""]:
         """Probability of at most so many mistakes, each decision being right with probability ``right``."""
-        total, ways = jnp.zeros(()), jnp.ones(())
+        total, ways = jnp.zeros(()), jnp.ones(())  # to choose which decisions are mistakes
         for count in range(self.slots):
             counted = jnp.clip(mistakes + 1 - count, 0.0, 1.0)
             # Beyond the number of decisions there are no ways, also where the power would be infinite.
             power = jnp.exp(jnp.maximum(decisions - count, 0.0) * jnp.log(right))
-            total = total + counted * ways / math.factorial(count) * (1 - right) ** count * power
-            ways = ways * jnp.maximum(decisions - count, 0.0)
+            total = total + counted * ways * (1 - right) ** count * power
+            ways = ways * jnp.maximum(decisions - count, 0.0) / (count + 1)
         return total
 
 
@@ -82,7 +80,7 @@ def reward_learner(
     Args:
         decisions: T, in an episode.
         mistakes: that an episode may have and still be rewarded.
-        penalty: p: an episode without a reward is unlearned so strongly.
+        penalty: p, how strongly an episode without a reward is unlearned.
         eta: learning rate η.
         max_decisions: up to which ``decisions`` may be set; None: T.
     """

@@ -16,7 +16,7 @@ from optlearn._control.compare import Comparison, compare
 from optlearn._control.evaluate import evaluate
 from optlearn._control.solution import Solution
 from optlearn._control.summary import certificate_words, possible_improvement
-from optlearn._errors import SpecificationError, UnphysicalStateError
+from optlearn._errors import SpecificationError, UnphysicalStateError, count_of
 from optlearn._io.files import write_file
 from optlearn._io.provenance import provenance
 from optlearn._schedule import Schedule
@@ -118,7 +118,8 @@ def _facts(solution: Solution) -> dict[str, str]:
     if solution.whole_numbers is not None:
         facts["best whole numbers"] = f"{solution.whole_numbers.objective:.8g}"
     facts |= {name: f"{value:.6g}" for name, value in solution.parameters.items()}
-    facts["training time"] = f"α = {solution.schedule.horizon:g}, {solution.schedule.intervals} intervals"
+    intervals = count_of(solution.schedule.intervals, "interval")
+    facts["training time"] = f"α = {solution.schedule.horizon:g}, {intervals}"
     return facts
 
 

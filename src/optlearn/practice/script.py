@@ -162,8 +162,8 @@ def training_script(
     header = [
         f'"""{title or "Training under a schedule of " + ", ".join(schedule.controls) + "."}',
         "",
-        "Data and network are a small example: put yours in their place, and keep the lines below",
-        '"the schedule, wired in". A checkpoint is written beside the script; --resume goes on',
+        "Data and network are a small example: replace them with yours, and keep the lines below",
+        '"the schedule, wired in". A checkpoint is written beside the script; --resume continues',
         "from it.",
         '"""',
         "",

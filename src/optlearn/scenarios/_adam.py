@@ -24,7 +24,7 @@ def adam(
     optimiser: Optimiser = "adam",
     max_rate: Annotated[float, (0.1, 2.0, 0.1)] = 1.0,
 ) -> "ol.Problem":
-    """The learning rate of Adam for least squares on power-law data, beside that of SGD.
+    """The learning rate of Adam for least squares on power-law data, compared with that of SGD.
 
     Control ``learning_rate``, from 0 to ``max_rate``. Data and start are those of ``power_law``: variances
     λ_i ∝ i^−exponent along the axes of the weights, a teacher with T_i ∝ i^−teacher_exponent, zero weights

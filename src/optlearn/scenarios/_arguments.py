@@ -56,6 +56,15 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "threshold_range[1]": ("Highest threshold, less the teacher's", ""),
     "tokens": ("Tokens of a sample", "L"),
     "heads": ("Heads", ""),
+    "exponent": ("Exponent of the variances", "a"),
+    "teacher_exponent": ("Exponent of the teacher", "b"),
+    "sigma_n2": ("Variance of the label noise", "σ²"),
+    "max_rate": ("Largest learning rate", "η"),
+    "decisions": ("Decisions in an episode", "T"),
+    "max_decisions": ("Longest episode", "T"),
+    "mistakes": ("Mistakes that are forgiven", ""),
+    "penalty": ("Penalty for failure", "p"),
+    "max_gain": ("Largest gain", "G"),
 }
 # Entries of a sequence that has no words of its own.
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")

@@ -43,7 +43,7 @@ def fine_tuning(
         start_scale: standard deviation of the new weights, times the root of their inputs' number.
         depth: layers of weights, from 2 to 4.
         width: units in each hidden layer but the first, which has one.
-        seed: of the new weights; with 2, the new layers turn signs round at first.
+        seed: of the new weights; with 2, the new layers have the wrong sign at first.
     """
     check = Arguments("fine_tuning")
     depth = check.count("depth", depth, 2, 4)

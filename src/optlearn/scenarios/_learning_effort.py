@@ -1,6 +1,6 @@
 """Effort while a deep linear network learns: when to spend a gain, and in which order to learn tasks."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
@@ -59,17 +59,20 @@ def learning_effort(
     )
     chosen = check.one_of("control", control, get_args(Scheduled))
     begin = check.number("strength", strength, 0.0, open_below=True)
-    cost = Effort(check.number("price", price, 0.0, open_below=True))
+    cost = check.number("price", price, 0.0, open_below=True)
     highest = check.number("max_gain", max_gain, 1.0, open_below=True)
+    layers = check.count("depth", depth, 1)
     controls: dict[str, Any]
     if chosen == "task":
-        model = ol.models.deep_linear(depth, np.diag(modes), variances=np.eye(2))
+        model = ol.models.deep_linear(layers, np.diag(modes), variances=np.eye(2))
         controls, objective = {"task": ol.Discrete((0, 1))}, ol.Objective.average_error()
         baselines = _orders()
     else:
-        model = ol.models.deep_linear(depth, modes)
+        model = ol.models.deep_linear(layers, modes)
+        # A parameter, so that problems of several prices differ in numbers only.
+        model = replace(model, parameters={**model.parameters, "price": cost})
         controls = {"gain": ol.Continuous(1.0, highest, guess=1 + (highest - 1) / 4)}
-        objective, baselines = ol.Objective(final=0.0, average=1.0, cost=cost), _gains()
+        objective, baselines = ol.Objective(final=0.0, average=1.0, cost=effort), _gains()
     return ol.Problem(
         model=model,
         start=model.start(begin),
@@ -82,14 +85,9 @@ def learning_effort(
     )
 
 
-@dataclass(frozen=True)
-class Effort:
+def effort(x: Any, u: "Settings") -> "Array":
     """A running cost: the price of a gain above 1."""
-
-    price: float
-
-    def __call__(self, x: Any, u: "Settings") -> "Array":
-        return self.price * (u["gain"] - 1) ** 2
+    return u["price"] * (u["gain"] - 1) ** 2
 
 
 def _gains() -> Baselines:

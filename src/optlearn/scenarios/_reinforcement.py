@@ -53,12 +53,17 @@ def reinforcement(
     highest = check.number("max_rate", max_rate, 0.0, open_below=True)
     chosen = check.one_of("control", control, get_args(Scheduled))
     curriculum = chosen in ("decisions", "both")
-    if curriculum and most < T:
+    if curriculum and most < max(T, 2):
         check.fail("max_decisions", max_decisions, f"must be at least {max(T, 2)}")
     if chosen == "mistakes" and T == 1:
         check.fail("decisions", T, "must be at least 2 where mistakes are to be forgiven")
+    forgiven = check.count("mistakes", mistakes, 0, T - 1)
     model = ol.models.reward_learner(
-        T, mistakes, penalty, eta=eta, max_decisions=most if curriculum else None
+        T,
+        forgiven,
+        check.number("penalty", penalty, 0.0),
+        eta=check.number("eta", eta, 0.0),
+        max_decisions=most if curriculum else None,
     )
     controls: dict[str, Any] = {}
     if chosen != "decisions":
