@@ -16,6 +16,7 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, float64
 from optlearn._dynamics.checks import check_problem
+from optlearn._dynamics.wrapped import Switched
 from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
@@ -134,7 +135,7 @@ def simulate(
     alpha = stops / N
     values = {name: states[:, :, i] for i, name in enumerate(names)}
     if error:
-        values |= evaluate(model, prepared.settings, schedule, alpha, states)
+        values |= evaluate(prepared, schedule, alpha, states)
     info = run_info(began, mode=mode, dtype=dtype, N=N, seeds=seeds, seed=seed, stops=stops)
     run = Trajectory(alpha, values, names, info)
     return run if read is None else read(run)
@@ -169,12 +170,19 @@ def prepare(
 ) -> Prepared:
     """Check the arguments of a run and bring them into the form that a compiled loop reads."""
     model, start, parameters = _unpack(model, schedule, start, parameters)
-    if isinstance(model, LearningModel):
+    if isinstance(model, LearningModel | Switched):
         model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
+    modes: Mapping[str, Mapping[str, Array]] = {}
+    if isinstance(model, Switched):
+        modes, settings = (
+            model.tables,
+            {name: np.asarray(v) for name, v in model.inner_settings(settings).items()},
+        )
+    model = _learner(model)
     mixed = schedule.mixtures.get("batch")
     chosen = schedule.values.get("batch", settings.get("batch", 1.0)) if mixed is None else mixed.values
-    batches = np.atleast_1d(chosen)
+    batches = np.atleast_1d(next((table["batch"] for table in modes.values() if "batch" in table), chosen))
     if np.any(batches < 1):
         raise SpecificationError(f"batch={batches.min():g}: a batch has at least one view")
     plan = make_plan(model, start, settings, len(schedule.mixtures), batches, N)
@@ -184,7 +192,20 @@ def prepare(
             f"N={N} is too small: the Gram matrix is {plan.vectors} by {plan.vectors} (students, teachers "
             f"and centroids) and a step draws {plan.views.inputs} input vectors; N must be at least {needed}"
         )
-    return Prepared(model, start, settings, make_controls(schedule, N), plan)
+    return Prepared(model, start, settings, make_controls(schedule, N, modes), plan)
+
+
+def _learner(model: Any) -> LearningModel:
+    """What is trained: the model itself, or that of which there are modes."""
+    learner = model.inner if isinstance(model, Switched) else model
+    if isinstance(learner, LearningModel):
+        return learner
+    name = type(learner).__name__
+    if isinstance(learner, FiniteData | Linear):
+        raise SpecificationError(f"simulate takes modes by name of a LearningModel only, not of {name}")
+    raise SpecificationError(
+        f"{name} has no weights to simulate: simulate takes a LearningModel or a problem with one"
+    )
 
 
 def _unpack(
@@ -196,11 +217,7 @@ def _unpack(
 
         problem = model
         model = problem.model
-        if not isinstance(model, LearningModel):
-            raise SpecificationError(
-                f"{type(model).__name__} has no weights to simulate: simulate takes a LearningModel or a "
-                "problem with one"
-            )
+        _learner(model)
         check_values(problem, schedule)
         start = problem.start if start is None else start
         named = {**schedule.parameters, **(parameters or {})}
