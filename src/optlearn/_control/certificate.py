@@ -203,7 +203,8 @@ def judged(
     if relaxation is not None and relaxation > small["relaxation_gap"] and not limited:
         reasons.append(
             f"relaxation_gap {relaxation:.1e} exceeds {small['relaxation_gap']:.1e}: the optimum "
-            "mixes values; use more intervals, or the mixed schedule (solution.relaxed)"
+            "mixes values, and schedules of one value an interval may come no closer on this grid; use more "
+            "intervals, or the mixed schedule (solution.relaxed)"
         )
     if not abs(integration_error) <= small["integration_error"]:
         reasons.append(
