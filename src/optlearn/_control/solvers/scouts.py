@@ -213,16 +213,15 @@ class Scouting:
         costs = costs[np.all(np.isfinite(costs), axis=1)]
         if len(costs) == 0:
             return coarse
-        p = np.concatenate([np.array(weighing.caps) / sum(weighing.caps), np.zeros(len(weighing.limits))])
-        p = weighing.nearest(p) if best.weights is None else best.weights
-        members = costs[:, : weighing.members]
+        members, limits = costs[:, : weighing.members], np.array(weighing.limits)
+        even = np.concatenate([np.array(weighing.caps) / sum(weighing.caps), 0.0 * limits])
+        p = weighing.nearest(even) if best.weights is None else best.weights
         size = float(np.median(np.abs(members).max(axis=1)))
-        over = np.array([weighing.over(row) for row in costs])[:, weighing.members :]
-        rooms = [np.median(np.ptp(members, axis=1)), *np.median(np.abs(over), axis=0)]
-        rooms = [*rooms[:1] * weighing.members, *rooms[1:]]
-        spread, sizes = np.array(rooms), np.array([size] * weighing.members + list(weighing.sizes))
-        spread = np.maximum(spread, LEAST_ROOM * sizes + ROUND_OFF)
-        rho = STIFF * np.maximum(size, np.abs(p) * spread) / spread**2
+        spread = np.full(weighing.members, np.median(np.ptp(members, axis=1)))
+        away = np.median(np.abs(costs[:, weighing.members :] - limits), axis=0)
+        sizes = np.concatenate([np.full(weighing.members, size), weighing.sizes])
+        room = np.maximum(np.concatenate([spread, away]), LEAST_ROOM * sizes + ROUND_OFF)
+        rho = STIFF * np.maximum(size, np.abs(p) * room) / room**2
         return coarse.weighted(Proximal(weighing, p, rho))
 
     def _rollout(self, ours: np.ndarray, theta: np.ndarray) -> Rollout:
