@@ -121,7 +121,7 @@ def test_certificate_as_plain_numbers(curriculum: CompiledProblem, optimum: np.n
     found = certificate(curriculum, optimum)
     text = json.loads(json.dumps(found.to_dict()))
     assert text["hamiltonian_gap"] == found.hamiltonian_gap
-    assert text["starts"] == {"tried": 1, "agreeing": 1, "spread": 0.0, "dropped": 0}
+    assert text["starts"] == {"tried": 1, "agreeing": 1, "spread": 0.0, "dropped": 0, "unscouted": ""}
     assert text["converged"] is True
 
 

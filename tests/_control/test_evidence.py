@@ -64,7 +64,9 @@ def stiff() -> ol.Problem:
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(slice(1, 8), marks=pytest.mark.slow)])
-@pytest.mark.parametrize("intervals", [40, *(pytest.param(n, marks=pytest.mark.slow) for n in (100, 400))])
+@pytest.mark.parametrize(
+    "intervals", [40, *(pytest.param(n, marks=pytest.mark.slow) for n in (100, 160, 400))]
+)
 def test_the_lower_of_two_optima_is_found(seed, intervals) -> None:
     for each in range(8)[seed] if isinstance(seed, slice) else [seed]:
         found = ol.solve(reactor(), intervals, seed=each)
@@ -215,3 +217,65 @@ def test_a_limit_out_of_reach_is_told() -> None:
     )
     with pytest.warns(ol.NotConvergedWarning, match="no schedule was found that keeps it"):
         ol.solve(problem)
+
+
+class Pendulum(ol.System):
+    """Pushed towards a place, where it is to be nearly at rest."""
+
+    names = ("e", "v")
+    parameters = {"u": 0.0, "b": 1.0, "r": 0.1, "t": 2.0, "w": 1.0}  # noqa: RUF012
+
+    def drift(self, x, u):
+        return {"e": x["v"], "v": -jnp.sin(x["e"]) - u["r"] * x["v"] + u["b"] * u["u"]}
+
+    def error(self, x, u):
+        away = jnp.cos(x["e"]) - jnp.cos(u["t"])
+        return away**2 + 0.1 * u["w"] * x["v"] ** 2 + 0.01 * x["e"] + 1
+
+
+def pendulum(limit: float, horizon: float, start: tuple[float, float], **parameters: float) -> ol.Problem:
+    speed = ol.Objective(final=0.0, terminal=lambda x, u: x["v"] ** 2)
+    return ol.Problem(
+        model=Pendulum(),
+        start={"e": start[0], "v": start[1]},
+        horizon=horizon,
+        controls={"u": ol.Continuous(-1.0, 1.0)},
+        parameters=parameters,
+        limits=(ol.Limit(speed, at_most=limit),),
+        intervals=4,
+    )
+
+
+def test_scouts_find_another_basin_under_a_limit() -> None:
+    """Six of eleven starts agree on 0.97928; brute force knows 0.9635."""
+    found = ol.solve(
+        pendulum(0.04, 5.916055, (1.473897, 1.166714), b=0.966941, r=0.235437, t=2.069172, w=0.584972)
+    )
+    assert found.objective < 0.9613
+    assert found.certificate.converged
+    assert found.trajectory["v"][-1] ** 2 <= 0.04 * (1 + 1e-6)
+    assert found.certificate.starts.unscouted == ""
+
+
+def test_a_limit_holds_with_finer_steps_and_is_used_up() -> None:
+    """Steps that suffice for the objective missed this limit by 4e-5 of itself, at a price of 16."""
+    found = ol.solve(
+        pendulum(0.0188145, 3.132128, (1.011328, 0.906829), b=0.580441, r=0.228733, t=2.400559, w=0.948184)
+    )
+    assert found.certificate.converged
+    assert found.trajectory["v"][-1] ** 2 == pytest.approx(0.0188145, rel=1e-6)
+
+
+def test_the_summary_says_where_no_scouts_looked() -> None:
+    problem = ol.Problem(
+        model=Cart(),
+        start={"place": 0.0, "speed": 1.0},
+        horizon=1.0,
+        controls={"push": ol.Continuous(-10.0, 10.0)},
+        objective=ol.Objective.average_error(),
+        paths=(ol.Path("place", at_most=0.2),),
+        intervals=10,
+    )
+    found = ol.solve(problem)
+    assert found.certificate.starts.unscouted == "path limits"
+    assert "no scouts looked for other optima, because of path limits" in found.summary()

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+import optlearn as ol
 from optlearn._engine.integrate import integrate
-from optlearn._schedule import Schedule
-from optlearn._simulate.run import simulate
+from optlearn._schedule import Mixture, Schedule
+from optlearn._simulate.run import simulate, theory_beside
 from optlearn.models import curriculum
 
 # About 150 comparisons below, each |z| < 4.5 with probability 1 − 7e-6: a correct program fails with
@@ -123,3 +124,62 @@ def test_the_spread_vanishes_like_one_over_root_N():
         found = simulate(model, schedule, start=model.state(Q11=1, Q22=1), N=N, seeds=SEEDS, record=3)
         spreads[N] = np.array([found[name][:, -1].std() for name in ("Q11", "Q22", "M11")])
     np.testing.assert_allclose(spreads[100] / spreads[10_000], 10, rtol=0.15)
+
+
+LESSONS = {
+    "easy": {"difficulty": 0.2, "learning_rate": 3.0},
+    "hard": {"difficulty": 2.0, "learning_rate": 1.0},
+}
+
+
+def lessons() -> ol.Problem:
+    """Two lessons, each with its difficulty and its learning rate."""
+    model = curriculum()
+    return ol.Problem(
+        model=model,
+        start=model.state(Q11=1, Q22=1),
+        horizon=1.0,
+        controls={"lesson": ol.Discrete(LESSONS)},
+    )
+
+
+@pytest.mark.parametrize("mode", ["overlaps", "weights"])
+def test_a_mode_by_name_is_what_it_sets(mode):
+    problem, grid, order = lessons(), [0, 0.3, 0.6, 1.0], [1.0, 0.0, 1.0]
+    set_by_hand = {
+        name: [LESSONS[("easy", "hard")[int(number)]][name] for number in order] for name in LESSONS["easy"]
+    }
+    options = {"start": problem.start, "N": 12, "record": 4, "seeds": 50, "mode": mode}
+    found = simulate(problem, Schedule.piecewise(grid, {"lesson": order}), **options)
+    expected = simulate(curriculum(), Schedule.piecewise(grid, set_by_hand), **options)
+    for name in (*expected.order_parameters, "error"):
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_modes_drawn_at_random_follow_the_relaxed_theory():
+    problem, N = lessons(), 400
+    shares = Mixture(np.array([0.0, 1.0]), np.array([[0.7, 0.3], [0.2, 0.8]]))
+    schedule = Schedule(np.array([0, 0.4, 1.0]), {}, {"lesson": shares})
+    found = simulate(problem, schedule, N=N, seeds=SEEDS, record=3)
+    theory = theory_beside(found, problem, schedule)
+    check_theory(found, theory, N)
+    # Neither lesson alone gives this: the test can fail.
+    alone = ol.integrate(
+        problem.model, Schedule.constant(1.0, {"lesson": 1.0}), start=problem.start, record=found.alpha
+    )
+    with pytest.raises(AssertionError):
+        check_theory(found, alone, N)
+
+
+def test_modes_of_what_has_no_overlaps_are_refused():
+    model = ol.models.FiniteData()
+    problem = ol.Problem(
+        model=model,
+        start=model.start(),
+        horizon=1.0,
+        controls={"pace": ol.Discrete({"slow": {"learning_rate": 0.1}, "fast": {"learning_rate": 0.5}})},
+    )
+    with pytest.raises(
+        ol.SpecificationError, match="modes by name of a LearningModel only, not of FiniteData"
+    ):
+        ol.simulate(problem, Schedule.constant(1.0, {"pace": 0.0}), N=20)

@@ -44,7 +44,7 @@ def objective(problem: ol.Problem, controls: np.ndarray, steps: int = STEPS) -> 
         excess = own.mean(axis=1) - budget.mean if budget.mean is not None else _share(own, budget)
         allowed &= (np.abs(excess) if budget.equal else excess) < 1e-9
     for limit in problem.limits:
-        allowed &= x["f"] <= limit.at_most
+        allowed &= model.limited(np, x, settings) <= limit.at_most
     return np.where(allowed, total, np.inf)
 
 

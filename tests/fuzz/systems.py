@@ -28,6 +28,11 @@ class Fuzzed(ol.System):
     def cost(xp, x, u):
         return x["e"]
 
+    @staticmethod
+    def limited(xp, x, u):
+        """What may have a limit at the end."""
+        return x["f"]
+
 
 class Quartic(Fuzzed):
     """A polynomial of the fourth degree in the control, which also damps."""
@@ -137,6 +142,14 @@ class Swing(Fuzzed):
     def cost(xp, x, u):
         return (xp.cos(x["e"]) - xp.cos(u["t"])) ** 2 + 0.1 * u["w"] * x["v"] ** 2 + 0.01 * x["e"] + 1
 
+    @staticmethod
+    def limited(xp, x, u):
+        return x["v"] ** 2
+
+
+class Held(Swing):
+    """The same, with a limit on the speed at the end."""
+
 
 class Reactor(Fuzzed):
     """A becomes B becomes C at rates that a temperature raises; a second control adds A."""
@@ -221,7 +234,7 @@ class Kind:
         systems: how many.
         budget: control with a budget, on its mean, or on the share of its first value.
         sense: of the budget.
-        limited: must the second state stay below a limit?
+        limit: between which numbers the limit is drawn, if there is one.
         horizon: the longest.
         batched: are they also solved all at once?
         bounds: other kinds of bounds that are asked: "convex" of all systems, "hjb" and "sos" of the first.
@@ -235,7 +248,7 @@ class Kind:
     systems: int
     budget: str | None = None
     sense: str = "equal"
-    limited: bool = False
+    limit: tuple[float, float] | None = None
     horizon: float = 2.0
     batched: bool = False
     bounds: tuple[str, ...] = ()
@@ -256,6 +269,16 @@ class Running:
         return self.model.running(jnp, x, u)
 
 
+@dataclass(frozen=True)
+class Limited:
+    """What a kind has a limit on."""
+
+    model: type[Fuzzed]
+
+    def __call__(self, x, u):
+        return self.model.limited(jnp, x, u)
+
+
 def problem(kind: Kind, seed: int) -> ol.Problem:
     """The problem of a kind that belongs to a seed."""
     generator = np.random.default_rng((seed, sum(map(ord, kind.model.__name__))))
@@ -271,8 +294,8 @@ def problem(kind: Kind, seed: int) -> ol.Problem:
             mean = control.lower + draw(0.2, 0.8) * (control.upper - control.lower)
             budgets = (ol.Budget(kind.budget, mean=mean, sense=kind.sense),)
     limits = ()
-    if kind.limited:
-        limits = (ol.Limit(ol.Objective(final=0.0, terminal=_second), draw(0.45, 0.75)),)
+    if kind.limit is not None:
+        limits = (ol.Limit(ol.Objective(final=0.0, terminal=Limited(kind.model)), draw(*kind.limit)),)
     return ol.Problem(
         model=kind.model(),
         start={name: draw(0.3, 1.5) for name in names},
@@ -285,10 +308,6 @@ def problem(kind: Kind, seed: int) -> ol.Problem:
         intervals=kind.intervals,
         name=f"{kind.model.__name__} {seed}",
     )
-
-
-def _second(x, u):
-    return x["f"]
 
 
 def _coefficients(**ranges: tuple[float, float]) -> Callable[[Draw], dict[str, float]]:
@@ -318,13 +337,14 @@ KINDS = {
         Waves, WAVES, {"u": ONE}, 3, 25, 12, budget="u", sense="at most", bounds=("convex",)
     ),
     "narrow": Kind(Narrow, NARROW, {"u": ONE}, 2, 129, 36, horizon=3, bounds=("hjb",)),
-    "valley": Kind(Valley, _steep, {"a": ONE, "b": ONE}, 2, 13, 44, batched=True, bounds=("convex",)),
+    "valley": Kind(Valley, _steep, {"a": ONE, "b": ONE}, 2, 13, 36, batched=True, bounds=("convex",)),
     "saturating-budget": Kind(
         Saturating, SATURATING, {"u": ONE}, 3, 41, 40, budget="u", horizon=4, bounds=("hjb",)
     ),
-    "capped": Kind(Capped, SATURATING, {"u": ONE}, 3, 33, 36, limited=True, horizon=4),
-    "bistable": Kind(Bistable, BISTABLE, {"u": BOTH_SIGNS}, 4, 13, 44, horizon=4, bounds=("hjb",)),
+    "capped": Kind(Capped, SATURATING, {"u": ONE}, 3, 33, 36, limit=(0.45, 0.75), horizon=4),
+    "bistable": Kind(Bistable, BISTABLE, {"u": BOTH_SIGNS}, 4, 13, 36, horizon=4, bounds=("hjb",)),
     "swing": Kind(Swing, SWING, {"u": BOTH_SIGNS}, 4, 13, 36, horizon=6, batched=True),
+    "held": Kind(Held, SWING, {"u": BOTH_SIGNS}, 4, 13, 24, limit=(0.01, 0.1), horizon=6),
     "reactor": Kind(
         Reactor, REACTOR, {"a": ol.Continuous(0.05, 1), "b": ONE}, 3, 6, 36, budget="b", sense="at most"
     ),
@@ -344,6 +364,6 @@ KINDS = {
         Choices, CHOICES, {"u": ol.Discrete((0.0, 0.5, 1.0))}, 6, 3, 32, horizon=4, bounds=("hjb",)
     ),
     "choices-share": Kind(
-        Choices, CHOICES, {"u": ol.Discrete((0.0, 1.0))}, 8, 2, 44, budget="u", horizon=4, batched=True
+        Choices, CHOICES, {"u": ol.Discrete((0.0, 1.0))}, 8, 2, 36, budget="u", horizon=4, batched=True
     ),
 }

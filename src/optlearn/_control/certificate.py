@@ -37,20 +37,29 @@ class Starts:
         agreeing: how many ended within 1e-6 of the best (1e-5 of the objective, where that is less).
         spread: worst minus best.
         dropped: how many further ones had no finite objective to begin with.
+        unscouted: why no scouts have looked for a basin that all starts missed; "" if they have, or if it is
+            not known. Agreement of the starts is then weaker evidence.
     """
 
     tried: int
     agreeing: int
     spread: float
     dropped: int = 0
+    unscouted: str = ""
 
     @classmethod
-    def of(cls, objectives: Sequence[float], dropped: int = 0, negligible: float = 0.0) -> "Starts":
+    def of(
+        cls,
+        objectives: Sequence[float],
+        dropped: int = 0,
+        negligible: float = 0.0,
+        unscouted: str = "",
+    ) -> "Starts":
         """From where each start ended; differences that are negligible do not count."""
         best = min(objectives)
         close = agreement(best, negligible)
         agreeing = sum(v - best <= close for v in objectives)
-        return cls(len(objectives), agreeing, max(objectives) - best, dropped)
+        return cls(len(objectives), agreeing, max(objectives) - best, dropped, unscouted)
 
     @property
     def lone(self) -> bool:
@@ -194,7 +203,8 @@ def judged(
     if relaxation is not None and relaxation > small["relaxation_gap"] and not limited:
         reasons.append(
             f"relaxation_gap {relaxation:.1e} exceeds {small['relaxation_gap']:.1e}: the optimum "
-            "mixes values; use more intervals, or the mixed schedule (solution.relaxed)"
+            "mixes values, and schedules of one value an interval may come no closer on this grid; use more "
+            "intervals, or the mixed schedule (solution.relaxed)"
         )
     if not abs(integration_error) <= small["integration_error"]:
         reasons.append(

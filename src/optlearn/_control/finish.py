@@ -13,7 +13,7 @@ from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.kept import excesses, worst
 from optlearn._control.path import KEPT, Excess
 from optlearn._control.rounding.rounded import Rounded, keeping_limits, round_controls, whole_schedule
-from optlearn._control.runs import Method, Outcome, Run
+from optlearn._control.runs import Method, Outcome, Run, finer
 from optlearn._control.solution import Solution, Variant, warn_not_converged
 from optlearn._control.weighing import Fixed
 from optlearn._engine.functions import Controls, FreeValues
@@ -37,6 +37,7 @@ class SearchResult:
         options: of ``solve``, for the record.
         dropped: starts without a finite objective.
         negligible: gain that does not matter.
+        unscouted: why no scouts looked, if none did.
     """
 
     rollout: Rollout
@@ -47,11 +48,12 @@ class SearchResult:
     options: dict[str, Any] = field(default_factory=dict)
     dropped: int = 0
     negligible: float = 0.0
+    unscouted: str = ""
 
     @property
     def starts(self) -> Starts:
         """What became of the starts, before anything went on from where they ended."""
-        return Starts.of(ends(self.rollout, self.runs), self.dropped, self.negligible)
+        return Starts.of(ends(self.rollout, self.runs), self.dropped, self.negligible, self.unscouted)
 
 
 def ends(rollout: Rollout, runs: list[Run]) -> list[float]:
@@ -181,7 +183,7 @@ def certify(
     rollout, excess, on_grid = Rollout(compiled, len(w), steps), 0.0, False
     weighing, own = weighing_on(rollout), compiled.problem.weighing
     if weighing is not None and own is not None:
-        costs = rollout.costs(w, theta)
+        costs = finely(rollout, w, theta)
         # Paths are judged apart, along a finer trajectory.
         excess = own.excess(costs[: own.size])
         on_grid = weighing.excess(costs) <= max(excess, KEPT)
@@ -192,7 +194,7 @@ def certify(
         """What the weights leave out of the cost of controls."""
         if weighing is None or weights is None:
             return 0.0
-        return max(0.0, weighing.slack(rollout.costs(w, theta), weights))
+        return max(0.0, weighing.slack(finely(rollout, w, theta), weights))
 
     # Paths have their multipliers at the ends of the solver's own steps.
     steps = steps if compiled.engine.exact or compiled.problem.paths else max(STEPS, steps)
@@ -220,6 +222,14 @@ def certify(
         path_kept_on_grid=on_grid,
     )
     return certificate, rolled
+
+
+def finely(rollout: Rollout, w: Controls, theta: FreeValues) -> np.ndarray:
+    """(K,) several costs, those of the final state with more steps than the solver has met limits with."""
+    costs, fine, own = rollout.costs(w, theta), finer(rollout), rollout.compiled.functions.weights
+    if fine is not None:
+        costs[:own] = fine.compiled.costs(fine.forward(w, theta)[1][-1], theta)
+    return costs
 
 
 def _is_blind(rollout: Rollout, rolled: RolloutResult, theta: FreeValues) -> bool:

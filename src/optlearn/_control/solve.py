@@ -200,7 +200,7 @@ class _Search:
         self.runs: list[Run] = []
         self.notes: list[str] = []
         self.near, self.curvature, self.dropped = False, None, 0
-        self.scouted = False
+        self.scouted, self.unscouted = False, ""
         if isinstance(source, Solution):
             # The optimum of a problem like this one: it alone is a start, and its curvature is nearly right.
             self.near = starts in (None, 1) and source.outcome.ok
@@ -258,8 +258,11 @@ class _Search:
         scouting = Scouting(self.rollout, bool(self.compiled.problem.baselines), self.negligible)
         for again in range(SCOUTINGS):
             found = scouting.starts(_best(self.rollout, self.runs), (self.seed, MORE_STARTS + 1, again))
-            self.scouted = found is not None and scouting.on_the_grid
-            starts = [start for start in found or [] if is_usable(self.rollout, start)]
+            self.unscouted = scouting.obstacle
+            # Where limits are priced, scouts may have followed what keeps none.
+            weighed = self.compiled.problem.weighing is not None
+            self.scouted = not self.unscouted and scouting.on_the_grid and not weighed
+            starts = [start for start in found if is_usable(self.rollout, start)]
             if not starts:
                 return
             self._run(starts)
@@ -366,6 +369,7 @@ class _Search:
         return SearchResult(
             self.rollout, self.method, self.best, self.runs, self.notes,
             {**chosen, "warm_start": self.warm is not None}, self.dropped, self.negligible,
+            self.unscouted,
         )  # fmt: skip
 
     def _chosen(self, count: int) -> list[Start]:

@@ -24,7 +24,8 @@ def summary(solution: "Solution") -> str:
         f"  {'converged' if c.converged else 'NOT CONVERGED: ' + '; '.join(c.reasons)}",
         f"  possible improvement (first-order estimate): {possible_improvement(solution)}",
         f"  integration error {c.integration_error:.1e}, budget error {c.budget_error:.1e}",
-        f"  starts: {c.starts.agreeing} of {c.starts.tried} within 1e-6 of the best{_dropped(c.starts)}",
+        f"  starts: {c.starts.agreeing} of {c.starts.tried} within 1e-6 of the best"
+        f"{_dropped(c.starts)}{_unscouted(c.starts)}",
     ]
     if c.path_error is not None:
         lines.append(f"  {path_words(solution)}")
@@ -129,9 +130,14 @@ def _starts(starts: "Starts") -> str:
     return (
         f"{starts.agreeing} of {starts.tried} starts ended within 1e-6 of the best, the worst "
         f"{starts.spread:.1e} above it{_dropped(starts)}. "
-        f"This is {'evidence, not proof' if starts.agreeing > 1 else 'no evidence: try more starts'}."
+        f"This is {'evidence, not proof' if starts.agreeing > 1 else 'no evidence: try more starts'}"
+        f"{_unscouted(starts)}."
     )
 
 
 def _dropped(starts: "Starts") -> str:
     return f"; {starts.dropped} more were dropped because their dynamics diverge" if starts.dropped else ""
+
+
+def _unscouted(starts: "Starts") -> str:
+    return f"; no scouts looked for other optima, because of {starts.unscouted}" if starts.unscouted else ""

@@ -223,6 +223,27 @@ class Compiled:
         total, by_x, by_theta = self.engine.final_gradient(constants, x, theta)
         return float(total) if cost is None else cost, np.array(by_x).ravel(), np.array(by_theta).ravel()
 
+    def many_final_gradients(
+        self, x: Float[np.ndarray, "n N"], theta: FreeValues
+    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "n N"]]:
+        """Costs of N final states, and their gradients in x; without values along the way."""
+        every = (
+            [self.constants]
+            if self.weigher is None
+            else map(self.with_weights, np.eye(self.functions.weights))
+        )
+        parts = [self.engine.final_gradient(constants, x, theta)[:2] for constants in every]
+        costs, slopes = (
+            np.array([np.array(c).ravel() for c, _ in parts]),
+            np.array([np.array(s) for _, s in parts]),
+        )
+        if self.weigher is None:
+            return costs[0], slopes[0]
+        weights = np.array([self.weigher.weights(own) for own in costs.T]).T
+        return np.array([self.weigher.value(own) for own in costs.T]), np.sum(
+            weights[:, None] * slopes, axis=0
+        )
+
     @property
     def sizes(self) -> tuple[int, int, int]:
         """Lengths of x, w, θ."""

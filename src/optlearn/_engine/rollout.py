@@ -154,7 +154,7 @@ class Rollout(Generic[C]):
     def many(
         self, w: Float[np.ndarray, "N I m"], theta: FreeValues
     ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, "N I m"]]:
-        """Objectives of many controls, and their gradients; for one cost, without values along the way."""
+        """Objectives of many controls, and their gradients; without values along the way."""
         blocks = [w[first : first + LANES] for first in range(0, len(w), LANES)]
         objectives, gradients = zip(*(self._lanes(block, theta) for block in blocks), strict=True)
         return np.concatenate(objectives), np.concatenate(gradients)
@@ -168,14 +168,14 @@ class Rollout(Generic[C]):
         h = np.tile(self._h, LANES)
         ahead = forward(np.tile(start, (LANES, 1)), controls.reshape(len(h), -1), h, constants, theta)
         X, cost = (np.reshape(part, (LANES, self._total, -1)) for part in ahead)
-        final, end, _ = map(np.array, self.compiled.engine.final_gradient(constants, X[:, -1].T, theta))
+        final, end = self.compiled.many_final_gradients(X[:, -1].T, theta)
         before = np.concatenate([np.tile(start, (LANES, 1, 1)), X[:, :-1]], axis=1)
         rows = (part[:, ::-1].reshape(len(h), -1) for part in (before, controls))
         h = np.tile(self._h[::-1], LANES)
         _, G, _ = backward(end.T, *rows, h, constants, theta)
         gradient = np.reshape(G, (LANES, self._total, -1))[:, ::-1]
         gradient = gradient.reshape(LANES, self.intervals, self.steps, -1).sum(axis=2)
-        return (np.ravel(final) + cost.sum(axis=(1, 2)))[:count], gradient[:count]
+        return (final + cost.sum(axis=(1, 2)))[:count], gradient[:count]
 
     @cached_property
     def _many(self) -> tuple[Kernel, Kernel]:

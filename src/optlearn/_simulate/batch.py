@@ -85,7 +85,7 @@ def simulate_many(
     for lane, (prepared, schedule) in enumerate(zip(lanes, schedules, strict=True)):
         check_finite(states[lane], prepared.model.layout.names, schedule.horizon)
         end = np.array([schedule.horizon])
-        quantities = evaluate(prepared.model, prepared.settings, schedule, end, states[lane][:, None, :])
+        quantities = evaluate(prepared, schedule, end, states[lane][:, None, :])
         errors[lane] = quantities["error"][:, 0]
     return states, errors
 
@@ -133,16 +133,16 @@ def _padded(controls: Controls, intervals: int) -> Controls:
     first = np.concatenate([controls.first, np.full(missing, _NEVER)])
     values = {name: longer(table) for name, table in controls.values.items()}
     cumulative = {name: longer(table) for name, table in controls.cumulative.items()}
-    return Controls(first, values, dict(controls.choices), cumulative)
+    return replace(controls, first=first, values=values, cumulative=cumulative)
 
 
 def _structure(lane: Prepared) -> Hashable:
     """What lanes of one program have in common: trees, shapes, but not the number of intervals."""
-    bare = Controls(
-        np.zeros(()),
-        dict.fromkeys(lane.controls.values, 0.0),
-        dict(lane.controls.choices),
-        dict.fromkeys(lane.controls.cumulative, 0.0),
+    bare = replace(
+        lane.controls,
+        first=np.zeros(()),
+        values=dict.fromkeys(lane.controls.values, 0.0),
+        cumulative=dict.fromkeys(lane.controls.cumulative, 0.0),
     )
     leaves, tree = jax.tree.flatten(replace(lane, controls=bare))
     return tree, tuple(np.shape(leaf) for leaf in leaves)

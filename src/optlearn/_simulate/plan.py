@@ -5,7 +5,7 @@ step draws and which views of the sample use them. A ``Plan`` adds all sizes and
 compiled program is made for. ``Prepared`` holds all of these: what a compiled loop reads.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -31,6 +31,7 @@ class Controls(Pytree):
     values: dict[str, Array]  # control name → (intervals,)
     choices: dict[str, Array]  # mixed control name → its (n,) possible values
     cumulative: dict[str, Array]  # its (intervals, n − 1) cumulative shares but the last, which is 1
+    modes: dict[str, dict[str, Array]]  # control → parameter → (n, …) its values in the n modes
 
     def at(self, step: Array, uniforms: Float[Array, " mixtures"], settings: Settings) -> dict[str, Array]:
         """Settings at a step; ``uniforms`` (mixtures,) decide the mixed controls."""
@@ -38,16 +39,28 @@ class Controls(Pytree):
         u = {**settings, **{name: table[interval] for name, table in self.values.items()}}
         for i, (name, choices) in enumerate(self.choices.items()):
             u[name] = choices[jnp.sum(uniforms[i] >= self.cumulative[name][interval])]
-        return u
+        return set_by_modes(u, self.modes)
 
 
-def make_controls(schedule: Schedule, N: int) -> Controls:
+def set_by_modes(u: Settings, modes: Mapping[str, Mapping[str, Array]]) -> dict[str, Array]:
+    """Settings with what modes stand for in place of their numbers, each of which counts as the nearest."""
+    settings = dict(u)
+    for control, table in modes.items():
+        number = jnp.ceil(settings.pop(control) - 0.5).astype(int)
+        settings |= {name: jnp.asarray(values)[number] for name, values in table.items()}
+    return settings
+
+
+def make_controls(
+    schedule: Schedule, N: int, modes: Mapping[str, Mapping[str, Array]] | None = None
+) -> Controls:
     """Arrays of a schedule for input dimension N: step μ has the controls of α = μ/N."""
     return Controls(
         schedule.first_steps(N),
         dict(schedule.values),
         {name: mixture.values for name, mixture in schedule.mixtures.items()},
         {name: np.cumsum(mixture.shares, axis=1)[:, :-1] for name, mixture in schedule.mixtures.items()},
+        {control: dict(table) for control, table in (modes or {}).items()},
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from optlearn._arrays import Array, Float, Int, Settings
 from optlearn._errors import SpecificationError, UnphysicalStateError, warn
 from optlearn._schedule import Schedule
+from optlearn._simulate.plan import Prepared, set_by_modes
 from optlearn._theory.model import LearningModel
 
 # Measured on one core of a laptop, with students of one or two nodes: steps of the overlaps in a second, and
@@ -102,8 +103,7 @@ def check_finite(states: Float[np.ndarray, "S n"], names: tuple[str, ...], alpha
 
 
 def evaluate(
-    model: LearningModel,
-    settings: Settings,
+    run: Prepared,
     schedule: Schedule,
     alpha: Float[np.ndarray, " T"],
     states: Float[np.ndarray, "S T n"],
@@ -116,7 +116,9 @@ def evaluate(
     # A hair later, so that round-off does not give an edge to the interval that ends there.
     controls = schedule.at(alpha * (1 + 1e-12))
     varying = {name: np.tile(values, seeds) for name, values in controls.items()}
-    quantities = _quantities(model, dict(settings), varying, states.reshape(seeds * times, size))
+    quantities = _quantities(
+        run.model, run.settings, run.controls.modes, varying, states.reshape(seeds * times, size)
+    )
     return {name: np.asarray(values).reshape(seeds, times) for name, values in quantities.items()}
 
 
@@ -130,11 +132,15 @@ def run_info(
 
 @jax.jit
 def _quantities(
-    model: LearningModel, settings: Settings, varying: Mapping[str, Array], states: Array
+    model: LearningModel,
+    settings: Settings,
+    modes: Mapping[str, Mapping[str, Array]],
+    varying: Mapping[str, Array],
+    states: Array,
 ) -> dict[str, Array]:
     def at_state(item: tuple[Array, dict[str, Array]]) -> dict[str, Array]:
         flat, controls = item
-        return model.outputs(model.layout.unflatten(flat), {**settings, **controls})
+        return model.outputs(model.layout.unflatten(flat), set_by_modes({**settings, **controls}, modes))
 
     at_once = min(STATES_AT_ONCE, states.shape[0])
     return jax.lax.map(at_state, (states, dict(varying)), batch_size=at_once)

@@ -16,6 +16,7 @@ import numpy as np
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, float64
 from optlearn._dynamics.checks import check_problem
+from optlearn._dynamics.wrapped import Switched
 from optlearn._engine.integrate import integrate
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
@@ -134,7 +135,7 @@ def simulate(
     alpha = stops / N
     values = {name: states[:, :, i] for i, name in enumerate(names)}
     if error:
-        values |= evaluate(model, prepared.settings, schedule, alpha, states)
+        values |= evaluate(prepared, schedule, alpha, states)
     info = run_info(began, mode=mode, dtype=dtype, N=N, seeds=seeds, seed=seed, stops=stops)
     run = Trajectory(alpha, values, names, info)
     return run if read is None else read(run)
@@ -171,9 +172,16 @@ def prepare(
     model, start, parameters = _unpack(model, schedule, start, parameters)
     model = model.current()
     start, settings = check_problem(model, start, schedule, parameters)
+    modes: Mapping[str, Mapping[str, Array]] = {}
+    if isinstance(model, Switched):
+        modes, settings = (
+            model.tables,
+            {name: np.asarray(v) for name, v in model.inner_settings(settings).items()},
+        )
+    model = _learner(model)
     mixed = schedule.mixtures.get("batch")
     chosen = schedule.values.get("batch", settings.get("batch", 1.0)) if mixed is None else mixed.values
-    batches = np.atleast_1d(chosen)
+    batches = np.atleast_1d(next((table["batch"] for table in modes.values() if "batch" in table), chosen))
     if np.any(batches < 1):
         raise SpecificationError(f"batch={batches.min():g}: a batch has at least one view")
     plan = make_plan(model, start, settings, len(schedule.mixtures), batches, N)
@@ -183,7 +191,21 @@ def prepare(
             f"N={N} is too small: the Gram matrix is {plan.vectors} by {plan.vectors} (students, teachers "
             f"and centroids) and a step draws {plan.views.inputs} input vectors; N must be at least {needed}"
         )
-    return Prepared(model, start, settings, make_controls(schedule, N), plan)
+    return Prepared(model, start, settings, make_controls(schedule, N, modes), plan)
+
+
+def _learner(model: Any) -> LearningModel:
+    """What is trained: the model itself, or that of which there are modes."""
+    learner = model.inner if isinstance(model, Switched) else model
+    if isinstance(learner, LearningModel):
+        return learner
+    name = type(learner).__name__
+    if isinstance(learner, FiniteData | Linear):
+        raise SpecificationError(f"simulate takes modes by name of a LearningModel only, not of {name}")
+    raise SpecificationError(
+        "simulate: model must be a LearningModel, or a problem with one, whose weights it can simulate, "
+        f"got {name}"
+    )
 
 
 def _unpack(
@@ -192,11 +214,7 @@ def _unpack(
     """A model with start and parameters, from a model or a problem."""
     problem = model if not isinstance(model, LearningModel) and hasattr(model, "model") else None
     model = model if problem is None else problem.model
-    if not isinstance(model, LearningModel):
-        raise SpecificationError(
-            "simulate: model must be a LearningModel, or a problem with one, whose weights it can simulate, "
-            f"got {type(model).__name__}"
-        )
+    _learner(model)
     if problem is not None:
         from optlearn._control.evaluate import check_values, with_best_free
 

@@ -13,7 +13,7 @@ with their sources and references::
 from optlearn._signatures import checked
 
 # Each of these fills the register.
-from optlearn.benchmarks import _mechanics, _populations, _reactors, _singular  # noqa: F401
+from optlearn.benchmarks import _mechanics, _multiextremal, _populations, _reactors, _singular  # noqa: F401
 from optlearn.benchmarks._benchmark import Benchmark, Reference, named
 
 __all__ = ["Benchmark", "Reference", "problems"]

@@ -134,7 +134,7 @@ def _final_errors(solution: Solution, N: int, seeds: int, seed: int, policy: Pol
         policy(interval, np.asarray(model.layout.flatten(state)), values)
         state = advance(values, keys, state, np.int64(begin), np.int64(end))
     final = np.asarray(model.layout.flatten(state))[:, None, :]
-    observed = evaluate(model, run.settings, schedule, np.array([schedule.horizon]), final)
+    observed = evaluate(run, schedule, np.array([schedule.horizon]), final)
     return np.asarray(observed["error"]).reshape(seeds)
 
 

@@ -43,7 +43,7 @@ def test_two_solvers_find_the_optimum_before_starts_are_said_to_agree() -> None:
 
 
 def test_passes_stop_early_only_if_a_direct_run_ends_what_they_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem, options = ol.scenarios.imbalance(), {"intervals": 20, "starts": 1}
+    problem, options = ol.scenarios.imbalance(), {"intervals": 24, "starts": 1}
     exact = ol.solve(problem, method="indirect", **options)
 
     def fails(self: Direct, rollout: object, start: Start) -> Run:

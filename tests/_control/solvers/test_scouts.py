@@ -95,7 +95,9 @@ def test_scouts_stay_at_home_where_a_control_has_two_budgets():
     rollout = Rollout(compiled, 4, 1)
     record = RunRecord("any", "any", Outcome.SOLVED, 1, 1.0, 0.0, 1)
     w = np.tile(compiled.relaxation.neutral, (4, 1))
-    assert Scouting(rollout, few=False, negligible=1e-7).starts(Run(record, w, NEVER), (0,)) is None
+    scouting = Scouting(rollout, few=False, negligible=1e-7)
+    assert scouting.starts(Run(record, w, NEVER), (0,)) == []
+    assert scouting.obstacle == "several budgets of one control"
 
 
 def test_a_basin_that_starts_miss_is_found():

@@ -100,7 +100,7 @@ class PointwiseMinimiser:
         self.resolved: Any = self._is_resolved(of_grid)
         while self.xp is np and not self.resolved and count < most:
             count = 2 * count - 1
-            self._tabulate(of_grid, count)
+            self._tabulate(of_grid, count, known=self._table)
             self.resolved = self._is_resolved(of_grid)
         self._present = hamiltonian.value(w, self._every)
         # Where the last refinement ended, (V·I, m): the next one, for a slope nearby, starts there. The first
@@ -111,8 +111,11 @@ class PointwiseMinimiser:
 
     # The grid.
 
-    def _tabulate(self, hamiltonian: Hamiltonian, count: int) -> None:
-        """Values (V, G, I) of H̄ on a grid with ``count`` points along each continuous control, and bends."""
+    def _tabulate(self, hamiltonian: Hamiltonian, count: int, known: Array | None = None) -> None:
+        """Values (V, G, I) of H̄ on a grid with ``count`` points along each continuous control, and bends.
+
+        Of ``known`` values on every other point, those are taken.
+        """
         xp, V, c, I = self.xp, len(self.vertices), self.continuous, hamiltonian.intervals  # noqa: E741
         # Denser towards both bounds, where functions such as 1/B and √Δ bend most.
         unit = (1 - np.cos(np.linspace(0.0, np.pi, count))) / 2 if count > 1 else np.zeros(1)
@@ -120,8 +123,17 @@ class PointwiseMinimiser:
         grid = np.array(list(product(unit, repeat=c))).reshape(count**c, c)
         grid = self.lower + (self.upper - self.lower) * grid
         self._candidates = np.array([np.concatenate([g, v]) for v in self.vertices for g in grid])  # (V·G, m)
-        of = np.tile(self._every, len(self._candidates))
-        self._table = hamiltonian.value(np.repeat(self._candidates, I, axis=0), of).reshape(V, -1, I)
+        new = np.ones((V, len(grid)), dtype=bool)
+        if known is not None:
+            odd = np.array(list(product(np.arange(count) % 2 == 1, repeat=c))).reshape(count**c, c)
+            new[:] = odd.any(axis=1)
+        asked = self._candidates[new.ravel()]
+        values = hamiltonian.value(np.repeat(asked, I, axis=0), np.tile(self._every, len(asked)))
+        if known is None:
+            self._table = values.reshape(V, -1, I)
+        else:
+            self._table = np.empty((V, len(grid), I))
+            self._table[new], self._table[~new] = values.reshape(-1, I), known.reshape(-1, I)
         finite = xp.isfinite(self._table)
         low, high = xp.where(finite, self._table, np.inf), xp.where(finite, self._table, -np.inf)
         low, high = low.min(axis=1), high.max(axis=1)

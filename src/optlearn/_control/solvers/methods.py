@@ -6,7 +6,7 @@ from dataclasses import replace
 from optlearn._arguments import Arguments
 from optlearn._control.compiled import Rollout
 from optlearn._control.problem import MOST_INTERVALS
-from optlearn._control.runs import Method, Outcome, Run, Start, is_as_low, lowest
+from optlearn._control.runs import Curvature, Method, Outcome, Run, Start, is_as_low, lowest
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import Greedy
 from optlearn._control.solvers.indirect import Indirect
@@ -23,7 +23,10 @@ PASSES_AN_ITERATION = 6
 PASSES_TOLERANCE = 2e-7
 # From the optimum of a problem like it, passes that are worth trying before a direct run, which costs three
 # times as much. They know the curvature, so that a sharper end takes one or two more.
-NEAR_PASSES, NEAR_TOLERANCE = 12, 3e-8
+NEAR_PASSES, NEAR_TOLERANCE = 24, 3e-8
+# Moves of a descent that a problem like it begins with, if there were twice as many or more: the last ones of
+# a long descent are short, and follow bounds that come and go.
+NEAR_MOVES = 10
 # Steps in an interval, and operations of a pass, up to which that is worth its price.
 DIRECT_STEPS, DIRECT_OPERATIONS = 128, 4_000_000
 # States up to which it is: its second derivatives are matrices of them, an interval each.
@@ -113,7 +116,10 @@ class Auto(Method):
             runs += replace(passes, max_iterations=few).run_all(rollout, starts[1:2], tell)
             second = runs[1]
             # The next problem may begin with it.
-            runs[0] = replace(runs[0], curvature=second.curvature)
+            known = second.curvature
+            if known is not None and len(known.moves) >= 2 * NEAR_MOVES:
+                known = Curvature(known.moves[:NEAR_MOVES], known.changes[:NEAR_MOVES])
+            runs[0] = replace(runs[0], curvature=known)
             if second.interrupted or second.astray:
                 return runs
             if not second.outcome.ok:

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from optlearn._arrays import Float
-from optlearn._control.certificate import NEGLIGIBLE
+from optlearn._control.certificate import NEGLIGIBLE, ROUND_OFF
 from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.hamiltonian.multipliers import project_shares
 from optlearn._control.runs import Run, Start
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.rules import FIRST_MOVE, lowers, shortened
+from optlearn._control.weighing import Proximal, Weighing
 
 # In time, at most: of one control with five pieces, all corners are among the scouts.
 PIECES = 5
@@ -36,6 +37,10 @@ COARSE = 1e-4  # share of the objective, or of the best first guess, to which st
 # coarser one, where ours has to find its place again.
 LOWER, LOWER_COARSE = 1e-6, 1e-4
 MOST_FOUND = 4  # scouts that become starts
+# Of several costs: scouts that tell how far limits are from being kept, the least of that as a share of a
+# limit's size, and how many times the objective's size it costs to break one by so much.
+PRICED, LEAST_ROOM, STIFF = 8, 1e-3, 1.0
+LONGER = 2  # times as many passes, since prices make descents slow
 
 Lanes = Float[np.ndarray, "N I m"]
 # Rows of some lanes and their controls → objectives (N,) and gradients (N, I, m); or the nearest that are
@@ -139,6 +144,9 @@ class Scouting:
         rollout: of the problem itself.
         few: are baselines among the starts?
         negligible: gain that does not matter.
+
+    Attributes:
+        obstacle: what keeps scouts from looking; "" if nothing does.
     """
 
     def __init__(self, rollout: Rollout, few: bool, negligible: float) -> None:
@@ -146,27 +154,37 @@ class Scouting:
         self.pieces = min(PIECES, rollout.intervals)
         self._set = _Box(self.compiled)
         self._operations = FEW_OPERATIONS if few else OPERATIONS
+        self.obstacle = self._first_obstacle()
 
     @property
     def on_the_grid(self) -> bool:
         """Do scouts see all schedules of the problem?"""
         return self.pieces == self.rollout.intervals
 
-    def starts(self, best: Run, seed: tuple[int, ...]) -> list[Start] | None:
-        """Starts that lead elsewhere than the best run and, on the coarse grid, lower; None: nobody looked.
+    def _first_obstacle(self) -> str:
+        problem = self.compiled.problem
+        if problem.paths:
+            return "path limits"
+        if self.compiled.engine.costly:
+            return "wide quadratures"
+        return "" if self._set.simple else "several budgets of one control"
 
-        Nobody looks where several costs are weighed, where a pass is costly, or where a control has several
-        budgets.
+    def starts(self, best: Run, seed: tuple[int, ...]) -> list[Start]:
+        """Starts that lead elsewhere than the best run and, on the coarse grid, lower.
+
+        None where there is an ``obstacle``: nobody looks.
         """
-        if self.compiled.engine.costly or self.compiled.problem.weighing is not None or not self._set.simple:
-            return None
+        if self.obstacle:
+            return []
         ours = self._set.scaled(coarsened(best.w, self.pieces))
         coarse = self._rollout(ours, best.theta)
         # A backward pass takes three times as many operations as a forward one.
-        affordable = self._operations // (4 * SCOUT_PASSES * max(1, coarse.operations))
+        times = 1 if self.compiled.problem.weighing is None else LONGER
+        affordable = self._operations // (4 * times * SCOUT_PASSES * max(1, coarse.operations))
         count = min(SCOUTS, affordable // FEWEST_SCOUTS * FEWEST_SCOUTS)
         if count < FEWEST_SCOUTS:
-            return None
+            self.obstacle = "long passes"
+            return []
 
         def passes(_: np.ndarray, v: Lanes) -> tuple[np.ndarray, np.ndarray]:
             objective, gradient = coarse.many(self._set.values(v), best.theta)
@@ -176,12 +194,35 @@ class Scouting:
             return self._set.nearest(v)
 
         first = looks(np.random.default_rng(seed), count, self.pieces, ours.shape[1])
-        ends = descend(passes, project, np.concatenate([first, ours[None]]), SCOUT_PASSES)
+        if self.compiled.problem.weighing is not None:
+            coarse = self._priced(coarse, self.compiled.problem.weighing, first[-PRICED:], best)
+        ends = descend(passes, project, np.concatenate([first, ours[None]]), times * SCOUT_PASSES)
         kept = np.append(np.argsort(ends.objective[:-1])[:KEPT], count)
-        last = descend(passes, project, ends.v[kept], MORE_PASSES)
+        last = descend(passes, project, ends.v[kept], times * MORE_PASSES)
         share = LOWER if self.on_the_grid else LOWER_COARSE
         numbers = found(last, share * abs(last.objective[-1]) + self.negligible)
         return [self._start(f"scout {kept[i] + 1}", last.v[i], best.theta) for i in numbers]
+
+    def _priced(self, coarse: Rollout, weighing: Weighing, v: Lanes, best: Run) -> Rollout:
+        """Passes with a smooth cost of several costs, which is that of the best run where this ends.
+
+        Nowhere is it above the cost of controls that keep all limits: a basin of those that is lower than
+        ours is so here too. One that breaks limits may be as well, and is found out when it becomes a start.
+        """
+        costs = np.array([coarse.costs(w, best.theta) for w in self._set.values(self._set.nearest(v))])
+        costs = costs[np.all(np.isfinite(costs), axis=1)]
+        if len(costs) == 0:
+            return coarse
+        members, limits = costs[:, : weighing.members], np.array(weighing.limits)
+        even = np.concatenate([np.array(weighing.caps) / sum(weighing.caps), 0.0 * limits])
+        p = weighing.nearest(even) if best.weights is None else best.weights
+        size = float(np.median(np.abs(members).max(axis=1)))
+        spread = np.full(weighing.members, np.median(np.ptp(members, axis=1)))
+        away = np.median(np.abs(costs[:, weighing.members :] - limits), axis=0)
+        sizes = np.concatenate([np.full(weighing.members, size), weighing.sizes])
+        room = np.maximum(np.concatenate([spread, away]), LEAST_ROOM * sizes + ROUND_OFF)
+        rho = STIFF * np.maximum(size, np.abs(p) * room) / room**2
+        return coarse.weighted(Proximal(weighing, p, rho))
 
     def _rollout(self, ours: np.ndarray, theta: np.ndarray) -> Rollout:
         """Pieces with as many steps as ours needs; on the problem's own grid those of its runs."""

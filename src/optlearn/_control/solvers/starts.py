@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optlearn._control.certificate import ROUND_OFF, limits
+from optlearn._control.certificate import LIMITS_MET, ROUND_OFF, limits
 from optlearn._control.compiled import CompiledProblem, Rollout
 from optlearn._control.evaluate import check_controls, check_schedule, evaluate
 from optlearn._control.problem import Problem, first_guess
@@ -281,6 +281,17 @@ def too_coarse(rollout: Rollout, best: Run, negligible: float) -> bool:
     twice = finer(rollout)
     if twice is None:
         return False
-    change = abs(twice.objective(best.w, best.theta) - rollout.objective(best.w, best.theta))
+    (objective, states), (finer_one, finer_states) = (r.forward(best.w, best.theta) for r in (rollout, twice))
+    allowed = limits(best.objective, negligible)["integration_error"] / 2
     # Written so that a NaN is too coarse as well: steps hide that the dynamics run away.
-    return not change <= limits(best.objective, negligible)["integration_error"] / 2
+    if not abs(finer_one - objective) <= allowed:
+        return True
+    weighing = rollout.compiled.problem.weighing
+    if weighing is None or not weighing.limits:
+        return False
+    # Limits are met with these steps, and have to hold with any.
+    costs, finer_costs = (rollout.compiled.costs(s[-1], best.theta) for s in (states, finer_states))
+    changes = np.abs(finer_costs - costs)[weighing.members :]
+    prices = np.zeros(len(changes)) if best.weights is None else np.abs(best.weights[weighing.members :])
+    met = np.all(changes <= LIMITS_MET / 2 * np.array(weighing.sizes))
+    return not (met and prices[: len(changes)] @ changes <= allowed)
