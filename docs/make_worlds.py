@@ -171,8 +171,8 @@ def power_laws() -> plt.Figure:
             label = f"{NAMES[name]}, {phase}: {solution.objective:.5f}"
             right.semilogy(run.alpha, run["error"], color=colour, ls=style, label=label)
     left.set(xlabel=TIME, ylabel="rate over its largest", title="optimal rates")
-    right.set(xlabel=TIME, ylabel="error", title="errors under them")
-    right.legend()
+    right.set(xlabel=TIME, ylabel="error", title="errors under them", ylim=(1.5e-3, 6.0))
+    right.legend(ncols=2, loc="upper center", fontsize=8.0)
     return figure
 
 

@@ -28,6 +28,7 @@ from optlearn._app.messages import (
     Usual,
     Waiting,
     defaults,
+    files_of,
     parameters,
 )
 from optlearn._app.page import Page
@@ -399,6 +400,12 @@ def test_json_holds_the_solution_and_is_read_back(files, optimum):
 def test_csv_has_a_row_for_each_interval(files, optimum):
     rows = list(csv.DictReader(io.StringIO(files["csv"].text)))
     assert [float(row["activation"]) for row in rows] == optimum.schedule["activation"].tolist()
+
+
+def test_scripts_are_offered_of_controls_that_they_can_follow(optimum):
+    assert files_of(optimum) == tuple(FILES)
+    effort = ol.Schedule.constant(1.0, {"gain": 1.5})
+    assert files_of(replace(optimum, schedule=effort)) == ("json", "csv")
 
 
 @pytest.mark.parametrize("framework", ["torch", "optax"])

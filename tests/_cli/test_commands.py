@@ -367,3 +367,11 @@ def test_only_the_command_line_keeps_compiled_programs():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
     assert done.stdout.strip() == "None"
+
+
+def test_what_no_script_can_follow_is_refused_before_it_is_solved(tmp_path):
+    done = run("solve", "learning_effort", "--export", str(tmp_path / "train.py"))
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert "got 'gain'; wire it in with" in done.stderr.replace("\n", " ")
+    assert not (tmp_path / "train.py").exists()

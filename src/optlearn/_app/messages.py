@@ -19,7 +19,7 @@ from optlearn._errors import SpecificationError
 from optlearn._json import plain
 from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
-from optlearn.practice.script import Framework, training_script
+from optlearn.practice.script import CONTROLS, Framework, training_script
 from optlearn.scenarios._arguments import Argument, CodeOnly, Value
 from optlearn.scenarios._files import known
 
@@ -233,3 +233,9 @@ FILES: Mapping[str, Callable[[str, Mapping[str, Any], Optimum], File]] = {
     "torch": partial(as_script, "torch"),
     "optax": partial(as_script, "jax"),
 }
+
+
+def files_of(optimum: Optimum) -> tuple[str, ...]:
+    """The names of the files there are: a script only of controls that it can follow."""
+    scripts = set(optimum.schedule.controls) <= set(CONTROLS)
+    return tuple(name for name in FILES if scripts or name in ("json", "csv"))

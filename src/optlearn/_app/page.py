@@ -244,7 +244,8 @@ class Page:
         possible = dict.fromkeys(("full", "reset"), bool(self.scenario))
         possible["stop"] = self._request is not None or self.simulation.running
         self.action_form.values = {name: "" if can else "disabled" for name, can in possible.items()}
-        self.download_form.values = dict.fromkeys(messages.FILES, "disabled" if self.optimum is None else "")
+        files = () if self.optimum is None else messages.files_of(self.optimum)
+        self.download_form.values = {name: "" if name in files else "disabled" for name in messages.FILES}
 
     # --- results -------------------------------------------------------------------------------------
 

@@ -54,6 +54,10 @@ def run_solve(
         problem = inputs.make_problem(scenario, arguments, tell)
         from optlearn._control.solve import solve
 
+        if export is not None:
+            from optlearn.practice.script import check_controls
+
+            check_controls(problem.controls)
         solution = solve(problem, intervals, method.value, seed=seed, progress=tell, **limits)
     result = {"scenario": scenario, "arguments": arguments, **solution.to_dict()}
     hint = inputs.command_line("compare", scenario, settings, intervals=intervals)

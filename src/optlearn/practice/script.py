@@ -7,7 +7,7 @@ stand the few lines that wire in the controls.
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from math import ceil
 from os import PathLike
@@ -123,6 +123,16 @@ IMPORTS = {
 CONTROLS = ("learning_rate", "batch", "activation", *PARTS)
 
 
+def check_controls(controls: Iterable[str]) -> None:
+    """Raise if a script cannot follow one of them."""
+    unknown = [control for control in controls if control not in CONTROLS]
+    if unknown:
+        raise SpecificationError(
+            f"to_script: controls must be among {', '.join(CONTROLS)}, got {unknown[0]!r}; wire it in with "
+            "practice.AttributeScheduler"
+        )
+
+
 def training_script(
     schedule: Schedule,
     path: str | PathLike[str] | None = None,
@@ -147,12 +157,7 @@ def training_script(
     if framework not in get_args(Framework):
         names = ", ".join(map(repr, get_args(Framework)))
         raise SpecificationError(f"to_script: framework must be one of {names}, got {framework!r}")
-    unknown = [control for control in schedule.controls if control not in CONTROLS]
-    if unknown:
-        raise SpecificationError(
-            f"to_script: controls must be among {', '.join(CONTROLS)}, got {unknown[0]!r}; wire it in with "
-            "practice.AttributeScheduler"
-        )
+    check_controls(schedule.controls)
     settings = {name: value for name, value in (arguments or {}).items() if value is not None}
     shown = [PARTS[control] for control in schedule.controls if control in PARTS]
     shown += [part for argument, part in BY_ARGUMENT.items() if argument in settings]
