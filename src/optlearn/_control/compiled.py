@@ -91,7 +91,8 @@ def problem_functions(problem: Problem) -> tuple[Functions, Relaxation, float]:
     bounds = [(n, v) for n, c in problem.controls.items() for v in (c.lower, c.upper) if np.isfinite(v)]
     ends = [{**u, name: np.asarray(value)} for name, value in bounds]
     model = problem.model.current()
-    resolved = resolved_for(model, model.probes(problem.start), [u, *ends], problem.quadrature)
+    states, quadrature = model.for_search(problem.start, u, problem.horizon, problem.quadrature)
+    resolved = resolved_for(model, states, [u, *ends], quadrature)
     system = FlatSystem(resolved.system, relaxation.vector_names)
     weights = 0 if problem.weighing is None else problem.weighing.size
     constants = (system.system, settings, relaxation.values, np.asarray(problem.horizon))

@@ -56,12 +56,10 @@ def evaluate_anyway(
     """The same for any values of the controls, admissible or not."""
     compiled, free = with_best_free(problem, schedule, parameters)
     trajectory = integrate(
-        problem.model,
-        schedule,
+        schedule=schedule,
         start=problem.start,
         parameters={**compiled.problem.parameters, **free},
         record=record,
-        quadrature=problem.quadrature,
         **_integrator(compiled),
     )
     theta = np.array(list(free.values()))
@@ -92,13 +90,14 @@ def _not_finite(problem: Problem, objective: float, trajectory: Trajectory) -> s
 
 
 def _integrator(compiled: CompiledProblem) -> dict[str, Any]:
-    """How to integrate a costly drift: with steps far finer than the quadrature is accurate.
+    """What to integrate, and how: a costly drift with steps far finer than its quadrature is accurate.
 
-    Schedules are compared under one and the same quadrature, whose error is the same for all of them.
+    Schedules are compared under one and the same quadrature, the solver's, whose error is the same for all.
     """
     if not compiled.engine.costly:
-        return {}
-    return {"backend": compiled.engine.name, "rtol": max(1e-10, compiled.rtol)}
+        return {"model": compiled.problem.model, "quadrature": compiled.problem.quadrature}
+    rtol = max(1e-10, compiled.rtol)
+    return {"model": compiled.functions.system.system, "backend": compiled.engine.name, "rtol": rtol}
 
 
 def with_best_free(

@@ -59,6 +59,7 @@ class Outcome(Enum):
         "the Runge-Kutta steps are too long for where it led: twice as many of them change the objective by "
         "more than a hundredth; take more steps or intervals"
     )
+    BEHIND = "ended early: another start led lower by far more than what was left to be won from this one"
     INTERRUPTED = "stopped by the user; the best schedule so far is returned"
     FAILED = "the solver failed; the best schedule so far is returned; try another method or start"
 
@@ -112,6 +113,7 @@ class Start:
         local: descend from where it is. Long steps to the minimum of the Hamiltonian lead starts that have
             nothing in common into one basin, and where they end says nothing of another.
         curvature: of that problem's objective, if it is known.
+        rival: the best run before it, from another start.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Start:
     near: bool = False
     local: bool = False
     curvature: Curvature | None = None
+    rival: "Run | None" = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,7 @@ class Run:
         counts: it began at a start and was not given up, so that its end says where that start leads.
         weights: (K,) of several costs, if there are; see ``weighing``.
         curvature: of the objective, if the solver has learned it.
+        coarse: objective where it ended with a coarse quadrature, if it has gone on from there.
     """
 
     record: RunRecord
@@ -180,6 +184,7 @@ class Run:
     counts: bool = True
     weights: np.ndarray | None = None
     curvature: Curvature | None = None
+    coarse: float | None = None
 
     @property
     def objective(self) -> float:

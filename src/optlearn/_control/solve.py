@@ -272,11 +272,12 @@ class _Search:
     def run_more_starts(self) -> None:
         """From further random guesses, while at most half have reached the best: another may reach more.
 
-        Where scouts have seen all of the grid, only while one alone has: they are more than these.
+        Where scouts have seen all of the grid, which is more, or where every pass is costly, only while one
+        alone has.
         """
         for again in range(1, MORE_STARTS + 1):
             starts = Starts.of(ends(self.rollout, self.runs), negligible=self.negligible)
-            if self.scouted and not starts.lone:
+            if (self.scouted or self.compiled.engine.costly) and not starts.lone:
                 break
             # Where limits are out of reach, all ends differ, and none is an optimum.
             lost = any(run.outcome is Outcome.INFEASIBLE for run in self.runs) and not any(
@@ -378,6 +379,8 @@ class _Search:
         return starts
 
     def _run(self, starts: list[Start]) -> None:
+        rival = _best(self.rollout, self.runs) if self.runs else None
+        starts = [replace(start, rival=rival) for start in starts]
         self.runs += self.method.run_all(self.rollout, starts, self.tell)
 
     @property

@@ -299,6 +299,11 @@ class System(Pytree):
         """(S, n) flat states, the start ``x`` among them, where a quadrature is tried out."""
         return np.asarray(self.layout.flatten(x))[None]
 
+    def for_search(self, x: Array, u: Settings, horizon: float, quadrature: Any) -> tuple[np.ndarray, Any]:
+        """Flat states where a search of so long a horizon needs a quadrature, and which to ask for."""
+        del u, horizon
+        return self.probes(x), quadrature
+
     def coarser(self) -> "System | None":
         """A copy of the same structure that computes less accurately and far faster, if there is one."""
         return None

@@ -84,11 +84,13 @@ def integrate(
         if accuracy is None or not np.all(np.isfinite(states[-1])):
             break
         hopeless = max(info.get("quadrature_error", 0.0), info.get("error_quadrature_error", 0.0)) > accuracy
-        errors = resolved.errors(states[-1:], at_end)
+        # Relative to the largest drift at all of them, as a choice would be.
+        probes = np.concatenate([probes, states[-1:]])
+        errors = resolved.errors(probes, at_end)
         info |= errors
         if max(errors.values()) <= accuracy or hopeless or chosen_again:
             break
-        probes, chosen_again = np.concatenate([probes, states[-1:]]), True
+        chosen_again = True
     check_states(model, states, times)
     at_times = schedule.at(times)
     columns = [at_times[name] for name in system.controls]

@@ -28,6 +28,9 @@ from optlearn._signatures import checked
 # A cut line reaches this much beyond the last node of its half.
 BEYOND_LAST = 1.02
 
+# Nodes up to which a line of Gauss-Hermite is better than one of equal steps.
+GAUSS_NODES = 12
+
 # Up to so many points, this accuracy is asked for by default.
 FEW, MANY_POINTS = 1_000, 65_536
 ACCEPTED = ((FEW, 1e-7), (10_000, 2e-5), (MANY_POINTS, 2e-4), (np.inf, 1e-3))
@@ -152,11 +155,15 @@ class GaussHermite(GridRule):
 @checked
 @dataclass(frozen=True)
 class Grid(GridRule):
-    """Tensor product of lines of equal steps, with as many nodes in each dimension as that one needs.
+    """Tensor product of lines with as many nodes in each dimension as that one needs.
 
-    The trapezoidal rule converges exponentially where an integrand is smooth and decays. Its nodes lie closer
-    than those of Gauss-Hermite, half of which are so far out that they hardly count: for integrands that are
-    narrow beside the normal density, as squared slopes of steep units are, it needs half as many.
+    Lines of few nodes are those of Gauss-Hermite, lines of many have equal steps. The trapezoidal rule
+    converges exponentially where an integrand is smooth and decays. Its nodes lie closer than those of
+    Gauss-Hermite, half of which are so far out that they hardly count: for integrands that are narrow beside
+    the normal density, as squared slopes of steep units are, it needs half as many.
+
+    Two nodes ±1 of the label noise cost nothing: neighbours on the grid of the other lines have opposite
+    signs, so that what is odd in the noise vanishes as sums of alternating signs do.
 
     Args:
         nodes: in each dimension (on each side of a cut).
@@ -181,12 +188,32 @@ class Grid(GridRule):
     def grid(self, segments: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         self._check(segments)
         pairs = zip(segments, self.nodes, strict=True)
-        return _product([_line(s, n) if s != 1 else equal_steps(n) for s, n in pairs])
+        lines = [equal_steps(n) if s == 1 and n > GAUSS_NODES else _line(s, n) for s, n in pairs]
+        signed = self._signed(segments)
+        if not signed:
+            return _product(lines)
+        positions, weights = _product(lines[:-1])
+        places = np.indices([len(line) for line, _ in lines[:-1]]).reshape(len(lines) - 1, -1)
+        signs = 1.0 - 2.0 * (places[signed].sum(axis=0) % 2)
+        return np.concatenate([positions, signs[:, None]], axis=1), weights
 
     @override
     def size(self, segments: tuple[int, ...]) -> int:
         self._check(segments)
-        return math.prod(max(s, 1) * n for s, n in zip(segments, self.nodes, strict=True))
+        points = math.prod(max(s, 1) * n for s, n in zip(segments, self.nodes, strict=True))
+        return points // 2 if self._signed(segments) else points
+
+    def _signed(self, segments: tuple[int, ...]) -> list[int]:
+        """Lines along which two nodes of the label noise alternate; none: it has a line of its own.
+
+        Mirrored points must have opposite signs: an odd number of these lines has an even number of nodes.
+        """
+        counts = [max(s, 1) * n for s, n in zip(segments, self.nodes, strict=True)][:-1]
+        even = sorted((count, line) for line, count in enumerate(counts) if count % 2 == 0)
+        if segments[-1:] != (0,) or self.nodes[-1] != 2 or not even:
+            return []
+        left_out = None if len(even) % 2 else even[0][1]
+        return [line for line in range(len(counts)) if line != left_out]
 
     @override
     def reach(self, segments: tuple[int, ...]) -> np.ndarray:
@@ -277,6 +304,8 @@ class AutoQuadrature:
     accuracy: float | None = None
     points: int = 100_000
 
+    levels: ClassVar[tuple[tuple[float, float], ...]] = ACCEPTED
+
     def __post_init__(self) -> None:
         check = Arguments("AutoQuadrature")
         if self.accuracy is not None and not (
@@ -289,7 +318,13 @@ class AutoQuadrature:
         """Up to what an error of a rule of so many points is accepted."""
         if self.accuracy is not None:
             return self.accuracy
-        return next(accuracy for most, accuracy in ACCEPTED if points <= most)
+        return next(accuracy for most, accuracy in self.levels if points <= most)
+
+
+class SearchQuadrature(AutoQuadrature):
+    """For a search whose end is certified under a finer quadrature: half of what that allows."""
+
+    levels = ((FEW, 1e-7), (np.inf, 5e-4))
 
 
 class Table(Pytree):
@@ -306,7 +341,7 @@ class Table(Pytree):
         numbers: (3 + d,) what the rule is remembered by: programs must not depend on it.
         segments: into how many each coordinate is cut; 0 for the label noise.
         mirrored: whether only one of each pair of mirrored points is held.
-        cut: whether lines are cut; quasi-random points take no notice.
+        cut: whether any line is cut; quasi-random points take no notice.
     """
 
     positions: Float[Array, "B C d"]
@@ -346,10 +381,10 @@ class Table(Pytree):
             np.append(weights, np.zeros(missing)).reshape(count, size),
             rule.reach(segments),
             (np.arange(count) < needed).astype(float),
-            np.array([*rule.numbers, 0.0, 0.0, 0.0][: 3 + len(segments)], dtype=float),
+            np.resize([*rule.numbers, *[0.0] * (3 + len(segments))], 3 + len(segments)),
             segments,
             mirrored,
-            not isinstance(rule, QuasiMonteCarlo),
+            max(segments, default=0) > 1 and not isinstance(rule, QuasiMonteCarlo),
         )
 
     @property

@@ -546,6 +546,15 @@ class LearningModel(System):
 
         return probe_states(self, x)
 
+    def for_search(
+        self, x: OrderParameters, u: Settings, horizon: float, quadrature: Any
+    ) -> tuple[np.ndarray, Any]:
+        """States where a search needs expectations, and the quadrature to ask for."""
+        from optlearn._theory.quadrature import for_search
+
+        states, wanted = for_search(self, x, u, horizon)
+        return states, wanted if quadrature is None else quadrature
+
     def refined(self) -> Self | None:
         """A copy with finer, independent quadratures for its expectations; None: it has closed forms.
 

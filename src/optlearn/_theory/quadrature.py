@@ -24,6 +24,7 @@ from optlearn._theory.expectation import (
     GridRule,
     Quadrature,
     QuasiMonteCarlo,
+    SearchQuadrature,
     Table,
 )
 from optlearn._theory.model import Break, Fields, LearningModel
@@ -32,6 +33,8 @@ from optlearn._theory.sampler import Coordinates, coordinates, fields_read
 
 LADDER = (6, 8, 12, 16, 24, 32, 48)
 SOBOL = (12, 13, 14, 15, 16, 17, 18)
+# For a rough course, and how far a state may run away along it.
+ROUGH, FAR = QuasiMonteCarlo(12), 1e3
 # Points in one block of a table: fewest and most.
 BLOCK = (64, 1024)
 # Points of a grid that is made to measure, at most; beyond, quasi-random ones are as good.
@@ -320,7 +323,7 @@ def _one_more(rule: GridRule) -> GridRule:
     if isinstance(rule, GaussHermite):
         return replace(rule, nodes=rule.nodes + 1)
     assert isinstance(rule, Grid)
-    return Grid(tuple(nodes + 1 for nodes in rule.nodes))
+    return Grid(tuple(nodes + (nodes > 2) for nodes in rule.nodes))
 
 
 def coarser(table: Table) -> Table | None:
@@ -332,7 +335,7 @@ def coarser(table: Table) -> Table | None:
 def _fewer(rule: GridRule) -> GridRule:
     """Half the nodes in each dimension, or a sixteenth of the points."""
     if isinstance(rule, Grid):
-        return Grid(tuple(-(-nodes // 2) for nodes in rule.nodes))
+        return Grid(tuple(max(2, -(-nodes // 2)) for nodes in rule.nodes))
     if isinstance(rule, GaussHermite):
         return replace(rule, nodes=max(4, rule.nodes // 2))
     assert isinstance(rule, QuasiMonteCarlo)
@@ -340,36 +343,46 @@ def _fewer(rule: GridRule) -> GridRule:
 
 
 def _more(nodes: int) -> int:
-    """A third more: enough to see the error of a line of equal steps, which falls exponentially."""
-    return nodes + max(1, nodes // 3)
+    """A third more: enough to see the error of a line of equal steps, which falls exponentially.
+
+    Two nodes stand for label noise for which they are exact.
+    """
+    return nodes + max(1, nodes // 3) if nodes > 2 else nodes
 
 
 def fitted_grid(
-    model: LearningModel, states: States, u: Settings, wanted: AutoQuadrature, what: What
+    model: LearningModel,
+    states: States,
+    u: Settings,
+    wanted: AutoQuadrature,
+    what: What,
+    *,
+    quadratic_noise: bool = False,
 ) -> Grid | None:
     """A grid with as many nodes in each dimension as that one needs at flat states.
 
     From few nodes on, those dimensions are refined of which more nodes change most, until none changes the
     result by more than is accepted, or no more points are allowed. None: few nodes in all of many dimensions
-    are more points than that already.
+    are more points than that already. Two nodes are exact for label noise that is at most squared.
     """
     segments = _where(model, what).segments
-    rule = Grid(tuple(2 if count == 0 else 4 for count in segments))
+    rule = Grid(tuple(4 if count else 2 if quadratic_noise else 3 for count in segments))
     if rule.size(segments) > min(wanted.points, MOST_FITTED):
         return None
     while True:
         base, changes, larger = _values(model, u, states, rule, what), [], []
         for place, nodes in enumerate(rule.nodes):
-            finer_line = Grid((*rule.nodes[:place], _more(nodes), *rule.nodes[place + 1 :]))
-            changes.append(_difference(base, _values(model, u, states, finer_line, what)))
             larger.append(_more(nodes))
+            finer_line = Grid((*rule.nodes[:place], larger[-1], *rule.nodes[place + 1 :]))
+            same = finer_line == rule
+            changes.append(0.0 if same else _difference(base, _values(model, u, states, finer_line, what)))
         accepted = wanted.accepted(rule.size(segments))
         worst = max(changes)
-        if worst <= accepted / 2:
+        if worst <= accepted / 4:
             return rule
         grown = zip(rule.nodes, larger, changes, strict=True)
-        refined = Grid(tuple(more if change > worst / 4 else few for few, more, change in grown))
-        if _finer(refined).size(segments) > min(wanted.points, MOST_FITTED):
+        refined = Grid(tuple(more if change > 0.7 * worst else few for few, more, change in grown))
+        if refined.size(segments) > MOST_FITTED or _finer(refined).size(segments) > wanted.points:
             return rule
         rule = refined
 
@@ -396,7 +409,7 @@ def _candidates(
     sized.sort(key=lambda pair: pair[0])
     yield from (pair for pair in sized if pair[0] <= FEW)
     if not model.redrawn:
-        grid = fitted_grid(model, states, u, wanted, what)
+        grid = fitted_grid(model, states, u, wanted, what, quadratic_noise=noise_nodes == 3)
         if grid is not None:
             yield grid.size(where.segments), grid
     yield from (pair for pair in sized if pair[0] > FEW)
@@ -410,7 +423,7 @@ def _values(
     quadrature: Quadrature = rule
     if isinstance(rule, GridRule) and not model.redrawn:
         # One program for nearly all rules that are tried; blocks that are not used cost nothing.
-        quadrature = _table(model, rule, what, 256, (MANY_POINTS // 256, 4096))
+        quadrature = _table(model, rule, what, 256, (2 * MANY_POINTS // 256, 4096))
     leaves, structure = jax.tree.flatten((model, dict(u), quadrature))
     key = (structure, tuple(np.shape(leaf) for leaf in leaves), what)
     if key not in _VALUES:
@@ -437,6 +450,34 @@ def probe_states(model: LearningModel, start: OrderParameters) -> Float[np.ndarr
     """The start, and two states in which students have grown towards teachers and centroids."""
     states = (start, _grown(model, start, 0.5), _grown(model, start, 1.0))
     return np.stack([np.asarray(model.layout.flatten(x)) for x in states])
+
+
+def for_search(
+    model: LearningModel, start: OrderParameters, u: Settings, horizon: float
+) -> tuple[States, AutoQuadrature | None]:
+    """States where a search needs expectations, and how accurate they have to be.
+
+    How trained weights behind the first layer grow cannot be guessed: the states are those along a rough
+    course under the first guess. A certificate measures what a finer quadrature changes of the objective, so
+    that a search needs no more than this asks for.
+    """
+    probes = probe_states(model, start)
+    given = model.drift_quadrature is not None or _exists(model, "closed_drift", start, u)
+    if not model.trained or given or model.redrawn:
+        return probes, None
+    from scipy.integrate import solve_ivp
+
+    def slope(_alpha: float, flat: np.ndarray) -> np.ndarray:
+        return _values(model, u, flat[None], ROUGH, "drift")[0]
+
+    def gone(_alpha: float, flat: np.ndarray) -> float:
+        return FAR - float(np.abs(flat).max())
+
+    gone.terminal = True  # type: ignore[attr-defined]
+    times = np.linspace(0.0, horizon, 5)
+    course = solve_ivp(slope, (0.0, horizon), probes[0], "RK23", times, events=gone, rtol=1e-2, atol=1e-4)
+    states = course.y.T[np.all(np.isfinite(course.y), axis=0)]
+    return np.concatenate([probes[:2], states[1:]]), SearchQuadrature()
 
 
 def _grown(model: LearningModel, start: OrderParameters, length: float) -> OrderParameters:

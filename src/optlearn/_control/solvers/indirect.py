@@ -57,6 +57,7 @@ _LESS = 0.99  # what is left of a violation that has become smaller
 _CLEARLY = 1e-3  # a limit that is broken by this share of itself is not broken for round-off
 _MET = 1e-8  # a limit that is broken by this share of itself counts as met
 _CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
+_FAR_BEHIND = 4  # times its gap that a descent is above another: it will not come down to that
 _ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
 
 
@@ -69,9 +70,11 @@ class Indirect(Solver):
 
     Attributes:
         brief: leave singular arcs, along which passes creep, to another solver.
+        rival: objective of another run; a descent ends that stays above it by far more than its gap.
     """
 
     brief: bool = False
+    rival: float = np.inf
 
     name = "indirect"
     description = "Pontryagin's minimum principle by forward and backward passes with exact adjoints"
@@ -80,25 +83,33 @@ class Indirect(Solver):
         """One run from each start.
 
         Where expectations are wide quadratures, all starts are followed with a coarse one, which is enough to
-        tell them apart. The best goes on with the fine one, and so do those that the difference of both may
-        have put behind it.
+        tell them apart. The best goes on with the fine one, unless a rival was no worse, and so do those that
+        the difference of both may have put behind it.
         """
         coarse = rollout.coarser() if rollout.compiled.problem.weighing is None else None
         if coarse is None or any(start.near for start in starts):
             return super().run_all(rollout, starts, tell)
-        ends = super().run_all(coarse, starts, tell)
-        if ends[-1].interrupted or ends[-1].astray:
-            return ends
+        ends: list[Run] = []
+        rival = starts[0].rival
+        lowest_before = np.inf if rival is None or rival.coarse is None else rival.coarse
+        for start in starts:
+            least = min([lowest_before, *(end.objective for end in ends)])
+            ends.append(replace(self, rival=least).run(coarse, start, tell))
+            if ends[-1].interrupted or ends[-1].astray:
+                return ends
         first = lowest(ends)
-        best = self._refined(rollout, first, tell)
-        doubt = 2 * abs(rollout.objective(first.w, first.theta) - first.objective)
-        close = agreement(first.objective)
+        if rival is not None and lowest_before <= first.objective + agreement(first.objective):
+            level, best = lowest_before, rival
+            doubt = 2 * abs(best.objective - level)
+        else:
+            level, best = first.objective, self._refined(rollout, first, tell)
+            doubt = 2 * abs(rollout.objective(first.w, first.theta) - level)
         runs = []
         for end in ends:
-            behind = end.objective - first.objective
-            if end is first:
+            behind = max(0.0, end.objective - level)
+            if end is first and best is not rival:
                 runs.append(best)
-            elif close < behind <= doubt and not best.interrupted:
+            elif agreement(level) < behind <= doubt and not best.interrupted:
                 runs.append(self._refined(rollout, end, tell))
             else:
                 runs.append(replace(end, record=replace(end.record, objective=best.objective + behind)))
@@ -111,7 +122,7 @@ class Indirect(Solver):
         both = {
             name: getattr(end.record, name) + getattr(run.record, name) for name in ("iterations", "seconds")
         }
-        return replace(run, record=replace(run.record, **both))
+        return replace(run, record=replace(run.record, **both), coarse=end.objective)
 
     def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
         """The best found from a start, which is first moved to meet bounds and budgets.
@@ -133,7 +144,7 @@ class Indirect(Solver):
 
         weights = None
         if rollout.compiled.problem.weighing is None:
-            descent = _Descent(rollout, start, most, tolerance, report, self.brief)
+            descent = _Descent(rollout, start, most, tolerance, report, self.brief, self.rival)
             outcome, done = descent.descend(), descent.iterations
         else:
             descent, outcome, done, weights = _by_weights(rollout, start, most, tolerance, report)
@@ -243,7 +254,9 @@ class _Descent:
         tolerance: float,
         tell: Callable[[int, float, float], None],
         brief: bool = False,
+        rival: float = np.inf,
     ) -> None:
+        self.rival = rival
         self.rollout, self.compiled, self.steps = rollout, rollout.compiled, rollout.steps
         self.max_iterations, self.relative_tolerance, self.tell = max_iterations, tolerance, tell
         w, theta = start.w, start.theta
@@ -267,6 +280,12 @@ class _Descent:
         """Absolute tolerance of the gap: a share of the objective, ten times that of a small one."""
         tolerance: float = gap_tolerance(self.point.objective, self.relative_tolerance)
         return tolerance
+
+    @property
+    def _behind(self) -> float:
+        """How far above its rival it is; 0 if it may agree with it."""
+        behind = self.point.objective - self.rival
+        return behind if behind > agreement(self.rival) else 0.0
 
     def descend(self) -> Outcome:
         """Alternate damped and quasi-Newton steps until the minimum principle holds."""
@@ -355,20 +374,24 @@ class _Descent:
         fresh, checked = False, self.iterations
         wait, longest = _CHECK_AFTER
         wait = 0 if self.near else wait
+        # A gap costs as much as ten passes, or as three if each is a wide quadrature.
+        longest = 2 * _CHECK_AFTER[0] if self.compiled.engine.costly else longest
         for _ in range(_DESCENTS):
             gradient = self.feasible.gradient(self.point.rolled)
             negligible = _NEGLIGIBLE * self.tolerance
             direction = self.model.direction(self.point.v, gradient, 0.01 * negligible)
             promise = -float(gradient @ direction)
             limit = self.iterations >= self.max_iterations
-            if limit or (promise < self.tolerance and self.iterations >= checked + wait):
+            little = max(self.tolerance, self._behind / _FAR_BEHIND)
+            if limit or (promise < little and self.iterations >= checked + wait):
                 self._minimise_hamiltonian()
-                # A gap costs as much as ten passes.
                 checked, wait = self.iterations, min(max(1, 2 * wait), longest)
                 if self.gap <= self.tolerance:
                     return Outcome.SOLVED
                 if limit:
                     return Outcome.ITERATIONS
+                if self._behind > _FAR_BEHIND * self.gap:
+                    return Outcome.BEHIND
                 if self.brief and self.gap > _CREEPING * self.tolerance:
                     return Outcome.STALLED
             if promise <= negligible or self._search(direction, 1.0) == 0.0:
