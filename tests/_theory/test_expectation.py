@@ -243,16 +243,16 @@ def test_the_chosen_rule_is_as_accurate_as_asked(problem):
         assert np.max(np.abs(found - closed)) <= wanted.accuracy * scale
     # And it is not needlessly fine: with 24 nodes, the next coarser choice, the committee's drift is off
     # by 2.6e-4 of itself, which is what the accuracy is relative to.
-    assert rule.nodes <= 48
+    assert np.max(rule.nodes) <= 48
 
 
 @pytest.mark.slow
 def test_too_few_points_warn():
     model, start, overrides, _ = next(problems())
     u, states = model.settings(overrides), probe_states(model, start)
-    with pytest.warns(AccuracyWarning, match=r"Curriculum is accurate to .* 1.0e-07 was asked"):
+    with pytest.warns(AccuracyWarning, match=r"Curriculum is accurate to .* 1.0e-03 was asked"):
         rule, error = choose_quadrature(model, states, u, AutoQuadrature(points=256))
-    assert error > 1e-7
+    assert error > 1e-3
     # What it says of the error is honest within a factor 10.
     x = model.layout.unflatten(jnp.asarray(states[0]))
     drifts = (model.closed_drift(x, u), jax.jit(partial(model.drift, quadrature=rule))(x, u))
@@ -301,7 +301,8 @@ def test_the_error_has_a_rule_of_its_own():
     exact = np.arccos(path["M11"] / np.sqrt(path["Q11"])) / np.pi
     # The warning states how far off it is; the rule that was chosen keeps to that, twice at most.
     assert np.all(np.abs(path["error"] - exact) <= 2 * path.info["error_quadrature_error"])
-    assert path.info["error_quadrature_error"] < 2e-3
+    # The larger of two comparisons: a jump that is not declared costs 1/n, one of them alone falls short.
+    assert path.info["error_quadrature_error"] < 3e-3
     assert path.info["quadrature_error"] < 1e-7
 
 
