@@ -185,9 +185,10 @@ def _missed_before(law: LawFit, run: Curve, law_of: Callable[[Curve], LawFit]) -
     A law that is wrong in its exponents is so in the same way before, and errs the more the farther it looks
     ahead: this is what it misses for every doubling of the steps. 0 where half of the run is too short.
     """
-    half = run.until(run.steps / 2)
-    if (half.step >= law.data.first).sum() < HALF_POINTS:
+    middle = run.steps / 2
+    if ((run.step >= law.data.first) & (run.step <= middle)).sum() < HALF_POINTS:
         return 0.0
+    half = run.until(middle)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LawWarning)  # that it looks ahead is the point
         predicted = law_of(half).predict(run)
