@@ -4,11 +4,15 @@
     python docs/make_laws.py --supercollapse DIR          (logs/ of github.com/shikaiqiu/supercollapse)
     python docs/make_laws.py --modded DIR                 (records/ of github.com/KellerJordan/modded-nanogpt)
 
+    python docs/make_laws.py --stored benchmarks/measured/batch_ramp_gpt.csv.gz
+                                                          (runs of examples/batch_ramp_gpt.py on one GPU)
+
 prints them; each option alone prints what it has data for, the coverage of forecasts over all that are given.
 A folder of ``--curves`` is ``DIR/25M/*.csv`` and ``DIR/100M/*.csv`` with the columns step, lr and loss.
 """
 
 import argparse
+import re
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import spearmanr
+from scipy.stats import t as student_t
 
 import optlearn as ol
 from optlearn.laws import Curve
@@ -32,6 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     for name in ("curves", "supercollapse", "modded"):
         parser.add_argument(f"--{name}", type=Path, metavar="DIR")
+    parser.add_argument("--stored", type=Path, metavar="FILE")
     given = parser.parse_args()
     warnings.simplefilter("ignore", ol.laws.LawWarning)
     families: list[Family] = []
@@ -50,6 +56,10 @@ def main() -> None:
                 Family(f"transformer {width}", flat(transformers[width]), flat(transformers[768]), 0)
             )
         families.append(Family("MLP 1024", flat(networks[1024]), flat(networks[512]), 0))
+    if given.stored:
+        batches(given.stored)
+    if given.modded:
+        speedrun(given.modded)
     if families:
         coverage(families)
 
@@ -145,6 +155,71 @@ def others(network: str, of_width: Mapping[int, Mapping[tuple[float, str], Curve
 def last(run: Curve) -> float:
     """The final loss, without the noise of a point: a mean over the last hundredth of the steps."""
     return float(run.loss[run.step >= 0.999 * run.steps].mean())
+
+
+# --- modded-nanogpt ------------------------------------------------------------------------------
+
+# The record of 11/03 and "+shorten duration" of 11/06: file, steps and steps of the linear decay to 0.
+SPEEDRUN = {
+    "longer": ("d6b50d71-f419-4d26-bb39-a60d55ae7a04.txt", 4578, 1308),
+    "shorter": ("4a71cc92-0f43-4058-a033-23e85c1e98f1.txt", 3200, 914),
+}
+
+
+def speedrun(folder: Path) -> None:
+    """Two runs of a GPT of 124M that differ in the schedule only; each predicts the other."""
+    runs = {}
+    for name, (file, steps, decay) in SPEEDRUN.items():
+        text = next(folder.rglob(file)).read_text()
+        logged = re.findall(r"^step:(\d+)/\d+ val_loss:([\d.]+)", text, re.MULTILINE)
+        step, loss = np.array(logged, dtype=float)[1:].T  # but for the untrained network
+        rate = 0.02 * np.minimum(1.0, (steps - step) / decay)
+        runs[name] = Curve(name, step, rate, loss)
+    print("\nmodded-nanogpt: the final loss of one run from the other alone (95 %)")
+    for known, asked in (("longer", "shorter"), ("shorter", "longer")):
+        fit = ol.laws.fit(runs[known], alone=True, warmup=0)
+        told = float(fit.predict(runs[asked])[-1])
+        low, high = (float(ends[-1]) for ends in fit.interval(runs[asked], level=0.95))
+        true, other = (float(runs[name].loss[-1]) for name in (asked, known))
+        print(
+            f"  {asked}: {true:.4f}, predicted {told:.4f} ({low:.4f} to {high:.4f}), error "
+            f"{abs(told / true - 1):.2%}; the runs differ by {abs(other / true - 1):.2%}"
+        )
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+
+def batches(file: Path) -> None:
+    """Runs of several batches: those fitted, others, and plans beside constant batches, over seeds."""
+    import pandas as pd
+
+    table = pd.read_csv(file)
+    parts = {
+        part: ol.laws.read_curves({part: rows.drop(columns="part")}) for part, rows in table.groupby("part")
+    }
+    fit = ol.laws.fit(parts["pilots"])
+    print(f"\n{fit.summary()}")
+    for part, best in (("others", None), ("plans", "256 wsd 30%"), ("plans", "32 wsd 30%, by tokens")):
+        finals: dict[str, dict[str, float]] = {}
+        told: dict[str, float] = {}
+        for curve in parts[part]:
+            name, _, seed = curve.name.rpartition(" / seed ")
+            if best is None or ("by tokens" in name) == ("by tokens" in best):
+                finals.setdefault(name, {})[seed] = float(curve.loss[-1])
+                told[name] = float(fit.predict(curve)[-1])
+        means = {name: float(np.mean(list(losses.values()))) for name, losses in finals.items()}
+        print(f"\n{part}: trained, predicted" + (f"; above {best} (95 %)" if best else ""))
+        for name in sorted(means, key=lambda name: means[name]):
+            line = f"  {name:26} {means[name]:.4f}  {told[name]:.4f}"
+            if best is not None and name != best:
+                gaps = np.array([loss / finals[best][seed] - 1 for seed, loss in finals[name].items()])
+                half = student_t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5
+                line += f"  {gaps.mean():+.2%} ({gaps.mean() - half:+.2%} to {gaps.mean() + half:+.2%})"
+            print(line)
+        true, guess = (np.array([table[name] for name in means]) for table in (means, told))
+        error, spread = np.abs(guess / true - 1).mean(), true.std() / true.mean()
+        print(f"  error {error:.2%}, spread {spread:.2%}, rank correlation {spearmanr(guess, true)[0]:.2f}")
 
 
 # --- forecasts ----------------------------------------------------------------------------------

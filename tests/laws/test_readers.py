@@ -1,7 +1,10 @@
 """Curves from what users have, and what is said of those that cannot be right."""
 
 import json
+import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -283,13 +286,26 @@ def test_metrics_that_lightning_wrote():
     np.testing.assert_allclose(run.rate[1:], 1e-2 * (1 - run.step[1:] / 41), rtol=1e-6)
 
 
+KERAS = """
+import keras, numpy as np, sys
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.1), "mse")
+x = np.random.default_rng(0).standard_normal((16, 3))
+logger = keras.callbacks.CSVLogger(sys.argv[1])
+model.fit(x, x[:, :1] + 1, batch_size=4, epochs=8, verbose=0, callbacks=[logger])
+"""
+
+
 def test_a_log_that_keras_writes(tmp_path):
-    keras = pytest.importorskip("keras")
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(keras.optimizers.schedules.PolynomialDecay(0.1, 40, 0.0)), "mse")
-    x = np.random.default_rng(0).standard_normal((16, 3))
+    """It counts epochs and has no rates: both are said."""
+    pytest.importorskip("jax")
     file = tmp_path / "run.csv"
-    logger = keras.callbacks.CSVLogger(str(file))
-    model.fit(x, x[:, :1] + 1, batch_size=4, epochs=8, verbose=0, callbacks=[logger])
-    with pytest.raises(SpecificationError, match="must have a column step"):
-        read_curves(file)  # it counts epochs, and these are named so
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    subprocess.run([sys.executable, "-c", KERAS, str(file)], check=True, env=environment)
+    with pytest.raises(SpecificationError, match=r"must have a column step.*got epoch, "):
+        read_curves(file)
+    frame = pd.read_csv(file)
+    frame["step"] = 4 * (frame["epoch"] + 1)
+    (run,) = read_curves({"run": frame}, rates={"run": lambda step: 0.1})
+    assert run.step[-1] == 32
+    assert np.all(np.diff(run.loss) < 0)
