@@ -1,6 +1,6 @@
 """When to grow the batch, planned from logs: a byte-level GPT on Python's own source code, AdamW.
 
-Run: python examples/batch_ramp_gpt.py        (all steps with a toy network, on a CPU, three minutes)
+Run: python examples/batch_ramp_gpt.py        (all steps with a toy network, on a CPU, two minutes)
 
 On a GPU, with the real one (0.85M parameters; `plan` and `table` need no GPU):
 

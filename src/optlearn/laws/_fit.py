@@ -124,7 +124,8 @@ def fit(
             LawWarning,
         )
     batches = [curve.batch for curve in read if curve.batch is not None]
-    usual_batch = float(np.median(np.concatenate(batches))) if batches else 1.0
+    # One that was used, even where as many logs are of a smaller as of a larger.
+    usual_batch = float(np.quantile(np.concatenate(batches), 0.5, method="lower")) if batches else 1.0
     scale = Scale(
         float(peak or highest),
         max(curve.steps for curve in read),
