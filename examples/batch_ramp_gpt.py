@@ -2,7 +2,7 @@
 
 Run: python examples/batch_ramp_gpt.py        (all steps with a toy network, on a CPU, two minutes)
 
-On a GPU, with the real one (0.85M parameters; `plan` and `table` need no GPU):
+On a GPU, with the real one (0.9M parameters; `plan` and `table` need no GPU):
 
     python examples/batch_ramp_gpt.py seconds seconds.json            (seconds a step, for each batch)
     python examples/batch_ramp_gpt.py pilots pilots.csv others.csv
