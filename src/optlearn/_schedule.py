@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import keras
     import torch
 
+    from optlearn.practice.batches import BatchRamp
     from optlearn.practice.curriculum_sampler import CurriculumSampler
     from optlearn.practice.mixtures import Interleaved, Phase
     from optlearn.practice.shapes import Simplified
@@ -454,9 +455,10 @@ class Schedule:
         steps: int | None = None,
         N: float | None = None,
         tokens_per_step: float | None = None,
+        tokens_per_sample: float | None = None,
         scale: float = 1.0,
     ) -> str:
-        """One line of text, ``"0:768 12000:1536"``: from which step or token on which value holds.
+        """One line of text, ``"0:768 250B:1536"``: from which step or token on which value holds.
 
         Megatron-LM takes a batch size in this form (``--step-batch-size-schedule``).
 
@@ -466,13 +468,27 @@ class Schedule:
             steps: optimisation steps of the whole training. Give this, or ``N``.
             N: input dimension; training then takes N·α_F steps.
             tokens_per_step: with ``unit="tokens"``.
+            tokens_per_sample: the same where the control is the batch size, so that steps differ in tokens.
             scale: factor from the schedule's values to those written.
         """
         from optlearn.practice.tables import thresholds
 
         return thresholds(
-            self, control, unit=unit, steps=steps, N=N, tokens_per_step=tokens_per_step, scale=scale
-        )
+            self, control, unit=unit, steps=steps, N=N, tokens_per_step=tokens_per_step, scale=scale,
+            tokens_per_sample=tokens_per_sample,
+        )  # fmt: skip
+
+    @checked
+    def to_batches(self, control: str = "batch", *, steps: int | None = None) -> "BatchRamp":
+        """The batch size of every step: a function of the step, and a batch sampler; resumable.
+
+        Args:
+            control: name of the control.
+            steps: optimisation steps of the whole training (default: the schedule is in steps).
+        """
+        from optlearn.practice.batches import BatchRamp
+
+        return BatchRamp(self, control, steps=steps)
 
     @checked
     def nearest(

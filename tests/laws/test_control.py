@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tests.laws.conftest import PARAMETERS, PEAK, STEPS, WARMUP, curve, rates, true_loss
+from tests.laws.conftest import PARAMETERS, PEAK, STEPS, TRUTH, WARMUP, curve, rates, true_loss
 
 import optlearn as ol
 from optlearn._errors import SpecificationError
-from optlearn.laws import LawWarning, LossLaw, fit, next_pilot
+from optlearn.laws import Curve, LawWarning, LossLaw, fit, next_pilot
 from optlearn.laws._control import most_telling
 from optlearn.laws._law import NAMES, NODES
 
@@ -174,3 +174,88 @@ def test_fit_run_refit_in_four_lines(fitted):
     for name in ("floor", "noise", "speed"):
         assert again.standard_errors[name] < fitted.standard_errors[name]
     np.testing.assert_allclose(again.predict(rates("wsd"))[-1], true_loss(rates("wsd"))[-1], rtol=1e-3)
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def batches():
+    """A fit to runs of two batches, and of one that changes, of a law that is known."""
+    runs = []
+    for name, batch in (("constant", 32), ("cosine", 32), ("drop", 32), ("constant", 128), ("linear", 128)):
+        logged = curve(name)
+        loss = true_loss(rates(name), batch / 32)[logged.step.astype(int) - 1]
+        runs.append(Curve(f"{name} {batch}", logged.step, logged.rate, loss, np.full(len(loss), 1.0 * batch)))
+    logged = curve("constant")
+    batch = np.where(logged.step <= STEPS / 2, 32.0, 128.0)
+    per_step = np.where(np.arange(STEPS) < STEPS / 2, 1.0, 4.0)
+    loss = true_loss(rates("constant"), per_step)[logged.step.astype(int) - 1]
+    return fit([*runs, Curve("ramp", logged.step, logged.rate, loss, batch)])
+
+
+def test_the_law_of_the_batch_is_found(batches):
+    assert batches.batch == 32
+    for name, within in (("critical_batch", 0.4), ("batch_power", 0.06)):
+        error = abs(batches.parameters[name] - TRUTH[name])
+        assert error < min(within, 4 * batches.standard_errors[name] + 0.02), name
+
+
+@pytest.mark.parametrize(
+    "price",
+    [{"tokens": True}, {"seconds": {16: 0.8, 32: 1.0, 64: 1.5, 128: 2.5}}, {"mean_batch": 48}],
+    ids=lambda price: next(iter(price)),
+)
+def test_a_ramp_keeps_its_price_and_its_switches(batches, price):
+    options = {"robust": False, "history": HISTORY, "batch": (16, 128), "switches": 2, "grain": 100}
+    solution = ol.solve(batches.problem(STEPS, BOUNDS, **options, **price), method="indirect", starts=1)
+    schedule = batches.schedule(solution, HISTORY)
+    # What was planned by the price is what is predicted by steps, but for their rounding to whole ones.
+    assert batches.predict(schedule)[-1] == pytest.approx(solution.objective, abs=2e-5)
+    planned, steps = schedule["batch"][len(HISTORY) :], np.diff(schedule.grid)
+    assert set(planned) <= {16.0, 32.0, 64.0, 128.0}
+    assert np.count_nonzero(np.diff(planned)) <= 2
+    each = {
+        "tokens": schedule["batch"] / 32,
+        "seconds": np.interp(schedule["batch"], [16, 32, 64, 128], [0.8, 1.0, 1.5, 2.5]),
+        "mean_batch": np.ones(len(steps)),
+    }[next(iter(price))]
+    assert steps @ each == pytest.approx(STEPS, abs=8)
+    if "mean_batch" in price:
+        assert steps[len(HISTORY) :] @ planned <= 48 * steps[len(HISTORY) :].sum() * (1 + 1e-3)
+
+
+def test_what_cannot_be_asked_of_batches(batches):
+    for options, message in (
+        ({"batch": (16, 100), "switches": 1, "tokens": True}, "power of two"),
+        ({"batch": (64, 32), "tokens": True}, "lowest and the highest"),
+        ({"batch": (16, 64), "seconds": {32: 1.0}}, "at least two batches"),
+        ({"batch": (16, 64), "seconds": {32: 1.0, 64: 2.0}}, "must cover batches from 16 to 64"),
+        ({"batch": (16, 64), "seconds": {16: 1.0, 64: -2.0}}, "above 0"),
+        ({"batch": (16, 64), "tokens": True, "seconds": {16: 1.0, 64: 2.0}}, "must be left out"),
+        ({"batch": (16, 64), "switches": -1, "tokens": True}, "switches"),
+    ):
+        with pytest.raises(SpecificationError, match=message):
+            batches.problem(STEPS, BOUNDS, **options)
+
+
+def test_exports_of_a_ramp():
+    values = {"batch": np.array([768.0, 768.0, 1536.0])}
+    ramp = ol.Schedule.piecewise(np.array([0.0, 100.0, 250.0, 300.0]), values)
+    assert ramp.to_thresholds("batch", steps=300) == "0:768 250:1536"
+    tokens = {"unit": "tokens", "steps": 300}
+    assert ramp.to_thresholds("batch", **tokens, tokens_per_sample=1e9 / 768) == "0:768 250B:1536"
+    assert ramp.to_thresholds("batch", **tokens, tokens_per_sample=2048) == "0:768 393216000:1536"
+    with pytest.raises(SpecificationError, match="tokens_per_sample"):
+        ramp.to_thresholds("batch", **tokens)
+    sizes = ramp.to_batches()
+    assert (sizes(0), sizes(249), sizes(250), sizes(10**9)) == (768, 768, 1536, 1536)
+    assert (len(sizes), sizes.samples) == (300, 250 * 768 + 50 * 1536)
+    whole = list(sizes.batches(range(1000)))
+    assert [len(batch) for batch in whole] == [768] * 250 + [1536] * 50
+    assert whole[1][:3] == [768, 769, 770]
+    assert list(sizes.batches(range(1000), done=251)) == whole[251:]
+    with pytest.raises(SpecificationError, match="at least one index"):
+        list(sizes.batches([]))
+    with pytest.raises(SpecificationError, match="at most the 300 steps"):
+        sizes.batches(range(10), done=301)

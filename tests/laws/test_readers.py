@@ -1,7 +1,11 @@
 """Curves from what users have, and what is said of those that cannot be right."""
 
 import json
+import os
 import struct
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -252,3 +256,56 @@ def test_plain_text(tmp_path):
         is_the_run(read_curves(bare, rates={"bare": rates})[0], "bare")
     with pytest.raises(SpecificationError, match=r"rates\['bare'\] must be a rate for each of 30 steps"):
         read_curves(bare, rates={"bare": every[:5]})
+
+
+# --- files that the real tools wrote (files/README.md) -------------------------------------------
+
+FILES = Path(__file__).parent / "files"
+
+
+def test_an_event_file_that_pytorch_wrote():
+    (run,) = read_curves(FILES / "torch_run")
+    assert run.name == "torch_run"
+    np.testing.assert_array_equal(run.step, np.arange(5, 101, 5))
+    np.testing.assert_allclose(run.loss, 2 + 3 / np.sqrt(run.step), rtol=1e-6)
+    rates = 1e-3 * np.minimum(1, run.step / 20) * np.where(run.step <= 60, 1, (100.5 - run.step) / 40)
+    np.testing.assert_allclose(run.rate, rates, rtol=1e-6)
+
+
+def test_a_trainer_state_that_hugging_face_wrote():
+    (run,) = read_curves(FILES / "huggingface")
+    np.testing.assert_array_equal(run.step, np.arange(4, 41, 4))  # evaluations are no losses of training
+    # After a warm-up of 4 steps, linear to 0 after 40; logged is the rate of the step that was done.
+    np.testing.assert_allclose(run.rate[1:], 1e-2 * (41 - run.step[1:]) / 36, rtol=1e-6)
+    assert np.all((run.loss > 1) & (run.loss < 5))
+
+
+def test_metrics_that_lightning_wrote():
+    (run,) = read_curves(FILES / "lightning")
+    np.testing.assert_array_equal(run.step, np.arange(3, 40, 4))
+    np.testing.assert_allclose(run.rate[1:], 1e-2 * (1 - run.step[1:] / 41), rtol=1e-6)
+
+
+KERAS = """
+import keras, numpy as np, sys
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.1), "mse")
+x = np.random.default_rng(0).standard_normal((16, 3))
+logger = keras.callbacks.CSVLogger(sys.argv[1])
+model.fit(x, x[:, :1] + 1, batch_size=4, epochs=8, verbose=0, callbacks=[logger])
+"""
+
+
+def test_a_log_that_keras_writes(tmp_path):
+    """It counts epochs and has no rates: both are said."""
+    pytest.importorskip("jax")
+    file = tmp_path / "run.csv"
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    subprocess.run([sys.executable, "-c", KERAS, str(file)], check=True, env=environment)
+    with pytest.raises(SpecificationError, match=r"must have a column step.*got epoch, "):
+        read_curves(file)
+    frame = pd.read_csv(file)
+    frame["step"] = 4 * (frame["epoch"] + 1)
+    (run,) = read_curves({"run": frame}, rates={"run": lambda step: 0.1})
+    assert run.step[-1] == 32
+    assert np.all(np.diff(run.loss) < 0)

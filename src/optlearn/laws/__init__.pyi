@@ -13,4 +13,5 @@ from ._mixture_curves import read_mixtures as read_mixtures
 from ._mixture_fit import MixtureFit as MixtureFit
 from ._promising import Prospect as Prospect
 from ._promising import promising as promising
+from ._pruner import ForecastPruner as ForecastPruner
 from ._readers import read_curves as read_curves

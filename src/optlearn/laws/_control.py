@@ -10,7 +10,7 @@ from typing_extensions import override
 from optlearn._arguments import Arguments
 from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget
-from optlearn._control.controls import Continuous, Control
+from optlearn._control.controls import Continuous, Control, Discrete
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._dynamics.ensemble import Ensemble
@@ -22,6 +22,7 @@ from optlearn._signatures import checked
 from optlearn.laws import _law
 from optlearn.laws._curves import as_rates
 from optlearn.laws._law import NAMES, NODES, Course, loss_after, relaxation_rates, state_after
+from optlearn.laws._least_squares import Run
 from optlearn.practice.shapes import SHAPES, fall
 
 if TYPE_CHECKING:
@@ -43,6 +44,20 @@ NEAR = 0.02
 LOWEST = 1e-3
 
 
+# Batches, and what a step of each takes of the training time, in units of the usual batch and of its step.
+Price = tuple[np.ndarray, np.ndarray]
+BY_STEPS: Price = (np.array([1.0, 2.0]), np.array([1.0, 1.0]))
+BY_TOKENS: Price = (np.array([1.0, 2.0]), np.array([1.0, 2.0]))
+
+
+def price_of(batch: Array, batches: Array, prices: Array, xp: Any) -> Array:
+    """What a step of a batch takes: linear between the known ones, and beyond the first and last two."""
+    slopes = (prices[1:] - prices[:-1]) / (batches[1:] - batches[:-1])
+    bends = slopes[1:] - slopes[:-1]
+    beyond = xp.maximum(xp.asarray(batch)[..., None] - batches[1:-1], 0.0)
+    return prices[0] + slopes[0] * (batch - batches[0]) + (beyond * bends).sum(axis=-1)
+
+
 class LossLaw(System):
     """Loss of a network under its learning rate.
 
@@ -51,28 +66,30 @@ class LossLaw(System):
     ``LawFit.schedule`` translates their solutions.
 
     Attributes:
-        numbers: (13,) parameters of the law.
+        numbers: (15,) parameters of the law.
         rates, shares: (NODES,) of the modes.
-        by_tokens: training time counts tokens rather than steps, so larger batches leave fewer steps.
+        batches, prices: (n,) what a step of these batches takes of the training time, linear in between; by
+            default, and of any other batch, 1.
         falling: the rate never rises: what counts is the lowest so far.
     """
 
     numbers: Array
     rates: Array
     shares: Array
-    by_tokens: bool = field(static=True, default=False)
+    batches: Array = field(default_factory=lambda: BY_STEPS[0])
+    prices: Array = field(default_factory=lambda: BY_STEPS[1])
     falling: bool = field(static=True, default=False)
 
     @classmethod
-    def of(cls, numbers: np.ndarray, by_tokens: bool = False, falling: bool = False) -> "LossLaw":
-        """The system of parameters (13,)."""
+    def of(cls, numbers: np.ndarray, price: Price = BY_STEPS, falling: bool = False) -> "LossLaw":
+        """The system of parameters (15,)."""
         (rates,), (shares,) = relaxation_rates(np.asarray(numbers)[None])
-        return cls(np.asarray(numbers), rates, shares, by_tokens, falling)
+        return cls(np.asarray(numbers), rates, shares, *price, falling)
 
     @classmethod
-    def ensemble(cls, members: np.ndarray, by_tokens: bool = False, falling: bool = False) -> Ensemble:
-        """Members (M, 13) that see the same schedule; what counts is their mean loss."""
-        return Ensemble.of([cls.of(numbers, by_tokens, falling) for numbers in members])
+    def ensemble(cls, members: np.ndarray, price: Price = BY_STEPS, falling: bool = False) -> Ensemble:
+        """Members (M, 15) that see the same schedule; what counts is their mean loss."""
+        return Ensemble.of([cls.of(numbers, price, falling) for numbers in members])
 
     @property
     @override
@@ -93,7 +110,7 @@ class LossLaw(System):
         after = {}
         if self.falling:
             eta = after["lowest"] = jnp.minimum(eta, x["lowest"])
-        steps = length / batch if self.by_tokens else length
+        steps = length / price_of(batch, self.batches, self.prices, jnp)
         progress, level, time = _law.over_interval(self._values, eta, batch, steps)
         after["progress"] = x["progress"] + progress
         after["modes"] = _law.relax(x["modes"], level, self.rates * time, jnp)
@@ -120,7 +137,9 @@ def law_problem(
     grain: int | None = None,
     falling: bool = False,
     batch: tuple[float, float] | None = None,
+    switches: int | None = None,
     tokens: bool = False,
+    seconds: Mapping[float, float] | None = None,
     mean_batch: float | None = None,
     seed: int = 0,
 ) -> Problem:
@@ -128,19 +147,22 @@ def law_problem(
 
     Args:
         fit: the fitted law.
-        steps: of the whole training, warm-up included (default: the longest run's).
+        steps: of the whole training, warm-up included (default: the longest run's). Where tokens or seconds
+            are what is given, they are those of so many steps of the usual batch, ``fit.batch``.
         bounds: lowest and highest rate after the warm-up (default: 0 and the peak). The lowest is at least a
             thousandth of the highest.
         robust: minimise the mean over an ensemble of plausible parameters (a number: of so many members),
             rather than the loss by the best ones, whose errors an optimum would make use of.
-        history: (done,) rates of the steps that are already done, or given (default: the fit's linear
-            warm-up, to the upper bound). With the rates of a running training, the rest of it is planned
-            anew.
-        grain: steps for which the rate is constant (default: a hundredth of those that are left).
+        history: (done,) rates of the steps that are already done, or a schedule of them, in steps (default:
+            the fit's linear warm-up, to the upper bound, with the lowest batch). With the rates of a running
+            training, the rest of it is planned anew.
+        grain: steps for which the rate is constant (default: a hundredth of those that are left), about as
+            many of the usual batch where tokens or seconds are what is given.
         falling: the rate must not rise again.
         batch: lowest and highest batch size, to control it too; the curves must have been of several.
-        tokens: ``steps`` counts steps of the usual batch, whose tokens are what is given: larger batches then
-            leave fewer steps.
+        switches: how often the batch may change; it is then the lowest times a power of two.
+        tokens: tokens are what is given: larger batches then leave fewer steps.
+        seconds: time is what is given: seconds of a step, by batch size.
         mean_batch: what the batch size must be on average, if it is controlled by steps.
         seed: of the ensemble.
     """
@@ -148,44 +170,85 @@ def law_problem(
     check.count("seed", seed, 0)
     scale = fit.data.scale
     total, low, high = _steps_and_bounds(fit, steps, bounds)
-    done = _history(fit, high, history)
-    left = total - len(done)
+    control = None if batch is None else _batch_control(fit, batch, switches)
+    price = _price(fit, batch, tokens, seconds)
+    past = _past(fit, high, history, None if control is None else control.lower)
+    done = len(past[0])
+    left = total - float(price_of(past[2], *price, np).sum())
     if left < 1:
-        raise SpecificationError(f"steps must exceed the {len(done)} that are given beforehand, got {total}")
-    if grain is not None and (grain < 1 or left % grain):
-        raise SpecificationError(f"grain must divide the {left} steps that are left, got {grain}")
+        raise SpecificationError(f"steps must exceed the {done} that are given beforehand, got {total}")
+    if grain is not None and (grain < 1 or (price is BY_STEPS and left % grain)):
+        raise SpecificationError(f"grain must divide the {left:g} steps that are left, got {grain}")
     fit.warn_beyond((np.array([total / scale.steps]), np.array([high / scale.peak]), np.ones(1)))
     if not isinstance(robust, bool):
         check.count("robust", robust)
     members = fit.draws(MEMBERS if robust is True else int(robust) or 1, seed)
     # A run must have an interval; one of length 0 leaves the untrained state.
-    before = fit.data.stepwise(done) if len(done) else (np.zeros(1), np.ones(1), np.ones(1))
+    before = past if done else (np.zeros(1), np.ones(1), np.ones(1))
     states = state_after(members, Course.stack([before]))
     lowest = {"lowest": high / scale.peak} if falling else {}
     start = tuple({"progress": state[0], "modes": state[1:], **lowest} for state in states)
     top = high / scale.peak
     controls: dict[str, Control] = {"learning_rate": Continuous(max(low / scale.peak, LOWEST * top), top)}
     budgets = []
-    if batch is not None:
-        if fit.data.curves[0].batch is None:
-            raise SpecificationError("batch cannot be controlled: the curves must log a column batch")
-        controls["batch"] = Continuous(batch[0] / scale.batch, batch[1] / scale.batch)
+    if control is not None:
+        controls["batch"] = control
         if mean_batch is not None:
             budgets.append(Budget("batch", mean=mean_batch / scale.batch, sense="at most"))
-        elif not tokens:
+        elif price is BY_STEPS:
             raise SpecificationError(
-                "batch by steps needs mean_batch=…; with tokens=True its cost is counted by itself"
+                "batch by steps needs mean_batch=…; with tokens=True or seconds=… its cost is counted by "
+                "itself"
             )
     return Problem(
-        model=LossLaw.ensemble(members, by_tokens=tokens, falling=falling),
+        model=LossLaw.ensemble(members, price, falling),
         start=start,
         horizon=left / scale.steps,
         controls=controls,
         budgets=tuple(budgets),
-        intervals=INTERVALS if grain is None else left // grain,
+        intervals=INTERVALS if grain is None else max(round(left / grain), 1),
         baselines={name: _baseline(name) for name in SHAPES},
         name="loss law",
     )
+
+
+def _batch_control(fit: "LawFit", batch: tuple[float, float], switches: int | None) -> Control:
+    """The batch as a control, in units of the usual one."""
+    check = Arguments("problem")
+    if fit.data.curves[0].batch is None:
+        raise SpecificationError("batch cannot be controlled: the curves must log a column batch")
+    if "critical_batch" in fit.fitter.fixed and not fit.several_batches:
+        check.fail("batch", batch, f"must be left out: all curves have one batch, {fit.batch:g}")
+    if not 0 < batch[0] < batch[1] < np.inf:
+        check.fail("batch", batch, "must be the lowest and the highest batch size, above 0")
+    low, high = (size / fit.batch for size in batch)
+    if switches is None:
+        return Continuous(low, high)
+    check.count("switches", switches, 0)
+    doublings = np.log2(high / low)
+    if abs(doublings - round(doublings)) > 1e-9:
+        check.fail("batch", batch, "must be a power of two apart, where switches are limited")
+    return Discrete((low * 2.0 ** np.arange(round(doublings) + 1)).tolist(), max_switches=switches)
+
+
+def _price(
+    fit: "LawFit", batch: tuple[float, float] | None, tokens: bool, seconds: Mapping[float, float] | None
+) -> Price:
+    """What is given: steps, tokens or seconds."""
+    check = Arguments("problem")
+    if tokens and seconds is not None:
+        check.fail("seconds", seconds, "must be left out where tokens are what is given")
+    if seconds is None:
+        return BY_TOKENS if tokens else BY_STEPS
+    sizes = check.numbers("seconds", sorted(seconds))
+    times = check.numbers("seconds", [seconds[size] for size in sorted(seconds)])
+    covered = (fit.batch, *(batch or ()))
+    if len(sizes) < 2 or sizes[0] <= 0 or np.any(times <= 0):
+        check.fail("seconds", dict(seconds), "must be seconds of a step, above 0, for at least two batches")
+    if not sizes[0] <= min(covered) <= max(covered) <= sizes[-1]:
+        wanted = f"must cover batches from {min(covered):g} to {max(covered):g}, the usual one included"
+        check.fail("seconds", dict(seconds), wanted)
+    return sizes / fit.batch, times / float(np.interp(fit.batch, sizes, times))
 
 
 def true_schedule(fit: "LawFit", solution: Solution | Schedule, history: Any = None) -> Schedule:
@@ -193,27 +256,35 @@ def true_schedule(fit: "LawFit", solution: Solution | Schedule, history: Any = N
 
     Args:
         fit: the fitted law.
-        solution: the solution, or a schedule in units of the fit.
+        solution: the solution, or a schedule in units of the fit, by steps.
         history: the argument that the problem was made with; it becomes the schedule's beginning.
     """
     scale = fit.data.scale
     schedule = solution.schedule if isinstance(solution, Solution) else solution
     if "learning_rate" not in schedule.controls:
         Arguments("schedule").fail("solution", solution, "must be one of a problem of this fit")
-    high = float(schedule["learning_rate"].max())
+    high, first_batch, price = float(schedule["learning_rate"].max()), None, BY_STEPS
     if isinstance(solution, Solution):
         high = solution.problem.continuous["learning_rate"].upper
-    done = _history(fit, high * scale.peak, history)
+        law = _member(solution.problem)
+        price = (np.asarray(law.batches), np.asarray(law.prices))
+        if "batch" in schedule.controls:
+            first_batch = solution.problem.controls["batch"].lower
+    past = _past(fit, high * scale.peak, history, first_batch)
+    done = len(past[0])
+    lengths = np.diff(schedule.grid) * scale.steps
+    if "batch" in schedule.controls:
+        lengths = lengths / price_of(schedule["batch"], *price, np)
     # Steps are whole.
-    edges = np.round(schedule.grid * scale.steps) + len(done)
+    edges = np.round(np.append(0.0, np.cumsum(lengths))) + done
     kept = np.diff(edges) > 0
     rates = schedule["learning_rate"]
-    if isinstance(solution, Solution) and _falls(solution.problem):
+    if isinstance(solution, Solution) and _member(solution.problem).falling:
         rates = np.minimum.accumulate(rates)
-    values = {"learning_rate": np.append(done, rates[kept] * scale.peak)}
+    values = {"learning_rate": np.append(past[1], rates[kept]) * scale.peak}
     if "batch" in schedule.controls:
-        values["batch"] = np.append(np.full(len(done), scale.batch), schedule["batch"][kept] * scale.batch)
-    grid = np.concatenate([np.arange(len(done) + 1.0), edges[1:][kept]])
+        values["batch"] = np.append(past[2], schedule["batch"][kept]) * scale.batch
+    grid = np.concatenate([np.arange(done + 1.0), edges[1:][kept]])
     return Schedule.piecewise(grid, values)
 
 
@@ -228,20 +299,38 @@ def _steps_and_bounds(
     return total, low, high
 
 
-def _falls(problem: Problem) -> bool:
-    """Must its rate not rise again?"""
+def _member(problem: Problem) -> LossLaw:
+    """One of the laws of a problem."""
     model = problem.model
-    return isinstance(model, Ensemble) and any(getattr(m, "falling", False) for m in model.members)
+    law = model.members[0] if isinstance(model, Ensemble) else model
+    if not isinstance(law, LossLaw):
+        Arguments("schedule").fail("solution", law, "must be one of a problem of this fit")
+    return law
 
 
-def _history(fit: "LawFit", high: float, history: Any) -> np.ndarray:
-    """Rates of the steps that are done; by default a linear warm-up to the rate ``high``."""
+def _past(fit: "LawFit", high: float, history: Any, first_batch: float | None) -> Run:
+    """The steps that are done, one by one, in units of the fit.
+
+    Args:
+        fit: the fitted law.
+        high: rate that the default, a linear warm-up, leads to.
+        history: rates, or a schedule in steps.
+        first_batch: their batch, in units of the usual one, if nothing else is said; None is that.
+    """
+    if isinstance(history, Schedule):
+        lengths, rates, batches = fit.data.planned(history)
+        counts = np.rint(lengths * fit.data.scale.steps).astype(int)
+        rates, batches = np.repeat(rates, counts), np.repeat(batches, counts)
+        return np.full(len(rates), 1 / fit.data.scale.steps), rates, batches
+    rates = high * (np.arange(fit.warmup) + 0.5) / max(fit.warmup, 1)
     if history is not None:
-        rates = as_rates(history)
-        if rates is None:
-            Arguments("problem").fail("history", history, "must be a rate of at least 0 for each step done")
-        return rates
-    return high * (np.arange(fit.warmup) + 0.5) / max(fit.warmup, 1)
+        given = as_rates(history)
+        if given is None:
+            allowed = "must be a rate of at least 0 for each step done, or a schedule in steps"
+            Arguments("problem").fail("history", history, allowed)
+        rates = given
+    lengths, rates, batches = fit.data.stepwise(rates)
+    return lengths, rates, batches * (first_batch or 1.0)
 
 
 def _baseline(name: str) -> Any:
@@ -253,8 +342,7 @@ def _baseline(name: str) -> Any:
         values = {"learning_rate": rates}
         if "batch" in problem.controls:
             middle = next((b.mean for b in problem.budgets if b.mean is not None), 1.0)
-            limits = problem.continuous["batch"]
-            values["batch"] = np.full(intervals, np.clip(middle, limits.lower, limits.upper))
+            values["batch"] = problem.controls["batch"].nearest(np.full(intervals, middle))
         return Schedule.piecewise(np.linspace(0.0, problem.horizon, intervals + 1), values)
 
     return baseline

@@ -1,7 +1,7 @@
 """Loss curves: what was logged, checked, and as intervals of constant rate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -120,6 +120,17 @@ class Curve:
             return 0.0
         return float(step[np.argmax(rate >= 0.99 * rate.max())])
 
+    def until(self, last: float) -> "Curve":
+        """What was known of the run after ``last`` steps."""
+        kept, known = self.step <= last, None
+        if self.between is not None:
+            steps, rates = self.between
+            known = (steps[steps <= last], rates[steps <= last])
+        batch = None if self.batch is None else self.batch[kept]
+        return replace(
+            self, step=self.step[kept], rate=self.rate[kept], loss=self.loss[kept], batch=batch, between=known
+        )
+
     def from_step(self, first: float) -> np.ndarray:
         """(n,) which points are not before a step."""
         return self.step >= first
@@ -175,8 +186,9 @@ class Curve:
         total = np.diff(np.interp(edges, nodes, integral))
         rates = np.divide(total, lengths, out=np.interp(edges[1:], nodes, at_nodes), where=lengths > 0)
         batches = np.ones_like(rates)
-        if self.batch is not None:
-            batches = np.interp((edges[1:] + edges[:-1]) / 2, self.step, self.batch) / usual_batch
+        if self.batch is not None:  # a batch that was logged has held since the log before
+            at = np.searchsorted(self.step, (edges[1:] + edges[:-1]) / 2)
+            batches = self.batch[np.minimum(at, len(self.batch) - 1)] / usual_batch
         return lengths, rates, batches
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optlearn.laws._law import PARAMETERS, Parameter
+from optlearn.laws._law import ONE_BATCH, PARAMETERS, Parameter
 
 if TYPE_CHECKING:
     from optlearn.laws._fit import LawFit
@@ -29,6 +29,8 @@ DIFFER: Mapping[str, float] = {
     "noise_power": 0.05,
     "relaxation_power": 0.1,
     "noise_fall": 0.05,
+    "critical_batch": 0.5,
+    "batch_power": 0.1,
 }
 
 
@@ -55,12 +57,15 @@ def expectations(
     expected = dict(PARAMETERS)
     for name, differ in DIFFER.items():
         parameter = PARAMETERS[name]
-        told = [_told(fit, name, scale) for fit in fits]
+        # A fit to runs of one batch says nothing of what the batch does.
+        told = [_told(fit, name, scale) for fit in fits if name not in ONE_BATCH or fit.several_batches]
+        if not told:
+            continue
         numbers = np.array([number for number, _ in told])
         errors = np.array([min(error, parameter.spread) for _, error in told])
         # Between fits, what they differ by; within one, how well it is known.
-        between = float(numbers.var(ddof=1)) if len(fits) > 1 else 0.0
-        spread = float(np.sqrt(between + np.mean(errors**2) / len(fits) + differ**2))
+        between = float(numbers.var(ddof=1)) if len(told) > 1 else 0.0
+        spread = float(np.sqrt(between + np.mean(errors**2) / len(told) + differ**2))
         start = float(np.clip(parameter.decode(numbers.mean()), parameter.lower, parameter.upper))
         expected[name] = replace(parameter, start=start, spread=min(spread, parameter.spread))
     return expected
@@ -70,6 +75,8 @@ def _told(fit: "LawFit", name: str, scale: "Scale") -> tuple[float, float]:
     """The fitted number of a parameter, in the units of ``scale``, and its standard error."""
     value, longer = fit.parameters, np.log(scale.steps / fit.data.scale.steps)
     number = float(PARAMETERS[name].encode(value[name]))
+    if name == "critical_batch":  # in units of the usual batch, as the new fit has it
+        number += float(np.log(fit.data.scale.batch / scale.batch))
     number += longer * {"speed": 1.0, "head_start": -1.0, "noise": -value["noise_fall"]}.get(name, 0.0)
     error = 0.0
     if name in fit.fitter.free:

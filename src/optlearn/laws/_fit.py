@@ -15,7 +15,7 @@ from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning, as_rates
 from optlearn.laws._expectations import expectations
-from optlearn.laws._law import NAMES, ONE_SIZE, PARAMETERS, Course, at_size, fixed_parameters, loss_after
+from optlearn.laws._law import NAMES, PARAMETERS, Course, at_size, fixed_parameters, loss_after
 from optlearn.laws._least_squares import NORMAL, PRIOR, STEP, VAGUE, Data, Fitter, Optimum, Run, Scale
 from optlearn.laws._noise import OUTLYING, Noise, robust_size
 from optlearn.laws._readers import read_curves
@@ -31,7 +31,6 @@ METRICS = ("R2", "MAE", "RMSE", "PredE", "WorstE")
 # are less noisy as if they were not.
 LAW_ERROR = 2e-3
 MISFIT = 0.01  # of the loss, beyond noise, from which on a warning is due
-NOISY = 0.005  # of the loss, of a point, from which on it looks like the loss of a batch
 DRAWS = 64
 CHAIN = 80  # steps of a chain
 REACH = 1.96  # standard deviations to either side that hold 95 %
@@ -126,7 +125,8 @@ def fit(
             LawWarning,
         )
     batches = [curve.batch for curve in read if curve.batch is not None]
-    usual_batch = float(np.median(np.concatenate(batches))) if batches else 1.0
+    # One that was used, even where as many logs are of a smaller as of a larger.
+    usual_batch = float(np.quantile(np.concatenate(batches), 0.5, method="lower")) if batches else 1.0
     scale = Scale(
         float(peak or highest),
         max(curve.steps for curve in read),
@@ -137,7 +137,8 @@ def fit(
     pull = NORMAL if known or alone else VAGUE
     last = float(np.median([np.median(curve.loss[-max(len(curve.loss) // 10, 1) :]) for curve in read]))
     expected = expectations(known, scale, last if alone else None)
-    fitter = Fitter(data, fixed_parameters(law, fixed, sizes is not None), expected, pull=pull)
+    constants = fixed_parameters(law, fixed, sizes is not None, data.several_batches)
+    fitter = Fitter(data, constants, expected, pull=pull)
     first = fitter.from_starts(starts, seed)
     # The size of the noise says what an outlier is, and how much curves count beside what is expected. Noise
     # that is remembered may be a law that misses the curves, which must not be held where it does.
@@ -196,6 +197,16 @@ class LawFit:
     def warmup(self) -> int:
         """Steps of the warm-up of the curves, logged or not; what is planned has one of that length too."""
         return round(self.data.warmup or np.median([curve.rise for curve in self.data.curves]))
+
+    @property
+    def batch(self) -> float:
+        """The usual batch size, the median of those logged; 1 if none is."""
+        return self.data.scale.batch
+
+    @property
+    def several_batches(self) -> bool:
+        """Whether curves, or parts of one, differ in their batch size."""
+        return self.data.several_batches
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -287,7 +298,7 @@ class LawFit:
 
     @checked
     def draws(self, count: int = DRAWS, seed: int = 0) -> np.ndarray:
-        """(count, 13) plausible parameters, the best first.
+        """(count, 15) plausible parameters, the best first.
 
         By Metropolis chains from the best fit, since the law is not linear in its parameters; a step of all
         chains is one pass through the curves. They see a cost in which all points count alike; where noise is
@@ -323,7 +334,7 @@ class LawFit:
 
     @checked
     def bootstrap(self, count: int = 20, seed: int = 0) -> np.ndarray:
-        """(count, 13) parameters of fits to curves drawn with replacement."""
+        """(count, 15) parameters of fits to curves drawn with replacement."""
         check = Arguments("bootstrap")
         check.count("count", count)
         check.count("seed", seed, 0)
@@ -372,7 +383,7 @@ class LawFit:
         return loss_after(numbers, Course.stack([run]))[0, 0, places]
 
     def sized(self, parameters: np.ndarray, size: float | None) -> np.ndarray:
-        """(K, 13) parameters of the law for networks of one size; None is the largest that was fitted."""
+        """(K, 15) parameters of the law for networks of one size; None is the largest that was fitted."""
         if size is None:
             return at_size(parameters, 1.0)
         Arguments("fit").number("size", size, 0.0, open_below=True)
@@ -447,13 +458,13 @@ class LawFit:
             kept = curve.from_step(self.data.first)
             if kept.any():  # no warning: how far the law reaches is what is asked
                 run, places = self._run(curve, "errors")
-                numbers = self.sized(self.optimum.parameters[None], self._size_of.get(curve.name))
+                numbers = self.sized(self.optimum.parameters[None], self.size_of.get(curve.name))
                 predicted = loss_after(numbers, Course.stack([run]))[0, 0, places]
                 errors[curve.name] = _metrics(curve.loss[kept], predicted[kept])
         return errors
 
     @property
-    def _size_of(self) -> dict[str, float]:
+    def size_of(self) -> dict[str, float]:
         """Sizes of the networks of the curves, by name; of an unknown one it is that of the largest."""
         if self.data.sizes is None:
             return {}
@@ -496,59 +507,16 @@ class LawFit:
 
     def summary(self) -> str:
         """Parameters with their standard errors, and how well the curves are described."""
-        scale, errors = self.data.scale, self.standard_errors
-        lines = [
-            f"{self.law} law of {len(self.data.curves)} curves, up to {scale.steps:g} steps, "
-            f"peak rate {scale.peak:g}",
-            f"  noise of a point {100 * self.point_noise:.2g} %, misfit beyond it at most "
-            f"{100 * max(self.misfit.values()):.2g} %",
-        ]
-        if self.point_noise > NOISY:
-            lines.append(
-                "  losses are noisy, as those of single batches are: a loss on held-out data, or a mean over "
-                "more steps, would tell more"
-            )
-        z = self.fitter.encode(self.optimum.parameters)
-        little = dict(zip(self.fitter.free, self.fitter.uninformed(z, self.covariance), strict=True))
-        for name, value in self.parameters.items():
-            if name in ONE_SIZE and self.data.sizes is None:
-                continue
-            note = " (fixed)" if name in self.fitter.fixed else f" ± {errors[name]:.2g}"
-            if little.get(name):
-                note += " (known beforehand; the curves add little)"
-            lines.append(f"  {name:<17}{value:10.4g}{note}")
-        return "\n".join([*lines, *(f"  ! {doubt}" for doubt in self.doubts)])
+        from optlearn.laws._report import summary
+
+        return summary(self)
 
     @checked
     def plot(self, schedule: Schedule | None = None) -> "Figure":
         """Curves, fit and residuals; and, of a schedule in steps, its rates and predicted loss."""
-        import matplotlib.pyplot as plt
+        from optlearn.laws._report import figure
 
-        figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
-        losses, residuals, rates = axes
-        for i, curve in enumerate(self.data.curves):
-            colour, kept = f"C{i % 10}", curve.from_step(self.data.first)
-            size = self._size_of.get(curve.name)
-            step, loss, predicted = curve.step[kept], curve.loss[kept], self.predict(curve, size)[kept]
-            losses.plot(step, loss, color=colour, alpha=0.35, linewidth=2.5)
-            losses.plot(step, predicted, color=colour, linewidth=1, label=curve.name)
-            residuals.plot(step, 100 * (loss / predicted - 1), color=colour, linewidth=0.8)
-            rates.plot(*curve.known, color=colour, linewidth=1)
-        if schedule is not None:
-            ends = schedule.grid[1:]
-            kept = ends >= self.data.first
-            low, high = (values[kept] for values in self.interval(schedule))
-            losses.fill_between(ends[kept], low, high, color="k", alpha=0.2, linewidth=0)
-            losses.plot(ends[kept], self.predict(schedule)[kept], "k", label="schedule, predicted")
-            rates.stairs(schedule["learning_rate"], schedule.grid, color="k", baseline=None)
-        residuals.axhline(0, color="k", linewidth=0.5)
-        lowest, highest = losses.get_ylim()
-        ends_at = max(float(np.median(c.loss[c.from_step(self.data.first)])) for c in self.data.curves)
-        losses.set(xlabel="step", ylabel="loss", ylim=(lowest, min(highest, 1.15 * ends_at)))
-        residuals.set(xlabel="step", ylabel="measured over fitted loss − 1, %")
-        rates.set(xlabel="step", ylabel="learning rate")
-        losses.legend(fontsize="small")
-        return figure
+        return figure(self, schedule)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""

@@ -1,6 +1,7 @@
 """A run in progress: where it will end under common schedules, and when to begin its decay."""
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn.laws._curves import Curve, as_rates
+from optlearn.laws._curves import Curve, LawWarning, as_rates
 from optlearn.laws._fit import DRAWS, LAW_ERROR, LawFit, fit
 from optlearn.laws._law import Course, loss_after, state_after
 from optlearn.laws._readers import read_curves
@@ -20,6 +21,8 @@ from optlearn.practice.shapes import fall
 # Decays of these shares of what is left are compared, and the best is found between them.
 SHARES = np.geomspace(0.02, 1.0, 28)
 PIECES = 120  # intervals of what is left, shorter and shorter towards the end, where decays happen
+LATE = 0.9  # of the run so far: losses after that are compared with what half of the run says of them
+HALF_POINTS = 6  # losses in half of a run, below which it says nothing
 EARLIEST = 0.02  # of the whole training: before that there is next to nothing to tell from
 
 
@@ -163,16 +166,41 @@ def forecast(
         )
     curves = [run] if pilots is None else [run, *read_curves(pilots)]
     alone = prior is None and len(curves) < 2
-    law = fit(curves, prior=prior, warmup=warmup, first_step=first_step, seed=seed, alone=alone)
+
+    def law_of(part: Curve, starts: int) -> LawFit:
+        return fit(
+            [part, *curves[1:]],
+            prior=prior, warmup=warmup, first_step=first_step, starts=starts, seed=seed, alone=alone,
+        )  # fmt: skip
+
+    law = law_of(run, 3)
     members = law.sized(law.draws(draws, seed), None)
-    return _Ahead(law, run, steps, members).forecast(_plan(plan, steps, done), end, level)
+    missed = _missed_before(law, run, lambda half: law_of(half, 1)) * np.log2(steps / done)
+    return _Ahead(law, run, steps, members, missed).forecast(_plan(plan, steps, done), end, level)
+
+
+def _missed_before(law: LawFit, run: Curve, law_of: Callable[[Curve], LawFit]) -> float:
+    """By how much, as a share of the loss, half of what is known of the run would have missed its present.
+
+    A law that is wrong in its exponents is so in the same way before, and errs the more the farther it looks
+    ahead: this is what it misses for every doubling of the steps. 0 where half of the run is too short.
+    """
+    middle = run.steps / 2
+    if ((run.step >= law.data.first) & (run.step <= middle)).sum() < HALF_POINTS:
+        return 0.0
+    half = run.until(middle)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LawWarning)  # that it looks ahead is the point
+        predicted = law_of(half).predict(run)
+    late = run.step >= LATE * run.steps
+    return abs(float(np.mean(np.log(predicted[late] / run.loss[late]))))
 
 
 class _Ahead:
-    """What may follow the steps that a run has done, for each of plausible ``members`` (K, 13)."""
+    """What may follow the steps that a run has done, for each of plausible ``members`` (K, 15)."""
 
-    def __init__(self, law: LawFit, run: Curve, steps: int, members: np.ndarray) -> None:
-        self.law, self.run, self.steps, self.members = law, run, steps, members
+    def __init__(self, law: LawFit, run: Curve, steps: int, members: np.ndarray, missed: float = 0.0) -> None:
+        self.law, self.run, self.steps, self.members, self.missed = law, run, steps, members, missed
         self.done, self.rate = int(run.steps), float(run.known[1][-1])
         self.edges = _edges(self.done, steps)
         past = law.data.intervals(run, run.edges(run.step, law.data.warmup))
@@ -207,7 +235,10 @@ class _Ahead:
             curve=self.run,
             steps=self.steps,
             level=level,
-            finals={n: _final(self.law, each, level) for n, each in zip(schedules, finals, strict=True)},
+            finals={
+                name: _final(self.law, each, level, self.missed)
+                for name, each in zip(schedules, finals, strict=True)
+            },
             now=_final(self.law, self.now, level),
             decay=Decay(
                 self.steps - round(length), round(length), self.steps - round(early), self.steps - round(late)
@@ -265,11 +296,15 @@ def _best_lengths(losses: np.ndarray, left: int) -> tuple[float, np.ndarray]:
     return left * float(np.exp(lowest(losses.mean(axis=0)))), left * np.exp([lowest(each) for each in losses])
 
 
-def _final(law: LawFit, losses: np.ndarray, level: float) -> Final:
-    """A loss by the best parameters; not known are these, what the law misses, and the noise of a point."""
+def _final(law: LawFit, losses: np.ndarray, level: float, ahead: float = 0.0) -> Final:
+    """A loss by the best parameters.
+
+    Not known are these, what the law misses, more so ``ahead`` (a share of the loss), and the noise of a
+    point.
+    """
     low, high = np.quantile(losses, [(1 - level) / 2, (1 + level) / 2])
     best, middle = float(losses[0]), float(np.median(losses))
-    missed = max(*law.misfit.values(), LAW_ERROR / 2)
+    missed = np.hypot(max(*law.misfit.values(), LAW_ERROR / 2), ahead)
     reach = norm.ppf((1 + level) / 2) * np.hypot(missed, law.point_noise) * best
     return Final(
         best, best - float(np.hypot(middle - low, reach)), best + float(np.hypot(high - middle, reach))

@@ -3,13 +3,15 @@
 Progress is the integral of a power of the rate, and the noise of SGD is the sum of modes that relax to a
 floor set by the rate, each at its own pace::
 
-    dS/dt   = η^κ                                                 progress
-    dv_r/dt = r η^q (η^p / b − v_r)                               modes; r from a Gamma law
+    dS/dt   = ε^κ                                                 progress
+    dv_r/dt = r ε^q (ε^p b^−β − v_r)                              modes; r from a Gamma law
     L       = L₀ n^−f + A n^−a (S + S₀)^−α + B (S + S₀)^−θ Σ_r w_r v_r    loss
 
-Noise falls as training goes on, as gradients do. Rates η are counted in units of the peak, batches b in units
-of the usual one, time in units of the longest run, sizes n of networks in units of the largest, so that all
-numbers are of order one. Over an interval of constant settings the law is solved exactly
+Noise falls as training goes on, as gradients do. Adam divides gradients by their size, to which the noise of
+a batch b adds c/b times the signal: the rate η has the effect of ε = η √((1 + c) / (1 + c/b)), with a
+critical batch c (0: plain SGD, with β = 1). Rates are counted in units of the peak, batches in units of the
+usual one, time in units of the longest run, sizes n of networks in units of the largest, so that all numbers
+are of order one. Over an interval of constant settings the law is solved exactly
 (``over_interval``, ``relax``, ``loss_of``): by a fit for many parameters and runs at once, in NumPy, and by
 the solvers one interval after the other, in JAX.
 """
@@ -69,6 +71,9 @@ PARAMETERS: Mapping[str, Parameter] = {
     # Below 0 everything would relax at once under tiny rates, and an optimum would make use of that.
     "relaxation_power": Parameter(0.05, 3.0, 0.85, spread=0.2),  # q
     "noise_fall": Parameter(-0.2, 1.5, 0.15, spread=0.1),  # θ
+    "critical_batch": Parameter(1e-3, 1e4, 1.0, log=True, spread=2.0),  # c
+    # From 1 of SGD to ½ of Adam, whose steps are as large whatever the batch is.
+    "batch_power": Parameter(0.0, 1.5, 0.75, spread=0.25),  # β
     "floor_power": Parameter(-1.0, 1.0, 0.05),  # f
     "amplitude_power": Parameter(-1.0, 1.0, 0.05),  # a
 }
@@ -82,15 +87,19 @@ LAWS: Mapping[str, Mapping[str, float]] = {
     "sgd": {**_PUBLISHED, "relaxation_power": 1.0},
     "momentum": {**_PUBLISHED, "relaxation_power": 0.05, "shape": 50.0},
 }
-# What networks of several sizes, or of one, have in common.
+# Parameters that make no difference to networks of one size, and to runs of one batch size.
 ONE_SIZE: Mapping[str, float] = {"floor_power": 0.0, "amplitude_power": 0.0}
+ONE_BATCH: Mapping[str, float] = {"critical_batch": 1.0, "batch_power": 1.0}
 
 
-def fixed_parameters(law: str, fixed: Mapping[str, float] | None, several_sizes: bool) -> dict[str, float]:
+def fixed_parameters(
+    law: str, fixed: Mapping[str, float] | None, several_sizes: bool, several_batches: bool = False
+) -> dict[str, float]:
     """Parameters that a fit must not change."""
     if law not in LAWS:
         raise SpecificationError(f"law must be one of {', '.join(LAWS)}, got {law!r}")
-    values = {**({} if several_sizes else ONE_SIZE), **LAWS[law], **(fixed or {})}
+    same = {**({} if several_sizes else ONE_SIZE), **({} if several_batches else ONE_BATCH)}
+    values = {**same, **LAWS[law], **(fixed or {})}
     for name, value in values.items():
         if name not in PARAMETERS:
             raise SpecificationError(f"fixed must name parameters ({', '.join(NAMES)}), got {name!r}")
@@ -112,9 +121,9 @@ def _gamma_nodes(shape: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def relaxation_rates(
-    parameters: Float[np.ndarray, "K 13"],
+    parameters: Float[np.ndarray, "K 15"],
 ) -> tuple[Float[np.ndarray, "K 16"], Float[np.ndarray, "K 16"]]:
-    """(K, NODES) rates r and their weights, for parameters (K, 13)."""
+    """(K, NODES) rates r and their weights, for parameters (K, 15)."""
     speed, shape = parameters[:, NAMES.index("speed")], parameters[:, NAMES.index("shape")]
     laws = [_gamma_nodes(float(s)) for s in shape]
     return speed[:, None] * np.stack([nodes for nodes, _ in laws]), np.stack([w for _, w in laws])
@@ -127,9 +136,11 @@ def over_interval(
     value: Mapping[str, Array], eta: Array, batch: Array, length: Array
 ) -> tuple[Array, Array, Array]:
     """Progress in an interval, the level that modes relax to, and the time that a mode of rate 1 sees."""
-    progress = eta ** value["progress_power"] * length
-    level = eta ** value["noise_power"] / batch
-    return progress, level, eta ** value["relaxation_power"] * length
+    critical = value["critical_batch"]
+    effect = eta * ((1 + critical) / (1 + critical / batch)) ** 0.5
+    progress = effect ** value["progress_power"] * length
+    level = effect ** value["noise_power"] * batch ** -value["batch_power"]
+    return progress, level, effect ** value["relaxation_power"] * length
 
 
 def relax(modes: Array, level: Array, time: Array, xp: Any) -> Array:
@@ -147,7 +158,7 @@ def loss_of(value: Mapping[str, Array], progress: Array, noise: Array, size: Arr
     )
 
 
-def at_size(parameters: Float[np.ndarray, "K 13"], size: float) -> Float[np.ndarray, "K 13"]:
+def at_size(parameters: Float[np.ndarray, "K 15"], size: float) -> Float[np.ndarray, "K 15"]:
     """Parameters of the same law for networks of one ``size``."""
     moved = parameters.copy()
     for name in ("floor", "amplitude"):
@@ -194,7 +205,7 @@ class Course:
 
 
 def loss_after(
-    parameters: Float[np.ndarray, "K 13"], course: Course, start: Float[np.ndarray, "K 17"] | None = None
+    parameters: Float[np.ndarray, "K 15"], course: Course, start: Float[np.ndarray, "K 17"] | None = None
 ) -> Float[np.ndarray, "K runs intervals"]:
     """Loss at the end of every interval, for each of K sets of parameters.
 
@@ -203,7 +214,7 @@ def loss_after(
     return _run(parameters, course, start)[0]
 
 
-def state_after(parameters: Float[np.ndarray, "K 13"], course: Course) -> Float[np.ndarray, "K 17"]:
+def state_after(parameters: Float[np.ndarray, "K 15"], course: Course) -> Float[np.ndarray, "K 17"]:
     """Progress and modes after the only run of ``course``."""
     return _run(parameters, course)[1][:, 0]
 

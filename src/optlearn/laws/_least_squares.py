@@ -109,6 +109,11 @@ class Data:
         """A run with a rate for every step, in units of the fit."""
         return np.full(len(rates), 1 / self.scale.steps), rates / self.scale.peak, np.ones(len(rates))
 
+    @property
+    def several_batches(self) -> bool:
+        """Whether runs, or parts of one, differ in their batch size."""
+        return any(np.any(c.batch != self.scale.batch) for c in self.curves if c.batch is not None)
+
     @cached_property
     def _places(self) -> list[np.ndarray]:
         """Which intervals of each run end at the points of its curve."""
@@ -126,7 +131,7 @@ class Data:
         return [loss for _, loss in self._points]
 
     def residuals(self, parameters: np.ndarray) -> np.ndarray:
-        """(K, points) logarithms of predicted over measured losses, for parameters (K, 13)."""
+        """(K, points) logarithms of predicted over measured losses, for parameters (K, 15)."""
         predicted = loss_after(parameters, self.course)
         at_points = np.concatenate([predicted[:, i, place] for i, place in enumerate(self._places)], axis=1)
         losses = np.concatenate(self.losses)
@@ -152,7 +157,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where a fit ended: parameters (13,) and the robust cost there."""
+    """Where a fit ended: parameters (15,) and the robust cost there."""
 
     parameters: np.ndarray
     cost: float
@@ -200,11 +205,11 @@ class Fitter:
         return Fitter(data, self.fixed, self.expected, outlier, prior, self._pull)
 
     def encode(self, parameters: np.ndarray) -> np.ndarray:
-        """The fitted numbers z of parameters (13,)."""
+        """The fitted numbers z of parameters (15,)."""
         return np.array([PARAMETERS[n].encode(parameters[NAMES.index(n)]) for n in self.free])
 
     def decode(self, z: np.ndarray) -> np.ndarray:
-        """(…, 13) parameters of z (…, free)."""
+        """(…, 15) parameters of z (…, free)."""
         values = {name: np.full(z.shape[:-1], value) for name, value in self.fixed.items()}
         values |= {name: PARAMETERS[name].decode(z[..., i]) for i, name in enumerate(self.free)}
         return np.stack([values[name] for name in NAMES], axis=-1)

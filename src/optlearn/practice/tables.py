@@ -60,18 +60,31 @@ def thresholds(
     N: float | None,
     tokens_per_step: float | None,
     scale: float,
+    tokens_per_sample: float | None = None,
 ) -> str:
     """See ``Schedule.to_thresholds``."""
     if unit not in ("steps", "tokens"):
         raise SpecificationError(f"unit must be 'steps' or 'tokens', got {unit!r}")
-    if (unit == "tokens") != (tokens_per_step is not None):
-        raise SpecificationError("tokens_per_step must be given with unit='tokens', and only then")
+    if (unit == "tokens") != ((tokens_per_step is None) != (tokens_per_sample is None)):
+        raise SpecificationError(
+            "either tokens_per_step or, for a batch size, tokens_per_sample must be given with "
+            "unit='tokens', and only then"
+        )
     table = step_table(schedule, control, steps=steps, N=N, scale=scale, purpose="to_thresholds")
-    values = np.array(table.values)
+    values, first = np.array(table.values), np.array(table.first)
     changes = np.append(True, values[1:] != values[:-1])
-    factor = 1 if tokens_per_step is None else tokens_per_step
-    rows = zip(table.first, table.values, changes, strict=True)
-    return " ".join(f"{round(first * factor)}:{value:.10g}" for first, value, changed in rows if changed)
+    if tokens_per_sample is None:
+        at = first * (1 if tokens_per_step is None else tokens_per_step)
+    else:  # the tokens of all steps before, each of its own batch
+        at = tokens_per_sample * np.append(0.0, np.cumsum(np.diff(first) * values[:-1]))
+    rows = zip(at.tolist(), table.values, changes, strict=True)
+    return " ".join(f"{_brief(begin)}:{value:.10g}" for begin, value, changed in rows if changed)
+
+
+def _brief(number: float) -> str:
+    """A whole number; of whole billions, ``250B``."""
+    whole = round(number)
+    return f"{whole // 10**9}B" if whole and whole % 10**9 == 0 else str(whole)
 
 
 def write_json(schedule: Schedule, path: str | PathLike[str] | None = None) -> str:

@@ -1,0 +1,265 @@
+"""Tables of the page about laws, from data that you have.
+
+    python docs/make_laws.py --curves DIR                 (public curves of language models, 25M and 100M)
+    python docs/make_laws.py --supercollapse DIR          (logs/ of github.com/shikaiqiu/supercollapse)
+    python docs/make_laws.py --modded DIR                 (records/ of github.com/KellerJordan/modded-nanogpt)
+
+    python docs/make_laws.py --stored benchmarks/measured/batch_ramp_gpt.csv.gz
+                                                          (runs of examples/batch_ramp_gpt.py on one GPU)
+
+prints them; each option alone prints what it has data for, the coverage of forecasts over all that are given.
+A folder of ``--curves`` is ``DIR/25M/*.csv`` and ``DIR/100M/*.csv`` with the columns step, lr and loss.
+"""
+
+import argparse
+import re
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import spearmanr
+from scipy.stats import t as student_t
+
+import optlearn as ol
+from optlearn.laws import Curve
+
+WARMUP = 2160  # steps of the public curves of language models, before their first loss
+FITTED = ("cosine_24000", "constant_24000", "wsdcon_9")
+CUTS = (0.2, 0.4, 0.6)  # of a run, after which it is forecast
+PILOTS = ("const", "linear 20 %", "linear")
+SHARES = {"×¼": 0.25, "×½": 0.5, "×1": 1.0, "×2": 2.0}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    for name in ("curves", "supercollapse", "modded"):
+        parser.add_argument(f"--{name}", type=Path, metavar="DIR")
+    parser.add_argument("--stored", type=Path, metavar="FILE")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", ol.laws.LawWarning)
+    families: list[Family] = []
+    if given.curves:
+        sizes = {size: public(given.curves / size) for size in ("25M", "100M")}
+        language(sizes)
+        priors(sizes)
+        families.append(Family("Llama 25M", sizes["25M"], sizes["100M"], WARMUP))
+        families.append(Family("Llama 100M", sizes["100M"], sizes["25M"], WARMUP))
+    if given.supercollapse:
+        transformers, networks = (widths(given.supercollapse / f"{n}_schedules.pkl") for n in ("c5m", "mlp"))
+        others("transformer", transformers)
+        others("MLP", networks)
+        for width in (1024, 1280, 2048):
+            families.append(
+                Family(f"transformer {width}", flat(transformers[width]), flat(transformers[768]), 0)
+            )
+        families.append(Family("MLP 1024", flat(networks[1024]), flat(networks[512]), 0))
+    if given.stored:
+        batches(given.stored)
+    if given.modded:
+        speedrun(given.modded)
+    if families:
+        coverage(families)
+
+
+# --- public curves of language models -----------------------------------------------------------
+
+
+def public(folder: Path) -> dict[str, Curve]:
+    files = [file for file in sorted(folder.glob("*.csv")) if file.stem != "published-optimum"]
+    return {curve.name: curve for curve in ol.laws.read_curves(files)}
+
+
+def language(sizes: Mapping[str, Mapping[str, Curve]]) -> None:
+    """Three curves are fitted, six are judged."""
+    print("\nfitted to three curves, errors of the six others")
+    for size, curves in sizes.items():
+        began = time.process_time()
+        fit = ol.laws.fit([curves[name] for name in FITTED], warmup=WARMUP)
+        errors = fit.errors([curve for name, curve in curves.items() if name not in FITTED])
+        seconds = time.process_time() - began
+        print(f"  {size:5}", "  ".join(f"{k} {v:.5f}" for k, v in errors.items()), f" {seconds:.1f} CPU s")
+
+
+def priors(sizes: Mapping[str, Mapping[str, Curve]]) -> None:
+    """All curves of one size as the prior of the other, of which part of a run is known, and a short drop."""
+    print("\nprior from the other size: MAE of six unseen schedules")
+    for of, other in (("100M", "25M"), ("25M", "100M")):
+        prior = ol.laws.fit(list(sizes[other].values()), warmup=WARMUP)
+        judged = [curve for name, curve in sizes[of].items() if name not in FITTED]
+        cells = []
+        for drop in (False, True):
+            for last in (8000, 16000):
+                known = [sizes[of]["constant_24000"].until(last)]
+                if drop:
+                    dropped = sizes[of]["wsdcon_9"]
+                    known.append(
+                        dropped.until(2000 + float(dropped.step[np.argmax(dropped.rate < dropped.rate[0])]))
+                    )
+                fit = ol.laws.fit(known, warmup=WARMUP, prior=prior)
+                cells.append(f"{last}{' and a drop' if drop else ''}: {fit.errors(judged)['MAE']:.4f}")
+        print(f"  {other} → {of}  ", ", ".join(cells))
+
+
+# --- supercollapse ------------------------------------------------------------------------------
+
+
+def widths(file: Path) -> dict[int, dict[tuple[float, str], Curve]]:
+    """Width → (tokens, schedule) → run, after the first hundredth of its steps."""
+    import pandas as pd
+
+    runs: dict[int, dict[tuple[float, str], Curve]] = {}
+    for _, row in pd.read_pickle(file).iterrows():
+        name = row["schedule"] + (
+            "" if row["decay_frac"] == 1 else f" {row['decay_frac']:.0%}".replace("%", " %")
+        )
+        columns = (np.asarray(row["history"][c], dtype=float) for c in ("step", "lr", "test_loss"))
+        curve = Curve(f"{row['D']} {row['T']:.1e} {name}", *columns)
+        runs.setdefault(int(row["D"]), {})[float(row["T"]), name] = curve
+    return runs
+
+
+def flat(runs: Mapping[tuple[float, str], Curve]) -> dict[str, Curve]:
+    return {curve.name: curve for curve in runs.values()}
+
+
+def others(network: str, of_width: Mapping[int, Mapping[tuple[float, str], Curve]]) -> None:
+    """Fitted to three schedules of one horizon; final losses of the others, beside how far these spread."""
+    print(f"\n{network}: fitted to {', '.join(PILOTS)} at one horizon; final losses of the others")
+    for width, runs in of_width.items():
+        longest = max(runs, key=lambda key: sum(t == key[0] for t, _ in runs))[0]  # with most schedules
+        if not all((longest, pilot) in runs for pilot in PILOTS):
+            continue
+        began = time.process_time()
+        fit = ol.laws.fit([runs[longest, pilot] for pilot in PILOTS])
+        seconds = time.process_time() - began
+        for label, share in SHARES.items():
+            judged = [
+                run for (tokens, name), run in runs.items()
+                if tokens == share * longest and not (share == 1 and name in PILOTS)
+            ]  # fmt: skip
+            if len(judged) < 2:
+                continue
+            true = np.array([last(run) for run in judged])
+            told = np.array([float(fit.predict(run)[-1]) for run in judged])
+            error, spread = np.abs(told / true - 1).mean(), true.std() / true.mean()
+            rank = spearmanr(told, true)[0] if len(judged) > 2 else np.nan
+            print(
+                f"  width {width:5} {label:3} {len(judged)} judged, error {error:.3%}, spread {spread:.3%}, "
+                f"{error / spread:5.2f} spreads, rank {rank:.2f}, {seconds:.1f} CPU s"
+            )
+
+
+def last(run: Curve) -> float:
+    """The final loss, without the noise of a point: a mean over the last hundredth of the steps."""
+    return float(run.loss[run.step >= 0.999 * run.steps].mean())
+
+
+# --- modded-nanogpt ------------------------------------------------------------------------------
+
+# The record of 11/03 and "+shorten duration" of 11/06: file, steps and steps of the linear decay to 0.
+SPEEDRUN = {
+    "longer": ("d6b50d71-f419-4d26-bb39-a60d55ae7a04.txt", 4578, 1308),
+    "shorter": ("4a71cc92-0f43-4058-a033-23e85c1e98f1.txt", 3200, 914),
+}
+
+
+def speedrun(folder: Path) -> None:
+    """Two runs of a GPT of 124M that differ in the schedule only; each predicts the other."""
+    runs = {}
+    for name, (file, steps, decay) in SPEEDRUN.items():
+        text = next(folder.rglob(file)).read_text()
+        logged = re.findall(r"^step:(\d+)/\d+ val_loss:([\d.]+)", text, re.MULTILINE)
+        step, loss = np.array(logged, dtype=float)[1:].T  # but for the untrained network
+        rate = 0.02 * np.minimum(1.0, (steps - step) / decay)
+        runs[name] = Curve(name, step, rate, loss)
+    print("\nmodded-nanogpt: the final loss of one run from the other alone (95 %)")
+    for known, asked in (("longer", "shorter"), ("shorter", "longer")):
+        fit = ol.laws.fit(runs[known], alone=True, warmup=0)
+        told = float(fit.predict(runs[asked])[-1])
+        low, high = (float(ends[-1]) for ends in fit.interval(runs[asked], level=0.95))
+        true, other = (float(runs[name].loss[-1]) for name in (asked, known))
+        print(
+            f"  {asked}: {true:.4f}, predicted {told:.4f} ({low:.4f} to {high:.4f}), error "
+            f"{abs(told / true - 1):.2%}; the runs differ by {abs(other / true - 1):.2%}"
+        )
+
+
+# --- batches -------------------------------------------------------------------------------------
+
+
+def batches(file: Path) -> None:
+    """Runs of several batches: those fitted, others, and plans beside constant batches, over seeds."""
+    import pandas as pd
+
+    table = pd.read_csv(file)
+    parts = {
+        part: ol.laws.read_curves({part: rows.drop(columns="part")}) for part, rows in table.groupby("part")
+    }
+    fit = ol.laws.fit(parts["pilots"])
+    print(f"\n{fit.summary()}")
+    for part, best in (("others", None), ("plans", "256 wsd 30%"), ("plans", "32 wsd 30%, by tokens")):
+        finals: dict[str, dict[str, float]] = {}
+        told: dict[str, float] = {}
+        for curve in parts[part]:
+            name, _, seed = curve.name.rpartition(" / seed ")
+            if best is None or ("by tokens" in name) == ("by tokens" in best):
+                finals.setdefault(name, {})[seed] = float(curve.loss[-1])
+                told[name] = float(fit.predict(curve)[-1])
+        means = {name: float(np.mean(list(losses.values()))) for name, losses in finals.items()}
+        print(f"\n{part}: trained, predicted" + (f"; above {best} (95 %)" if best else ""))
+        for name in sorted(means, key=lambda name: means[name]):
+            line = f"  {name:26} {means[name]:.4f}  {told[name]:.4f}"
+            if best is not None and name != best:
+                gaps = np.array([loss / finals[best][seed] - 1 for seed, loss in finals[name].items()])
+                half = student_t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5
+                line += f"  {gaps.mean():+.2%} ({gaps.mean() - half:+.2%} to {gaps.mean() + half:+.2%})"
+            print(line)
+        true, guess = (np.array([table[name] for name in means]) for table in (means, told))
+        error, spread = np.abs(guess / true - 1).mean(), true.std() / true.mean()
+        print(f"  error {error:.2%}, spread {spread:.2%}, rank correlation {spearmanr(guess, true)[0]:.2f}")
+
+
+# --- forecasts ----------------------------------------------------------------------------------
+
+
+class Family(NamedTuple):
+    """Runs to be forecast, and those of another size, which are their prior."""
+
+    name: str
+    runs: Mapping[str, Curve]
+    prior: Mapping[str, Curve]
+    warmup: float
+
+
+def coverage(families: Sequence[Family]) -> None:
+    """Runs that are cut off, and forecast under the rates that they then had; intervals of 95 %."""
+    print("\nforecasts after 20, 40 and 60 % of a run: how often intervals of 95 % hold the final loss")
+    every: list[bool] = []
+    for family in families:
+        prior = ol.laws.fit(list(family.prior.values()), warmup=family.warmup, same_unit=True)
+        held: list[bool] = []
+        errors: dict[float, list[float]] = {cut: [] for cut in CUTS}
+        widths: list[float] = []
+        for run in family.runs.values():
+            rates = np.interp(np.arange(1, int(run.steps) + 1), *run.known)
+            for cut in CUTS:
+                known = run.until(cut * run.steps)
+                if len(known.step) < 12:
+                    continue
+                found = ol.laws.forecast(known, int(run.steps), prior=prior, plan=rates, warmup=family.warmup)
+                loss, low, high = found.finals["planned"]
+                held.append(low <= run.loss[-1] <= high)
+                errors[cut].append(abs(loss / run.loss[-1] - 1))
+                widths.append((high - low) / loss / 2)
+        every += held
+        means = ", ".join(f"{np.mean(e):.2%}" for e in errors.values())
+        held_by = f"{sum(held)} of {len(held)} ({np.mean(held):.0%})"
+        print(f"  {family.name:18} {held_by}; mean error {means}; mean half width {np.mean(widths):.2%}")
+    print(f"  all: {sum(every)} of {len(every)} ({np.mean(every):.0%})")
+
+
+if __name__ == "__main__":
+    main()
