@@ -367,31 +367,32 @@ def draw_plan(
     figure.savefig(IMAGES / "mixtures_plan.png", dpi=110)
 
 
-def theory(rate_bound: float = 10.0) -> ol.Solution:
+def theory(joint: bool) -> ol.Solution:
     """Two tasks with a head each, learned from scratch; at most a fifth of the samples from the second."""
-    problem = ol.scenarios.task_order(
-        joint=True, sigma_n=0.3, alpha_F=20.0, pretraining=0.0, max_learning_rate=rate_bound
-    )
+    problem = ol.scenarios.task_order(joint=joint, sigma_n=0.3, alpha_F=20.0, pretraining=0.0, eta=1.5)
     shares = {**problem.controls, "task": ol.Continuous(0.0, 1.0, 0.2)}
     budget = ol.Budget("task", mean=0.2, sense="at most")
     return ol.solve(replace(problem, controls=shares, budgets=(budget,), intervals=30), starts=1)
 
 
 def draw_theory(plan: ol.laws.MixtureCurve) -> None:
-    """Rate and share of the scarce kind: the plan for the GPT, and the optimum of two tasks."""
-    solution = theory()
-    print(solution.summary())
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
+    """Rate and share of the scarce kind: the plan for the GPT, and optima of two tasks."""
+    figure, axes = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained", sharey=True)
     smooth = np.convolve(plan.shares["cpp"], np.ones(5) / 5, "valid")
     axes[0].plot(plan.step / plan.steps, plan.rate / plan.rate.max(), "k", label="rate, over the highest")
     axes[0].plot(plan.step[2:-2] / plan.steps, smooth, "C1", label="share of the scarce kind")
-    schedule = solution.schedule
-    edges, rates = schedule.grid / schedule.horizon, schedule["learning_rate"]
-    axes[1].stairs(rates / rates.max(), edges, color="k", baseline=None)
-    axes[1].stairs(schedule["task"], edges, color="C1", baseline=None)
-    for ax, title in zip(axes, ("plan for the GPT", "two tasks in the theory"), strict=True):
-        ax.set(xlabel="share of training", title=title, ylim=(0, 1.05))
-    axes[0].legend(fontsize="small")
+    for ax, joint in zip(axes[1:], (False, True), strict=True):
+        solution = theory(joint)
+        print(solution.summary())
+        schedule = solution.schedule
+        edges = schedule.grid / schedule.horizon
+        rates = schedule["learning_rate"] if joint else np.ones(len(edges) - 1)
+        ax.stairs(rates / rates.max(), edges, color="k", baseline=None)
+        ax.stairs(schedule["task"], edges, color="C1", baseline=None)
+    titles = ("plan for the GPT", "two tasks, rate given", "two tasks, rate controlled too")
+    for ax, title in zip(axes, titles, strict=True):
+        ax.set(xlabel="share of training", title=title, ylim=(-0.02, 1.05))
+    axes[0].legend(fontsize="small", loc="upper left")
     figure.savefig(IMAGES / "mixtures_theory.png", dpi=110)
 
 

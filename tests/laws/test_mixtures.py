@@ -200,6 +200,13 @@ def test_wrong_columns_are_told(change, message):
         fit({"run": table, "other": columns("wsd", "late")})
 
 
+def test_too_many_domains_are_told():
+    numbers = np.ones(4)
+    shares = {f"d{i}": numbers / 7 for i in range(7)}
+    with pytest.raises(ol.SpecificationError, match="at most 6 domains, got 7"):
+        MixtureCurve("run", np.arange(1.0, 5), numbers, shares, dict.fromkeys(shares, numbers))
+
+
 def test_one_run_equal_shares_and_divergence_are_told():
     good = columns("flat", "constant")
     with pytest.raises(ol.SpecificationError, match="at least 2 with different shares"):
