@@ -235,10 +235,12 @@ def published(
             validated = name[-1].strip(".") or name[0].rsplit(".", 1)[-1]
             losses.setdefault(run, {}).setdefault(validated, {})[int(step)] = float(loss)
     curves = []
+    needed = {*itertools.chain.from_iterable(domains.values()), *targets}
+    # A static law knows one length of training, that of the shortest run.
+    last = min(max(steps) for by_set in losses.values() for name, steps in by_set.items() if name in needed)
     for run, by_set in losses.items():
         shares = [float(part) for part in run.split("-")[1:]]
-        needed = {*itertools.chain.from_iterable(domains.values()), *targets}
-        steps = sorted(set.intersection(*(set(by_set[name]) for name in needed)))
+        steps = sorted(set.intersection(*({s for s in by_set[n] if s <= last} for n in needed)))
         every = {
             d: np.mean([[by_set[n][s] for s in steps] for n in names], axis=0) for d, names in domains.items()
         }
