@@ -2,8 +2,10 @@
 
 Run: python examples/mixture_gpt.py        (all steps with a toy network, on a CPU, two minutes)
 
-On a GPU, with the real one (3M parameters, 3,000 steps; `plan` and `table` need no GPU):
+On a GPU, with the real one (3M parameters, 3,000 steps), all of the experiment in one command, or its parts
+(`plan`, `front` and `table` need no GPU):
 
+    python examples/mixture_gpt.py all FOLDER                            (what is in the folder is kept)
     python examples/mixture_gpt.py pilots pilots.csv
     python examples/mixture_gpt.py plan round1.json pilots.csv           (fit, robust plan, next pilot)
     python examples/mixture_gpt.py train round1.json round1.csv
@@ -11,7 +13,7 @@ On a GPU, with the real one (3M parameters, 3,000 steps; `plan` and `table` need
     python examples/mixture_gpt.py baselines baselines.csv               (12 tuned mixtures, to be beaten)
     python examples/mixture_gpt.py --seeds 4 train round2.json round2.csv --beside "20 %, wsd 20"
     python examples/mixture_gpt.py table pilots.csv round1.csv baselines.csv round2.csv --fitted 1
-    python examples/mixture_gpt.py front front.json pilots.csv round1.csv (five points between both losses)
+    python examples/mixture_gpt.py front front.json pilots.csv           (five points between both losses)
 
 A fifth of all samples may be C++. All runs of a command are trained at once, vectorised over schedules and
 seeds; a seed fixes the initial weights and the stream of samples of each domain, the same for all schedules,
@@ -23,8 +25,12 @@ and loss_cpp; losses are those of held-out files, in nats a byte. ``--texts FILE
 import argparse
 import csv
 import json
+import os
+import subprocess
+import sys
 import sysconfig
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -34,7 +40,11 @@ from loss_curves_gpt import Size, adamw, initial, loss
 
 BUDGET = 0.2  # share of all samples that may be C++
 DOMAINS = ("python", "cpp")
-
+FRONT = (0.15, 0.3, 0.5, 0.7, 0.85)  # weights of python
+LONG = (  # trained for twice as long
+    "20 %, wsd 20", "rising, wsd 30", "10 %, then 60 %, wsd 30", "33 % in the last 60 %, wsd 30",
+    "45 % in the last 44 %, wsd 30", "50 % in the last 40 %, wsd 20",
+)  # fmt: skip
 
 REAL = Size(steps=3000, warmup=150, log_every=50, held_out=384)  # sequences held out of each domain
 QUICK = Size(32, 1, 2, 32, 8, 300, 20, 5e-3, 10, 128)
@@ -227,11 +237,16 @@ def write(log, rows):
         csv.writer(file, lineterminator="\n").writerows([columns, *rows])
 
 
-def train(size, parts, schedules, seeds, log):
-    """Train schedules (name → rates and shares) with all seeds at once, and write the log."""
-    runs = [(name, seed, *schedule) for seed in range(seeds) for name, schedule in schedules.items()]
-    print(f"{len(runs)} runs")
-    write(log, Trainer(size, parts).train(runs))
+def train(trainer, wanted, log):
+    """Train schedules (name, rates, shares, seeds), all seeds of all of them at once, and write the log."""
+    runs = [(name, seed, rates, shares) for name, rates, shares, seeds in wanted for seed in seeds]
+    print(f"{log}: {len(runs)} runs", flush=True)
+    write(log, trainer.train(runs))
+
+
+def with_seeds(schedules, seeds):
+    """Schedules {name: (rates, shares)} as ``train`` wants them."""
+    return [(name, *schedule, seeds) for name, schedule in schedules.items()]
 
 
 # --- what optlearn makes of the logs ---------------------------------------------------------------
@@ -247,7 +262,7 @@ def save(path, schedules):
     Path(path).write_text(json.dumps(plain))
 
 
-def plan(logs, path, size, robust=True):
+def plan(logs, path, size, robust):
     """Fit the logs, and write the robust optimum, the best of a family, and the next pilot."""
     import optlearn as ol
 
@@ -275,25 +290,18 @@ def plan(logs, path, size, robust=True):
     save(path, schedules)
 
 
-def front(logs, path, size, weights=(0.15, 0.3, 0.5, 0.7, 0.85)):
-    """Five plans between the losses of both domains."""
+def front(logs, path, size, weights=FRONT):
+    """Plans between the losses of both domains, within the family: free ones go where the law is wrong."""
     import optlearn as ol
 
     fit = ol.laws.fit([str(log) for log in logs], warmup=size.warmup, peak=size.peak)
     schedules = {}
     for weight in weights:
-        problem = fit.problem(
-            size.steps,
-            (0.0, size.peak),
-            robust=4,
-            weights={"python": weight, "cpp": 1 - weight},
-            budgets={"cpp": BUDGET},
-            intervals=40,
-        )
-        name = f"front {100 * weight:.0f}"
-        schedules[name] = fit.schedule(ol.solve(problem, method="indirect", starts=1))
-        losses = {domain: round(float(loss[-1]), 4) for domain, loss in fit.predict(schedules[name]).items()}
-        print(f"{name}: {losses}")
+        both = {"python": weight, "cpp": 1 - weight}
+        best = fit.family("cpp", BUDGET, size.steps, (0.0, size.peak), weights=both)[0]
+        schedules[f"front {100 * weight:.0f}"] = best.schedule
+        losses = {domain: round(loss, 4) for domain, loss in best.losses.items()}
+        print(f"weight {weight}: {best.shape}, {best.settings}, {losses}")
     save(path, schedules)
 
 
@@ -317,16 +325,94 @@ def table(logs, fitted, size):
         print(f"{name:<34} {mean[name]:.4f}   {told[name]:.4f}     {gaps.mean():+.4f} ± {error:.4f}")
 
 
-def everything(size, parts, folder):
-    """All steps in a row; logs and schedules go to the folder."""
+def everything(size, parts, folder, seeds, robust):
+    """All steps in a row; logs and schedules go to the folder, and what is there already is not made again.
+
+    One or two seeds for pilots and baselines; ``seeds`` others, by which nothing was chosen, for plans and
+    the two best baselines.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    logs = [folder / name for name in ("pilots.csv", "round1.csv", "baselines.csv")]
-    train(size, parts, {name: per_step(shapes, size) for name, shapes in PILOTS.items()}, 1, logs[0])
-    plan(logs[:1], folder / "round1.json", size, robust=2)
-    some = [name for name in BASELINES if name.endswith(("wsd 20", "wsd 30"))][:4]
-    beside = {name: per_step(BASELINES[name], size) for name in some}
-    train(size, parts, read_schedules(folder / "round1.json", size) | beside, 1, logs[1])
-    table(logs[:2], 1, size)
+    trainer, early = Trainer(size, parts), range(1 if size is QUICK else 2)
+    late_seeds = range(2, 2 + seeds)
+
+    def trained(name, wanted):
+        log = folder / f"{name}.csv"
+        if not log.exists():
+            train(trainer, wanted(), log)
+        return log
+
+    def planned(command, name, logs):
+        """Planning runs beside training, on the CPU, in 64 bits."""
+        if (folder / f"{name}.json").exists():
+            return None
+        words = [sys.executable, __file__, "--robust", str(robust), command, folder / f"{name}.json", *logs]
+        if size is QUICK:
+            words.insert(2, "--quick")
+        report = (folder / f"{name}.txt").open("w")
+        return subprocess.Popen(words, env={**os.environ, "JAX_PLATFORMS": "cpu"}, stdout=report)
+
+    def made(process, name):
+        if process is not None:
+            if process.wait():
+                raise SystemExit(f"{name} was not planned: see {folder / name}.txt")
+            print((folder / f"{name}.txt").read_text(), flush=True)
+        return read_schedules(folder / f"{name}.json", size)
+
+    def tuned(shapes):
+        return {name: per_step(shape, size) for name, shape in shapes.items()}
+
+    pilots = trained("pilots", lambda: with_seeds(tuned(PILOTS), early))
+    first, points = planned("plan", "round1", [pilots]), planned("front", "front", [pilots])
+    baselines = trained("baselines", lambda: with_seeds(tuned(BASELINES), early))
+    best = sorted(BASELINES, key=final_means(baselines).get)[:2]
+    judges = trained("best", lambda: with_seeds(tuned({n: BASELINES[n] for n in best}), late_seeds))
+
+    def new(plans, judged):
+        """Plans that no baseline is; a plan that is one of the best two has their runs."""
+        twins = {name: twin(plan, tuned(PILOTS | BASELINES)) for name, plan in plans.items()}
+        for name, other in twins.items():
+            if other:
+                print(f"{name} is {other}")
+        chosen = {n: p for n, p in plans.items() if twins[n] is None or (judged and twins[n] not in best)}
+        return {n: p for n, p in chosen.items() if n.startswith("plan") == judged}
+
+    plans = made(first, "round1") | made(points, "front")
+
+    def round1():
+        return with_seeds(new(plans, True), late_seeds) + with_seeds(new(plans, False), early)
+
+    logs = [pilots, trained("round1", round1)]
+    second = planned("plan", "round2", logs)
+    twice = replace(size, steps=2 * size.steps)
+    double = {f"long: {name}": per_step((PILOTS | BASELINES)[name], twice) for name in LONG}
+    long = trained("long", lambda: with_seeds(double, early[:1]))
+    plans2 = new(made(second, "round2"), True)
+    if plans2:
+        logs.append(trained("round2", lambda: with_seeds(plans2, late_seeds)))
+    table([*logs, baselines, judges], 1, size)
+    table([pilots, long], 1, size)
+
+
+def twin(plan, tuned, close=0.02):
+    """The name of the tuned schedule that a plan is, but for rounding; None if it is none."""
+    for name, schedule in tuned.items():
+        rates, shares = (np.abs(a - b).mean() for a, b in zip(plan, schedule, strict=True))
+        if rates < close * schedule[0].max() and shares < close * BUDGET:
+            return name
+    return None
+
+
+def final_means(log):
+    """{schedule: mean of both final losses over seeds} of a log."""
+    finals = {}
+    with Path(log).open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["loss_cpp"]:
+                finals[row["run"]] = float(row["loss_python"]) + float(row["loss_cpp"])
+    sums = {}
+    for run, value in finals.items():
+        sums.setdefault(run.rpartition(" / seed ")[0], []).append(value / 2)
+    return {name: np.mean(values) for name, values in sums.items()}
 
 
 def main():
@@ -335,6 +421,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=2, help="of weights and data")
     parser.add_argument("--texts", type=Path, help="an .npz file of texts instead of this machine's")
     commands = parser.add_subparsers(dest="command")
+    parser.add_argument("--robust", type=int, default=6, help="plausible laws that a free plan is made for")
+    commands.add_parser("all").add_argument("folder", type=Path)
     for name in ("pilots", "baselines"):
         commands.add_parser(name).add_argument("log", type=Path)
     for name in ("plan", "front", "train"):
@@ -349,16 +437,19 @@ def main():
     size = QUICK if given.quick or given.command is None else REAL
     parts = None if given.command in ("plan", "front", "table") else texts(given.texts)
     if given.command is None:
-        everything(size, parts, Path("out") / "mixture_gpt")
+        everything(size, parts, Path("out") / "mixture_gpt", 2, 2)
+    elif given.command == "all":
+        everything(size, parts, given.folder, given.seeds, given.robust)
     elif given.command in ("pilots", "baselines"):
         chosen = PILOTS if given.command == "pilots" else BASELINES
         schedules = {name: per_step(shapes, size) for name, shapes in chosen.items()}
-        train(size, parts, schedules, given.seeds, given.log)
+        train(Trainer(size, parts), with_seeds(schedules, range(given.seeds)), given.log)
     elif given.command == "train":
-        beside = {name: per_step(BASELINES[name], size) for name in given.beside}
-        train(size, parts, read_schedules(given.schedules, size) | beside, given.seeds, given.log)
+        schedules = read_schedules(given.schedules, size)
+        schedules |= {name: per_step(BASELINES[name], size) for name in given.beside}
+        train(Trainer(size, parts), with_seeds(schedules, range(given.seeds)), given.log)
     elif given.command == "plan":
-        plan(given.log, given.schedules, size)
+        plan(given.log, given.schedules, size, given.robust)
     elif given.command == "front":
         front(given.log, given.schedules, size)
     else:

@@ -30,8 +30,10 @@ from optlearn.laws._mixture_law import (
     loss_of,
     memory_rates,
     nodes_of,
+    noise_level,
     run_domain,
     seen,
+    shown_of,
 )
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 MEMBERS = 6  # of the ensemble
 INTERVALS = 60
+MODES = ("noise", "memory")  # in the order of ``rates`` and ``weights``
 # A budget that is used up to this share of itself counts as used up.
 SPENT = 1e-9
 
@@ -85,11 +88,11 @@ class MixtureLaw(System):
     @property
     @override
     def names(self) -> Mapping[str, int | None]:
-        """Progress and memory of every domain, modes of noise, what was shown of the main domain, time."""
+        """Progress and modes of noise and memory of every domain, what was shown of the main one, time."""
         losses = len(self.mixture.losses)
         return {
             "progress": losses,
-            "modes": NODES,
+            "noise": losses * NODES,
             "memory": losses * NODES,
             "shown": None,
             "time": None,
@@ -120,25 +123,21 @@ class MixtureLaw(System):
     def advance(self, x: Any, u: Settings, length: Array) -> Any:
         middle = x["time"] + length / 2
         eta, shares = self._settings(u, middle)["learning_rate"], self.shares(u, middle)
-        values = [self.mixture.values(self.numbers, name) for name in self.mixture.losses]
-        shared = values[0]
-        modes = relax(
-            x["modes"],
-            eta ** shared["noise_power"],
-            self.rates[0] * eta ** shared["relaxation_power"] * length,
-            jnp,
-        )
-        progress, memory = [], []
-        for i, value in enumerate(values):
+        progress, noise, memory = [], [], []
+        for i, name in enumerate(self.mixture.losses):
+            value, own = self.mixture.values(self.numbers, name), slice(i * NODES, (i + 1) * NODES)
             gain = eta ** value["progress_power"] * seen(value["transfer"], shares) * length
             progress.append(x["progress"][i] + gain)
-            level, pace = memory_rates(value, eta, shares, x["progress"][i] + gain / 2, jnp)
-            before = x["memory"][i * NODES : (i + 1) * NODES]
-            memory.append(relax(before, level, self.rates[1] * pace * length, jnp))
+            shown = shown_of(value, shares, jnp)
+            time = self.rates[0] * eta ** value["relaxation_power"] * length
+            noise.append(relax(x["noise"][own], noise_level(value, eta, shown), time, jnp))
+            age = x["progress"][i] + gain / 2
+            level, pace = memory_rates(value, eta, shown, age, self.rates[1])
+            memory.append(relax(x["memory"][own], level, pace * length, jnp))
         main = shares[self.mixture.domains.index(self.main)]
         return {
             "progress": jnp.stack(progress),
-            "modes": modes,
+            "noise": jnp.concatenate(noise),
             "memory": jnp.concatenate(memory),
             "shown": x["shown"] + main * length,
             "time": x["time"] + length,
@@ -146,10 +145,10 @@ class MixtureLaw(System):
 
     def losses(self, x: Any) -> list[Array]:
         """Losses of all domains and targets in a state."""
-        noise = (x["modes"] * self.weights[0]).sum()
         found = []
         for i, name in enumerate(self.mixture.losses):
-            forgotten = (x["memory"][i * NODES : (i + 1) * NODES] * self.weights[1]).sum()
+            own = slice(i * NODES, (i + 1) * NODES)
+            noise, forgotten = ((x[kind][own] * self.weights[k]).sum() for k, kind in enumerate(MODES))
             found.append(loss_of(self.mixture.values(self.numbers, name), x["progress"][i], noise, forgotten))
         return found
 
@@ -182,7 +181,7 @@ def state_of(layout: Layout, members: np.ndarray, main: str, run: Any) -> tuple[
     return tuple(
         {
             "progress": np.array([state[k, 0] for state in states]),
-            "modes": states[0][k, 1 : 1 + NODES],
+            "noise": np.concatenate([state[k, 1 : 1 + NODES] for state in states]),
             "memory": np.concatenate([state[k, 1 + NODES :] for state in states]),
             "shown": np.asarray(shown),
             "time": np.asarray(0.0),

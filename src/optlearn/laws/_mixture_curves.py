@@ -19,6 +19,7 @@ SUM = 5e-3  # by how much logged shares, which are rounded, may miss 1
 _COLUMN = re.compile(r"(?:.*/)?(?:(?:val|valid|validation|eval|test|train)_)?(share|loss)[_/](.+)")
 # Rates that differ by less than this share of the largest count as one interval, or as two.
 LEVEL, SLOW = 0.04, 0.25
+MOST = 6  # domains: of each pair, two numbers are fitted
 UNEVEN = 1e-3  # shares that differ by less are one
 
 
@@ -47,6 +48,11 @@ class MixtureCurve:
             raise SpecificationError(
                 f"{who} must have shares of at least two domains (columns share_NAME), got "
                 f"{', '.join(self.shares) or 'none'}"
+            )
+        if len(self.shares) > MOST:
+            raise SpecificationError(
+                f"{who} must have shares of at most {MOST} domains, got {len(self.shares)}: join some of "
+                "them, adding up their shares"
             )
         without = [name for name in self.shares if name not in self.losses]
         if without:

@@ -4,13 +4,15 @@ Every domain d has the progress and the noise of the law of one loss, and a memo
 known, or forgotten, which are learned while the domain is shown and forgotten while it is not::
 
     dS_d/dt  = η^κ Σ_e τ_de p_e                                                 progress; τ_dd = 1
-    dv_r/dt  = r η^q (η^p / b − v_r)                                            noise; r ~ Gamma
-    du_dr/dt = r η^q' (S_d + S₁)^−s [ε_d (1 − m_d)^f (1 − u_dr) − m_d^l u_dr]   memory; u = 1 at first
-    L_d      = L₀_d + A_d (S_d + S₀)^−α_d + B_d Σ_r w_r v_r + C_d Σ_r w'_r u_dr
+    dv_dr/dt = r η^q (η^p (1 − (1 − n) m_d) / b − v_dr)                         noise; r ~ Gamma
+    du_dr/dt = r η^q' (S_d + S₁)^−s [ε_d (r/r̄)^g (1 − m_d)^f (1 − u_dr) − m_d u_dr]   memory; u = 1 at first
+    L_d      = L₀_d + A_d (S_d + S₀)^−α_d + B_d Σ_r w_r v_dr + C_d Σ_r w'_r u_dr
 
 p_e are the shares of the domains that are trained on, which add up to one, and m_d = Σ_e k_de p_e is how much
-of what is shown is of domain d or akin to it (k_dd = 1). A target that is never trained on has neither
-τ_dd nor k_dd. Units are those of the law of one loss; intervals of constant settings are exact.
+of what is shown is of domain d or akin to it (k_dd = 1). What is learned fast is forgotten more slowly than
+it is learned (g < 0), and a domain's loss is less noisy while the domain is shown (n < 1). A target that is
+never trained on has neither τ_dd nor k_dd. Units are those of the law of one loss; intervals of constant
+settings are exact.
 
 Parameters are shared by all domains (``SHARED``) or a domain's own (``OWN``, ``PAIRS``), so the loss of a
 domain depends on few of them: the law runs for one domain at a time.
@@ -34,26 +36,27 @@ YOUTH = 0.05
 # What the exponents are expected to be was found by cross-validation over designs of six pilots on runs of a
 # small GPT (docs/mixtures.md); speeds and amplitudes depend on the network and its data.
 SHARED: Mapping[str, Parameter] = {
-    "head_start": Parameter(1e-7, 1.0, 1e-3, log=True, spread=1.0),  # S₀
-    "progress_power": Parameter(0.1, 1.6, 0.5, spread=0.07),  # κ
-    "speed": Parameter(1.0, 1e5, 150.0, log=True, spread=0.33),  # mean of r, of the noise
-    "shape": Parameter(0.05, 50.0, 0.8, log=True, spread=0.17),  # of its Gamma law
+    "head_start": Parameter(1e-7, 1.0, 6e-4, log=True, spread=1.0),  # S₀
+    "progress_power": Parameter(0.1, 1.6, 0.4, spread=0.07),  # κ
+    "speed": Parameter(1.0, 1e5, 250.0, log=True, spread=0.33),  # mean of r, of the noise
+    "shape": Parameter(0.05, 50.0, 1.0, log=True, spread=0.17),  # of its Gamma law
     "noise_power": Parameter(0.2, 2.0, 0.9, spread=0.07),  # p
-    "relaxation_power": Parameter(0.05, 2.0, 0.8, spread=0.07),  # q
-    "memory_speed": Parameter(1.0, 1e5, 200.0, log=True, spread=0.33),  # mean of r, of the memory
-    "memory_shape": Parameter(0.05, 50.0, 1.0, log=True, spread=0.17),
-    "memory_power": Parameter(0.05, 2.0, 0.75, spread=0.07),  # q'
-    "memory_slowing": Parameter(-1.0, 3.0, 0.0, spread=0.1),  # s
-    "learning_power": Parameter(0.3, 2.0, 0.8, spread=0.033),  # l
-    "forgetting_power": Parameter(0.3, 3.0, 1.7, spread=0.067),  # f
+    "noise_shown": Parameter(0.2, 2.0, 0.78, spread=0.07),  # n
+    "relaxation_power": Parameter(0.05, 2.0, 0.9, spread=0.07),  # q
+    "memory_speed": Parameter(1.0, 1e5, 250.0, log=True, spread=0.33),  # mean r̄ of r, of the memory
+    "memory_shape": Parameter(0.05, 50.0, 0.65, log=True, spread=0.17),
+    "memory_power": Parameter(0.05, 2.0, 0.65, spread=0.07),  # q'
+    "memory_slowing": Parameter(-1.0, 3.0, 0.8, spread=0.2),  # s
+    "forgetting_power": Parameter(0.3, 4.0, 2.2, spread=0.1),  # f
+    "forgetting_pace": Parameter(-2.0, 1.0, -0.55, spread=0.07),  # g
 }
 OWN: Mapping[str, Parameter] = {
     "floor": Parameter(0.0, np.inf, 1.0),  # L₀
     "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
-    "exponent": Parameter(0.02, 3.0, 1.2, log=True, spread=0.1),  # α
+    "exponent": Parameter(0.02, 3.0, 1.15, log=True, spread=0.1),  # α
     "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
     "memory": Parameter(1e-6, 1e6, 0.3, log=True),  # C
-    "forgetting": Parameter(1e-4, 10.0, 0.12, log=True, spread=0.33),  # ε
+    "forgetting": Parameter(1e-4, 10.0, 0.05, log=True, spread=0.5),  # ε
 }
 LINEAR = ("floor", "amplitude", "noise", "memory")  # the loss is linear in them
 TRANSFER = Parameter(1e-3, 1.0, 0.8, log=True, spread=0.17)  # τ
@@ -136,18 +139,34 @@ def seen(weights: Sequence[Array], shares: Sequence[Array]) -> Array:
     return total
 
 
-def memory_rates(
-    value: Mapping[str, Any], eta: Array, shares: Sequence[Array], age: Array, xp: Any
-) -> tuple[Array, Array]:
-    """The level that the memory of a domain relaxes to, and how fast a mode of rate 1 does.
+def shown_of(value: Mapping[str, Any], shares: Sequence[Array], xp: Any) -> Array:
+    """How much of what is shown is of a domain or akin to it, m."""
+    return xp.clip(seen(value["kinship"], shares), 0.0, 1.0)
 
-    ``age`` is the domain's progress in the middle of the interval.
+
+def noise_level(value: Mapping[str, Any], eta: Array, shown: Array) -> Array:
+    """The level that the noise of a domain relaxes to."""
+    return eta ** value["noise_power"] * (1 - (1 - value["noise_shown"]) * shown)
+
+
+def memory_rates(
+    value: Mapping[str, Any], eta: Array, shown: Array, age: Array, rates: Array
+) -> tuple[Array, Array]:
+    """(…, modes) levels that the memory of a domain relaxes to, and how fast.
+
+    ``age`` is the domain's progress in the middle of the interval, ``rates`` (…, modes) those of the modes.
     """
-    akin = xp.clip(seen(value["kinship"], shares), 0.0, 1.0)
-    learned = smooth_power(akin, value["learning_power"])
-    forgotten = value["forgetting"] * smooth_power(1 - akin, value["forgetting_power"])
-    pace = eta ** value["memory_power"] * (age + YOUTH) ** -value["memory_slowing"]
-    return forgotten / (learned + forgotten), pace * (learned + forgotten)
+    learned = shown[..., None]
+    forgotten = (value["forgetting"] * smooth_power(1 - shown, value["forgetting_power"]))[..., None]
+    mean = _as_mode(value["memory_speed"])
+    forgotten = forgotten * (rates / mean) ** _as_mode(value["forgetting_pace"])
+    pace = (eta ** value["memory_power"] * (age + YOUTH) ** -value["memory_slowing"])[..., None]
+    return forgotten / (learned + forgotten), rates * pace * (learned + forgotten)
+
+
+def _as_mode(value: Any) -> Any:
+    """A parameter with one more axis, for the modes."""
+    return value[..., None] if getattr(value, "ndim", 0) else value
 
 
 def loss_of(value: Mapping[str, Any], progress: Array, noise: Array, forgotten: Array) -> Array:
@@ -224,24 +243,27 @@ def run_domain(
     gain = eta ** value["progress_power"] * seen(value["transfer"], shares) * length
     progress = np.cumsum(gain, axis=2)
     size = progress.shape
-    level = np.broadcast_to(eta ** value["noise_power"] / course.batches, size)
-    forgotten, pace = memory_rates(value, eta, shares, progress - gain / 2, np)
-    modes, courses, weights = [], [], []
-    for kind, time, first in (
-        ("", eta ** value["relaxation_power"] * length, 0.0),
-        ("memory_", pace * length, 1.0),
+    shown = shown_of(value, shares, np)
+    (rates, weight), (memory_nodes, memory_weight) = (
+        nodes_of(parameters, layout.names, kind) for kind in ("", "memory_")
+    )
+    level = noise_level(value, eta, shown) / course.batches
+    noise_time = rates[:, None, None, :] * (eta ** value["relaxation_power"] * length)[..., None]
+    forgotten, pace = memory_rates(value, eta, shown, progress - gain / 2, memory_nodes[:, None, None, :])
+    modes, courses = [], []
+    # Modes depend on all intervals before, so only these are a loop; everything else is vectorised.
+    for target, time, first, weights in (
+        (level[..., None], noise_time, 0.0, weight),
+        (forgotten, pace * length[..., None], 1.0, memory_weight),
     ):
-        rates, weight = nodes_of(parameters, layout.names, kind)
-        left = np.exp(-rates[:, None, None, :] * time[..., None])
-        target = level if kind == "" else np.broadcast_to(forgotten, size)
+        left = np.broadcast_to(np.exp(-time), (*size, NODES))
+        target = np.broadcast_to(target, (*size, target.shape[-1]))
         mode, total = np.full((*size[:2], NODES), first), np.empty(size)
-        # Modes depend on all intervals before, so only these are a loop; everything else is vectorised.
         for i in range(size[2]):
-            to = target[:, :, i, None]
+            to = target[:, :, i]
             mode = to + (mode - to) * left[:, :, i]
-            total[:, :, i] = (mode @ weight[:, :, None])[..., 0]
+            total[:, :, i] = (mode @ weights[:, :, None])[..., 0]
         modes.append(mode)
         courses.append(total)
-        weights.append(weight)
     state = np.concatenate([progress[:, :, -1:], *modes], axis=2)
     return value, (progress, courses[0], courses[1]), state
