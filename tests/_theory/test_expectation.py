@@ -428,6 +428,23 @@ def test_half_of_a_table_is_enough_for_even_integrands():
         assert abs(even[0] - even[1]) < 1e-14
 
 
+@pytest.mark.parametrize("nodes", [(14, 9, 2), (8, 14, 2), (9, 11, 2)])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_two_nodes_of_label_noise_cost_nothing(nodes, mirrored):
+    """Exact for squares of the noise; what is odd in it vanishes, on half of an even integrand's grid too."""
+    rule = Grid(nodes)
+    table = Table.of(rule, (1, 1, 0), mirrored=mirrored)
+    free = any(count % 2 == 0 for count in nodes[:-1])
+    assert rule.size((1, 1, 0)) == np.prod(nodes) / (2 if free else 1)
+    x, weights = table.positions.reshape(-1, 3), table.weights.ravel()
+    slope = np.tanh(x[:, 0] - 0.5 * x[:, 1])
+    missed = slope + 0.1 * x[:, 2]
+    fine = GaussHermite(40).grid((1, 1))
+    expected = fine[1] @ np.tanh(fine[0][:, 0] - 0.5 * fine[0][:, 1]) ** 2 + 0.01
+    assert weights @ missed**2 == pytest.approx(expected, abs=2e-3)
+    assert weights @ (slope * x[:, 2]) == pytest.approx(0.0, abs=2e-3)
+
+
 def test_a_coarser_table_has_the_same_shape():
     for rule in (GaussHermite(12), Grid((16, 12)), QuasiMonteCarlo(14)):
         table = Table.of(rule, (1, 1), block=64)
