@@ -11,9 +11,11 @@ from jax.scipy.special import erf
 import optlearn as ol
 from optlearn._control.baselines import baselines_of
 from optlearn._control.certificate import limits
+from optlearn._errors import UnphysicalStateError
 
 MODELS = 40
-# Few intervals and points, since the search is what is tested.
+# Few intervals and points, since the search is what is tested. Losses and units are smooth: sixteen points of
+# one that bends make a drift that jumps, which is no model.
 INTERVALS, RULE = 3, ol.QuasiMonteCarlo(4)
 
 
@@ -37,7 +39,7 @@ def poisson(output, target, u):
 
 def quantile(output, target, u):
     missed = target - output
-    return jnp.maximum(0.8 * missed, -0.2 * missed)
+    return 0.8 * missed + jax.nn.softplus(-5 * missed) / 5
 
 
 def log_cosh(output, target, u):
@@ -49,7 +51,7 @@ def margin(output, target, u):
 
 
 LOSSES = (square, logistic, huber, poisson, quantile, log_cosh, margin)
-UNITS = (lambda f: f, lambda f: erf(f / np.sqrt(2)), jnp.tanh, jax.nn.relu)
+UNITS = (lambda f: f, lambda f: erf(f / np.sqrt(2)), jnp.tanh, jax.nn.softplus)
 
 
 class Drawn(ol.LearningModel):
@@ -66,19 +68,24 @@ class Drawn(ol.LearningModel):
         return u["decay"] * jnp.trace(x.Q) / 2
 
 
+def objective_of(problem, schedule):
+    """What it ends at; infinite where it diverges."""
+    try:
+        return ol.evaluate(problem, schedule).objective
+    except UnphysicalStateError:
+        return np.inf
+
+
 def drawn_problem(number):
     """One of the problems, from its number alone."""
     rng = np.random.default_rng(number)
     K, M = (int(size) for size in rng.integers(1, 4, 2))
     kinds = int(rng.integers(len(LOSSES))), int(rng.integers(len(UNITS)))
     kind = type(f"Drawn{number}", (Drawn,), {"drawn": kinds})
-    model = kind(
-        students=K,
-        overlaps=ol.Overlaps(T=np.eye(M)),
-        parameters={
-            "learning_rate": 0.5, "decay": 0.0, "sigma_n": float(rng.uniform(0, 0.5)), "margin": 1.0,
-        },
-    )  # fmt: skip
+    parameters = {"learning_rate": 0.5, "decay": 0.0, "sigma_n": float(rng.uniform(0, 0.5))}
+    if LOSSES[kinds[0]] is margin:
+        parameters["margin"] = 1.0
+    model = kind(students=K, overlaps=ol.Overlaps(T=np.eye(M)), parameters=parameters)
     lean = rng.uniform(-0.2, 0.3, (K, M))
     start = model.state(Q=lean @ lean.T + rng.uniform(0.1, 0.8) * np.eye(K), M=lean)
     controls = {"learning_rate": ol.Continuous(0, float(rng.uniform(0.3, 3.0)))}
@@ -99,7 +106,7 @@ def test_a_default_call_is_never_above_the_best_baseline(number):
         warnings.simplefilter("ignore")  # not converged is not what is asked here
         solution = ol.solve(problem)
         values = {
-            name: ol.evaluate(problem, make(problem, problem.intervals)).objective
+            name: objective_of(problem, make(problem, problem.intervals))
             for name, make in baselines_of(problem).items()
         }
     allowed = limits(solution.objective)["integration_error"]
