@@ -58,7 +58,7 @@ _CLEARLY = 1e-3  # a limit that is broken by this share of itself is not broken 
 _MET = 1e-8  # a limit that is broken by this share of itself counts as met
 _CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
 _FAR_BEHIND = 4  # times its gap that a descent is above another: it will not come down to that
-_ACCEPTABLE = 10  # gaps up to so many tolerances are nearly good
+_ACCEPTABLE = 20  # gaps up to so many tolerances, 2e-5 of the objective, are what a certificate accepts
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,9 +90,11 @@ class Auto(Method):
         direct = Direct(self.max_iterations, self.tolerance, near=best.outcome.ok)
         start = Start("the best of them", best.w, best.theta)
         runs.append(replace(direct.run(rollout, start, tell), counts=False, curvature=best.curvature))
-        if polished and best.outcome.ok and not (runs[-1].outcome.ok or runs[-1].interrupted):
-            # What was left to a direct run that failed.
-            runs.append(replace(Indirect(most).run(rollout, start, tell), counts=False))
+        last = runs[-1]
+        failed = best.outcome.ok and not last.outcome.ok
+        if polished and not last.interrupted and (failed or not is_as_low(last.objective, best.objective)):
+            # What was left to a direct run that failed, or that led to a higher optimum.
+            runs.append(replace(Indirect(None).run(rollout, start, tell), counts=False))
         if not any(run.outcome.ok for run in runs):
             runs += Direct(self.max_iterations, self.tolerance).run_all(rollout, starts, tell)
         return runs
