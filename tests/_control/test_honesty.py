@@ -191,6 +191,28 @@ def test_the_error_of_a_quadrature_is_in_the_certificate():
     assert any("quadrature_error" in reason for reason in solution.certificate.reasons)
 
 
+@pytest.mark.slow
+def test_one_costly_descent_follows_with_as_many_steps_as_are_needed():
+    model = Tanh(students=1, overlaps=ol.Overlaps(T=1.0), parameters={"learning_rate": 0.5})
+    # Nothing moves under the guess, for which one step is enough.
+    problem = ol.Problem(
+        model=model,
+        start={"Q11": 0.5, "M11": 0.1},
+        horizon=3.0,
+        controls={"learning_rate": ol.Continuous(0, 2, guess=0.0)},
+        intervals=3,
+        quadrature=ol.GaussHermite(16),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        solution = ol.solve(problem, starts=1)
+    assert [run.steps for run in solution.runs] == [1, 4]
+    assert solution.runs[1].iterations < solution.runs[0].iterations / 2
+    allowed = limits(solution.objective, solution.certificate.negligible)
+    assert abs(solution.certificate.integration_error) <= allowed["integration_error"]
+    assert solution.certificate.hamiltonian_gap <= allowed["hamiltonian_gap"]
+
+
 class Bent(ol.LearningModel):
     """A loss that bends at places that are not declared: over samples, its drift has small jumps."""
 
