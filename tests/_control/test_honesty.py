@@ -14,6 +14,7 @@ import optlearn as ol
 from optlearn._control.certificate import Starts, limits
 from optlearn._control.compiled import compile_problem
 from optlearn._control.solution import NotConvergedWarning
+from optlearn._engine.integrate import integrate
 from optlearn._errors import RunawayError, SpecificationError, UnphysicalStateError
 from optlearn._theory.quadrature import quadrature_error
 from optlearn.scenarios._arguments import Number
@@ -188,6 +189,59 @@ def test_the_error_of_a_quadrature_is_in_the_certificate():
     assert 0 < abs(exact - solution.objective) <= claimed
     assert not solution.certificate.converged  # four nodes are too few, and that is said
     assert any("quadrature_error" in reason for reason in solution.certificate.reasons)
+
+
+@pytest.mark.slow
+def test_one_costly_descent_follows_with_as_many_steps_as_are_needed():
+    model = Tanh(students=1, overlaps=ol.Overlaps(T=1.0), parameters={"learning_rate": 0.5})
+    # Nothing moves under the guess, for which one step is enough.
+    problem = ol.Problem(
+        model=model,
+        start={"Q11": 0.5, "M11": 0.1},
+        horizon=3.0,
+        controls={"learning_rate": ol.Continuous(0, 2, guess=0.0)},
+        intervals=3,
+        quadrature=ol.GaussHermite(16),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        solution = ol.solve(problem, starts=1)
+    assert [run.steps for run in solution.runs] == [1, 4]
+    assert solution.runs[1].iterations < solution.runs[0].iterations / 2
+    allowed = limits(solution.objective, solution.certificate.negligible)
+    assert abs(solution.certificate.integration_error) <= allowed["integration_error"]
+    assert solution.certificate.hamiltonian_gap <= allowed["hamiltonian_gap"]
+
+
+class Bent(ol.LearningModel):
+    """A loss that bends at places that are not declared: over samples, its drift has small jumps."""
+
+    def loss(self, fields, x, latent, u):
+        return (jnp.maximum(fields.student[0, 0], 0) - jnp.maximum(fields.teacher[0, 0], 0)) ** 2 / 2
+
+
+@pytest.mark.slow
+def test_an_error_bar_is_integrated_to_the_tolerance_of_its_objective(monkeypatch):
+    tolerances = []
+
+    def recorded(**given):
+        tolerances.append(given["rtol"])
+        return integrate(**given)
+
+    monkeypatch.setattr("optlearn._control.evaluate.integrate", recorded)
+    problem = ol.Problem(
+        model=Bent(students=1, overlaps=ol.Overlaps(T=1.0), parameters={"learning_rate": 0.5}),
+        start={"Q11": 0.5, "M11": 0.1},
+        horizon=2.0,
+        controls={"learning_rate": ol.Continuous(0, 1)},
+        intervals=3,
+    )
+    certificate = ol.solve(problem, starts=1).certificate
+    assert certificate.converged
+    assert certificate.quadrature_error > 0
+    # No smaller, which would take forever, and no larger, which would be all that the bar shows.
+    assert len(set(tolerances)) == 1
+    assert 1e-8 < tolerances[0] <= 1e-6
 
 
 class Gain(ol.LearningModel):

@@ -19,6 +19,8 @@ from optlearn._trajectory import Trajectory
 
 _RUNNING_ACCURACY = 1e-12  # of a piece of a running cost, relative to the whole
 _HALVINGS = 12
+# Largest tolerance: a certificate asks for an objective to 2e-5, whatever the error of its quadrature is.
+LEAST_ACCURATE = 1e-6
 STATE_SHOWN = 6  # numbers of a state in a message
 
 
@@ -52,15 +54,19 @@ def evaluate_anyway(
     parameters: Mapping[str, float] | None = None,
     *,
     record: int = 201,
+    rtol: float = 1e-10,
 ) -> Trajectory:
-    """The same for any values of the controls, admissible or not."""
+    """The same for any values of the controls, admissible or not.
+
+    A costly drift is integrated to ``rtol`` or what suits it, whichever is larger.
+    """
     compiled, free = with_best_free(problem, schedule, parameters)
     trajectory = integrate(
         schedule=schedule,
         start=problem.start,
         parameters={**compiled.problem.parameters, **free},
         record=record,
-        **_integrator(compiled),
+        **_integrator(compiled, rtol),
     )
     theta = np.array(list(free.values()))
     trajectory = with_paths(compiled, schedule, theta, trajectory)
@@ -89,15 +95,15 @@ def _not_finite(problem: Problem, objective: float, trajectory: Trajectory) -> s
     )
 
 
-def _integrator(compiled: CompiledProblem) -> dict[str, Any]:
+def _integrator(compiled: CompiledProblem, rtol: float) -> dict[str, Any]:
     """What to integrate, and how: a costly drift with steps far finer than its quadrature is accurate.
 
     Schedules are compared under one and the same quadrature, the solver's, whose error is the same for all.
     """
     if not compiled.engine.costly:
         return {"model": compiled.problem.model, "quadrature": compiled.problem.quadrature}
-    rtol = max(1e-10, compiled.rtol)
-    return {"model": compiled.functions.system.system, "backend": compiled.engine.name, "rtol": rtol}
+    model, backend = compiled.functions.system.system, compiled.engine.name
+    return {"model": model, "backend": backend, "rtol": min(max(rtol, compiled.rtol), LEAST_ACCURATE)}
 
 
 def with_best_free(

@@ -303,7 +303,14 @@ class _Search:
             coarse = self.rollout.steps
             if not self._astray:
                 self.rollout = self.rollout.with_steps(2 * coarse)
-                there = Start("the optimum with coarser steps", self.best.w, self.best.theta)
+                # A descent costs far more than to see, with a coarse rule, that still more steps are needed.
+                costly = self.compiled.engine.costly
+                while costly and too_coarse(self.rollout, self.best, self.negligible):
+                    self.rollout = self.rollout.with_steps(2 * self.rollout.steps)
+                there = Start(
+                    "the optimum with coarser steps", self.best.w, self.best.theta,
+                    near=costly, curvature=self.best.curvature if costly else None,
+                )  # fmt: skip
                 again = self.method.run_all(self.rollout, [there], self.tell)
                 self.runs += [replace(run, counts=False) for run in again]
             else:
