@@ -258,6 +258,32 @@ def test_families_use_up_the_budget(fitted):
     assert pilot.horizon == STEPS
 
 
+def test_a_limit_that_cannot_be_met_is_named(fitted):
+    """The reason names the limit and what was reached, and does not speak of budgets."""
+    options = {"robust": False, "intervals": 8, "budgets": {"new": 0.2}, "limits": {"old": 0.75}}
+    with pytest.warns(ol.NotConvergedWarning):
+        solution = ol.solve(fitted.problem(STEPS, (0, PEAK), **options), method="indirect", starts=1)
+    reached = fitted.predict(fitted.schedule(solution))["old"][-1]
+    (reason,) = solution.certificate.reasons
+    assert reason.startswith(f"loss_old is {reached:.3f}"[:-1])
+    assert "it must be at most 0.75: no schedule was found that keeps this limit" in reason
+
+
+@pytest.mark.parametrize("fixed", [{"budgets": {"new": 0.0}}, {"share_bounds": {"new": (0.3, 0.3)}}])
+def test_a_share_that_is_fixed_is_no_control(fitted, fixed):
+    problem = fitted.problem(STEPS, (0, PEAK), robust=False, intervals=8, **fixed)
+    assert set(problem.controls) == {"learning_rate"}
+    solution = ol.solve(problem, method="direct", starts=1)
+    assert solution.certificate.converged
+    plan = fitted.schedule(solution)
+    share = fixed.get("share_bounds", {"new": (0.0, 0.0)})["new"][0]
+    np.testing.assert_allclose(plan["share_new"][WARMUP:], share, atol=1e-12)
+    final = sum(loss[-1] for loss in fitted.predict(plan).values()) / 2
+    assert final == pytest.approx(solution.objective, rel=1e-3)
+    with pytest.raises(ol.SpecificationError, match="leave nothing to choose of any share"):
+        fitted.problem(STEPS, (0, PEAK), rates=np.full(STEPS, PEAK), **fixed)
+
+
 @pytest.mark.slow
 def test_plans_keep_budgets_limits_and_history(fitted):
     problem = fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, intervals=15)
