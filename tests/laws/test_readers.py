@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -208,6 +209,27 @@ def test_losses_are_of_one_kind_in_all_runs():
     }
     assert [set(curve.loss.tolist()) for curve in read_curves(runs)] == [{3.0}, {3.0}]
     assert set(read_curves({"a": runs["a"]})[0].loss.tolist()) == {2.5}
+
+
+def test_a_table_alone_is_a_run():
+    columns = {"step": STEP, "lr": RATE, "loss": LOSS}
+    is_the_run(read_curves(columns)[0], "run")
+    is_the_run(read_curves(pytest.importorskip("pandas").DataFrame(columns))[0], "run")
+
+
+def test_a_run_that_diverged_and_one_that_is_shorter():
+    """Neither is taken for one in another unit."""
+    step = np.arange(100.0, 2001.0, 100.0)
+    runs = {"whole": {"step": step, "lr": 0 * step + 1e-3, "loss": 30 / np.sqrt(step)}}
+    runs["short"] = {name: values[:8] for name, values in runs["whole"].items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_curves(runs)) == 2
+    runs["short"] = runs["short"] | {"loss": np.append(runs["short"]["loss"][:6], [1e3, 1e6])}
+    with pytest.raises(
+        SpecificationError, match=r"curve 'short': the run diverged: its loss was 1.22.* 1e\+06"
+    ):
+        read_curves(runs)
 
 
 def test_what_is_no_curve(tmp_path):

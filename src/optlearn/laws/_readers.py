@@ -52,9 +52,9 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
 
     Args:
         curves: a folder (a run for every log in it: CSV, TensorBoard, trainer_state.json, .txt or .log), a
-            mapping from names to files,
-            pandas frames or mappings of columns, a list of files, or curves that were read before. Where
-            there are both, validation losses are read, unless a run has fewer than 8 of them.
+            mapping from names to files, pandas frames or mappings of columns, one such table alone, a list
+            of files, or curves that were read before. Where there are both, validation losses are read,
+            unless a run has fewer than 8 of them.
         same_unit: losses are known to be of one kind and in one unit.
         rates: for logs without rates, by name of the run: a rate for every step from the first, or a function
             of the steps done.
@@ -90,6 +90,8 @@ def _named(curves: Any) -> Iterator[tuple[str, Source]]:
             yield (file.parent.name if by_folder else file.stem), file
     elif isinstance(curves, Curve):
         yield curves.name, curves
+    elif hasattr(curves, "columns") or _is_table(curves):
+        yield "run", curves
     elif isinstance(curves, Mapping):
         yield from ((str(name), source) for name, source in curves.items())
     elif isinstance(curves, Sequence):
@@ -99,6 +101,13 @@ def _named(curves: Any) -> Iterator[tuple[str, Source]]:
         raise SpecificationError(
             f"curves must be a folder, or map names to files or tables, got {type(curves).__name__}"
         )
+
+
+def _is_table(curves: Any) -> bool:
+    """Whether a mapping holds the columns of one run, rather than runs by their names."""
+    if not isinstance(curves, Mapping) or not any(_spelt(str(name), "step") for name in curves):
+        return False
+    return all(isinstance(values, np.ndarray | list | tuple) for values in curves.values())
 
 
 def _is_log(file: Path) -> bool:
