@@ -3,6 +3,7 @@
     python docs/make_laws.py --curves DIR                 (public curves of language models, 25M and 100M)
     python docs/make_laws.py --supercollapse DIR          (logs/ of github.com/shikaiqiu/supercollapse)
     python docs/make_laws.py --modded DIR                 (records/ of github.com/KellerJordan/modded-nanogpt)
+    python docs/make_laws.py --gemstone DIR     (wandb_dfs/ of github.com/mcleish7/gemstone-scaling-laws)
 
     python docs/make_laws.py --stored benchmarks/measured/batch_ramp_gpt.csv.gz
                                                           (runs of examples/batch_ramp_gpt.py on one GPU)
@@ -12,7 +13,6 @@ A folder of ``--curves`` is ``DIR/25M/*.csv`` and ``DIR/100M/*.csv`` with the co
 """
 
 import argparse
-import re
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ SHARES = {"×¼": 0.25, "×½": 0.5, "×1": 1.0, "×2": 2.0}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    for name in ("curves", "supercollapse", "modded"):
+    for name in ("curves", "supercollapse", "modded", "gemstone"):
         parser.add_argument(f"--{name}", type=Path, metavar="DIR")
     parser.add_argument("--stored", type=Path, metavar="FILE")
     given = parser.parse_args()
@@ -60,6 +60,8 @@ def main() -> None:
         batches(given.stored)
     if given.modded:
         speedrun(given.modded)
+    if given.gemstone:
+        cooldowns(given.gemstone)
     if families:
         coverage(families)
 
@@ -170,11 +172,11 @@ def speedrun(folder: Path) -> None:
     """Two runs of a GPT of 124M that differ in the schedule only; each predicts the other."""
     runs = {}
     for name, (file, steps, decay) in SPEEDRUN.items():
-        text = next(folder.rglob(file)).read_text()
-        logged = re.findall(r"^step:(\d+)/\d+ val_loss:([\d.]+)", text, re.MULTILINE)
-        step, loss = np.array(logged, dtype=float)[1:].T  # but for the untrained network
-        rate = 0.02 * np.minimum(1.0, (steps - step) / decay)
-        runs[name] = Curve(name, step, rate, loss)
+
+        def rate(step: float, steps: int = steps, decay: int = decay) -> float:
+            return 0.02 * min(1.0, (steps - step) / decay)
+
+        (runs[name],) = ol.laws.read_curves({name: next(folder.rglob(file))}, rates={name: rate})
     print("\nmodded-nanogpt: the final loss of one run from the other alone (95 %)")
     for known, asked in (("longer", "shorter"), ("shorter", "longer")):
         fit = ol.laws.fit(runs[known], alone=True, warmup=0)
@@ -185,6 +187,64 @@ def speedrun(folder: Path) -> None:
             f"  {asked}: {true:.4f}, predicted {told:.4f} ({low:.4f} to {high:.4f}), error "
             f"{abs(told / true - 1):.2%}; the runs differ by {abs(other / true - 1):.2%}"
         )
+
+
+# --- Gemstones -----------------------------------------------------------------------------------
+
+COOLDOWN = 0.1  # of the steps before it: a linear decay to 0
+
+
+def cooldowns(folder: Path) -> None:
+    """Networks of 20 shapes at a constant rate, at half of it, and with decays from about ten steps on.
+
+    The files hold steps and validation losses. Rates are what the authors say: constant, its half, and a
+    linear decay to 0 over 10 % of the steps done; they matter in units of the peak only.
+    """
+    import pandas as pd
+
+    tables = {
+        kind: pd.read_json(folder / f"wandb_df_for_fitting_{kind}.jsonl", lines=True).sort_values("step")
+        for kind in ("hot_477", "lr_ablation_hot_477", "cool_begin", "cool_end")
+    }
+    for table in tables.values():
+        table["run_name"] = table["run_name"].str.removeprefix("cooler_")
+    found: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
+    began = time.process_time()
+    for name in sorted(set(tables["cool_end"]["run_name"])):
+        own = {kind: table[table["run_name"] == name] for kind, table in tables.items()}
+        (step, loss), (low_step, low_loss), (begins, _), (ends, finals) = (
+            (part["step"].to_numpy(float), part["final_loss"].to_numpy(float)) for part in own.values()
+        )
+        decays = []
+        for begin, end, final in zip(begins, ends, finals, strict=True):
+            before = step <= begin
+            at, losses = np.append(step[before], end), np.append(loss[before], final)
+            rate = np.append(np.ones(before.sum()), 0.0)
+            inside = np.linspace(begin, end, 22)[1:-1]  # between the two losses the rate falls
+            between = (inside, (end - inside) / (end - begin))
+            decays.append(Curve(f"decay from {begin:g}", at, rate, losses, None, between))
+        known = [
+            Curve("constant", step, 0 * step + 1, loss),
+            Curve("half", low_step, 0 * low_step + 0.5, low_loss),
+        ]
+        middle = len(decays) // 2
+        for one_decay in found:
+            fit = ol.laws.fit([*known, decays[middle]] if one_decay else known, warmup=0)
+            for i, decay in enumerate(decays):
+                if i != middle:
+                    low, high = (float(bound[-1]) for bound in fit.interval(decay, level=0.95))
+                    true, flat = decay.loss[-1], float(np.interp(decay.steps, step, loss))
+                    error = float(fit.predict(decay)[-1]) / true - 1
+                    found[one_decay].append((error, flat / true - 1, low <= true <= high))
+    print(f"\nGemstones: final losses of {len(found[True])} decays of 20 networks")
+    for one_decay, rows in found.items():
+        errors, gains, held = np.array(rows, dtype=float).T
+        pilots = "a constant rate, its half" + " and one decay" * one_decay
+        print(
+            f"  from {pilots}: error {np.abs(errors).mean():.2%} (bias {errors.mean():+.2%}) where a decay "
+            f"gains {gains.mean():.2%}; 95 % intervals hold {held.mean():.0%}"
+        )
+    print(f"  {(time.process_time() - began) / 40:.1f} CPU s a fit and its intervals")
 
 
 # --- batches -------------------------------------------------------------------------------------

@@ -258,6 +258,32 @@ def test_families_use_up_the_budget(fitted):
     assert pilot.horizon == STEPS
 
 
+def test_a_limit_that_cannot_be_met_is_named(fitted):
+    """The reason names the limit and what was reached, and does not speak of budgets."""
+    options = {"robust": False, "intervals": 8, "budgets": {"new": 0.2}, "limits": {"old": 0.75}}
+    with pytest.warns(ol.NotConvergedWarning):
+        solution = ol.solve(fitted.problem(STEPS, (0, PEAK), **options), method="indirect", starts=1)
+    reached = fitted.predict(fitted.schedule(solution))["old"][-1]
+    (reason,) = solution.certificate.reasons
+    assert reason.startswith(f"loss_old is {reached:.3f}"[:-1])
+    assert "it must be at most 0.75: no schedule was found that keeps this limit" in reason
+
+
+@pytest.mark.parametrize("fixed", [{"budgets": {"new": 0.0}}, {"share_bounds": {"new": (0.3, 0.3)}}])
+def test_a_share_that_is_fixed_is_no_control(fitted, fixed):
+    problem = fitted.problem(STEPS, (0, PEAK), robust=False, intervals=8, **fixed)
+    assert set(problem.controls) == {"learning_rate"}
+    solution = ol.solve(problem, method="direct", starts=1)
+    assert solution.certificate.converged
+    plan = fitted.schedule(solution)
+    share = fixed.get("share_bounds", {"new": (0.0, 0.0)})["new"][0]
+    np.testing.assert_allclose(plan["share_new"][WARMUP:], share, atol=1e-12)
+    final = sum(loss[-1] for loss in fitted.predict(plan).values()) / 2
+    assert final == pytest.approx(solution.objective, rel=1e-3)
+    with pytest.raises(ol.SpecificationError, match="leave nothing to choose of any share"):
+        fitted.problem(STEPS, (0, PEAK), rates=np.full(STEPS, PEAK), **fixed)
+
+
 @pytest.mark.slow
 def test_plans_keep_budgets_limits_and_history(fitted):
     problem = fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, intervals=15)
@@ -349,3 +375,41 @@ def test_the_front_of_two_domains_falls(fitted):
     )
     assert np.all(np.diff(front.values["old"]) > 0)
     assert np.all(np.diff(front.values["new"]) < 0)
+
+
+@pytest.mark.slow
+def test_a_plan_for_three_domains():
+    """Learned while shown and forgotten while not; bounds whose shares always add up to one certify it."""
+    x, names = (np.arange(1000) + 0.5) / 1000, ("a", "b", "c")
+    runs = {}
+    for i, much in enumerate(names):
+        end = np.where(x[:, None] > 0.7, np.eye(3)[i], (1 - np.eye(3)[i]) / 2)
+        for name, shares in (("much", np.tile(0.1 + 0.7 * np.eye(3)[i], (1000, 1))), ("end", end)):
+            rates, known, noise, losses = np.minimum(1.0, 4 * (1 - x)), np.zeros(3), 0.0, []
+            for step in range(1000):
+                shown = shares[step]
+                known = known + rates[step] * (0.05 * shown * (1 - known) - 0.004 * (1 - shown) * known)
+                noise += 0.05 * rates[step] * (rates[step] - noise)
+                losses.append(0.8 + 4 * (step + 100) ** -0.5 + 0.1 * noise + 0.4 * (1 - known))
+            table = {"step": np.arange(25, 1001, 25), "lr": rates.reshape(-1, 25).mean(axis=1)}
+            for k, domain in enumerate(names):
+                table[f"share_{domain}"] = shares[:, k].reshape(-1, 25).mean(axis=1)
+                table[f"loss_{domain}"] = np.array(losses)[24::25, k]
+            runs[f"{name} {much}"] = table
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LawWarning)
+        found = fit(runs, peak=1.0, starts=1)
+    problem = found.problem(
+        1000,
+        (0, 1.0),
+        robust=False,
+        intervals=12,
+        budgets={"c": 0.2},
+        share_bounds={"b": (0, 0.4), "c": (0, 0.6)},
+    )
+    solution = ol.solve(problem, method="direct", starts=1)
+    assert solution.certificate.converged
+    plan = found.schedule(solution)
+    np.testing.assert_allclose(sum(plan[f"share_{name}"] for name in names), 1.0)
+    assert np.diff(plan.grid) @ plan["share_c"] <= 200 * (1 + 1e-9)
+    assert plan["share_b"].max() <= 0.4 + 1e-9

@@ -87,7 +87,7 @@ def test_losses_that_end_far_apart_are_of_one_unit_if_they_begin_alike():
     apart = replace(low, loss=low.loss * np.where(low.step > 100, 1.6, 1.0))
     assert len(read_curves([high, apart])) == 2
     late = [Curve(c.name, c.step[20:], c.rate[20:], c.loss[20:]) for c in (high, apart)]
-    with pytest.warns(LawWarning, match=r"one unit, but .* ends at .*same_unit=True"):
+    with pytest.warns(LawWarning, match=r"one unit, but .* has .* at step 4000 .*same_unit=True"):
         read_curves(late)
     with warnings.catch_warnings():
         warnings.simplefilter("error", LawWarning)

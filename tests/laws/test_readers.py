@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +169,67 @@ def test_columns_of_a_curve_are_real_numbers():
         Curve("x", np.array(STEP), np.array(RATE), np.array(LOSS) * 1j)
     with pytest.raises(SpecificationError, match="curve 'x': between must be real numbers"):
         Curve("x", np.array(STEP), np.array(RATE), np.array(LOSS), None, (np.array([15.0]), np.array([1j])))
+
+
+@pytest.mark.parametrize("form", ["text", "frame", "events"])
+def test_validation_losses_win_unless_there_are_few(tmp_path, form):
+    """Losses of both kinds, the validation loss in rows of its own and seldom, as in public logs."""
+
+    def read(every):
+        losses = {s: ("val_loss", 3 - s / 100) for s in range(every, 81, every)}
+        rows = [(s, "train_loss", 4 - s / 100) for s in range(1, 81)]
+        rows = sorted(rows + [(s, *loss) for s, loss in losses.items()])
+        if form == "text":
+            source = tmp_path / "run.txt"
+            source.write_text("".join(f"step:{s}/80 {kind}:{x:.4f} train_time:4ms\n" for s, kind, x in rows))
+        elif form == "events":
+            source = tmp_path / "events.out.tfevents.1.host"
+            events = [field(2, s) + field(5, scalar(kind, x, "double")) for s, kind, x in rows]
+            source.write_bytes(records(*events))
+        else:
+            kinds = ("train_loss", "val_loss")
+            table = {kind: [x if kind == own else np.nan for _, own, x in rows] for kind in kinds}
+            source = pytest.importorskip("pandas").DataFrame({"step": [row[0] for row in rows], **table})
+        (curve,) = read_curves({"run": source}, rates={"run": np.full(80, 1e-3)})
+        return curve
+
+    often, seldom = read(10), read(11)
+    np.testing.assert_array_equal(often.step, np.arange(10, 81, 10))
+    np.testing.assert_allclose(often.loss, 3 - often.step / 100)
+    np.testing.assert_array_equal(seldom.step, np.arange(1, 81))
+    np.testing.assert_allclose(seldom.loss, 4 - seldom.step / 100)
+
+
+def test_losses_are_of_one_kind_in_all_runs():
+    """One run with too few validation losses, and all are read with their training losses."""
+    step = np.arange(10.0, 101.0, 10)
+    runs = {
+        name: {"step": step, "lr": 0 * step + 1e-3, "loss": 0 * step + 3.0, "val_loss": val}
+        for name, val in (("a", [f"{2.5}"] * 10), ("b", ["2.5"] * 7 + [""] * 3))
+    }
+    assert [set(curve.loss.tolist()) for curve in read_curves(runs)] == [{3.0}, {3.0}]
+    assert set(read_curves({"a": runs["a"]})[0].loss.tolist()) == {2.5}
+
+
+def test_a_table_alone_is_a_run():
+    columns = {"step": STEP, "lr": RATE, "loss": LOSS}
+    is_the_run(read_curves(columns)[0], "run")
+    is_the_run(read_curves(pytest.importorskip("pandas").DataFrame(columns))[0], "run")
+
+
+def test_a_run_that_diverged_and_one_that_is_shorter():
+    """Neither is taken for one in another unit."""
+    step = np.arange(100.0, 2001.0, 100.0)
+    runs = {"whole": {"step": step, "lr": 0 * step + 1e-3, "loss": 30 / np.sqrt(step)}}
+    runs["short"] = {name: values[:8] for name, values in runs["whole"].items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_curves(runs)) == 2
+    runs["short"] = runs["short"] | {"loss": np.append(runs["short"]["loss"][:6], [1e3, 1e6])}
+    with pytest.raises(
+        SpecificationError, match=r"curve 'short': the run diverged: its loss was 1.22.* 1e\+06"
+    ):
+        read_curves(runs)
 
 
 def test_what_is_no_curve(tmp_path):

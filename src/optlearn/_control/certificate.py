@@ -147,6 +147,16 @@ def limits(objective: float, negligible: float = 0.0) -> dict[str, float]:
     }
 
 
+def unmet_limits(problem: Problem, costs: np.ndarray) -> list[str]:
+    """Limits of a problem that final costs (K,) break, in words."""
+    weighing = problem.weighing
+    if weighing is None:
+        return []
+    shares = weighing.broken(costs) / np.array(weighing.sizes)
+    ends = zip(costs[weighing.members :].tolist(), shares.tolist(), problem.limits, strict=True)
+    return [limit.broken_by(value) for value, share, limit in ends if share > LIMITS_MET]
+
+
 def judged(
     problem: Problem,
     *,
@@ -160,7 +170,7 @@ def judged(
     starts: Starts,
     largest: float,
     quadrature_error: float | None = None,
-    excess: float = 0.0,
+    broken: Sequence[str] = (),
     negligible: float = 0.0,
     blind: bool = False,
     path: Excess | None = None,
@@ -180,7 +190,7 @@ def judged(
         starts: what became of them.
         largest: number in a state along training.
         quadrature_error: see ``Certificate``.
-        excess: share of itself by which a limit is broken.
+        broken: limits that the schedule breaks, in words.
         negligible: see ``Certificate``.
         blind: the objective, a function of the final state, has no derivative with respect to any state.
         path: where the worst of the paths is worst, if there are any.
@@ -189,7 +199,8 @@ def judged(
     solver_gap = hamiltonian_gap if mixed_gap is None else min(hamiltonian_gap, mixed_gap)
     relaxation = None if relaxed_objective is None else objective - relaxed_objective
     small = limits(objective, negligible)
-    reasons = [] if outcome.ok else [outcome.value]
+    # Where a limit is broken, that is what no schedule was found to meet.
+    reasons = [] if outcome.ok or (outcome is Outcome.INFEASIBLE and broken) else [outcome.value]
     # What limits on switches and dwell cost is a price that was asked for, and no gap.
     limited = any(control.limited for control in problem.discrete.values())
     # Written so that a NaN is wrong too.
@@ -223,8 +234,7 @@ def judged(
         )
     if budget_error > small["budget_error"]:
         reasons.append(f"budget_error {budget_error:.1e}")
-    if excess > LIMITS_MET:
-        reasons.append(f"a limit is broken by {excess:.1e} of itself: no schedule was found that keeps it")
+    reasons += [f"{limit}: no schedule was found that keeps this limit" for limit in broken]
     if path is not None and not path.kept:
         advice = "no schedule was found that keeps it"
         if path_kept_on_grid:

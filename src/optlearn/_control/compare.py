@@ -9,7 +9,7 @@ import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._control.baselines import baselines_of
-from optlearn._control.certificate import LIMITS_MET, Certificate, limits
+from optlearn._control.certificate import Certificate, limits, unmet_limits
 from optlearn._control.compiled import compile_problem
 from optlearn._control.controls import TOLERANCE, Control
 from optlearn._control.evaluate import check_schedule, evaluate_anyway
@@ -329,17 +329,8 @@ def _broken_on_the_way(problem: Problem, schedule: Schedule, trajectory: Traject
     compiled = compile_problem(problem)
     theta = np.array([trajectory.info["parameters"][name] for name in problem.free])
     found = excesses(compiled, schedule, theta, trajectory)
-    costs, weighing = compiled.costs(trajectory.states[-1], theta), problem.weighing
-    assert weighing is not None
-    ends = zip(
-        costs[weighing.members :], weighing.broken(costs) / weighing.sizes, problem.limits, strict=True
-    )
     return [
-        *(
-            f"{value:.6g} at the end; it must be {limit.words}"
-            for value, share, limit in ends
-            if share > LIMITS_MET
-        ),
+        *unmet_limits(problem, np.asarray(compiled.costs(trajectory.states[-1], theta))),
         *(excess.words for excess in found if not excess.kept),
     ]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from optlearn._arrays import Float
-from optlearn._control.certificate import LIMITS_MET, STEPS, Certificate, Starts, judged
+from optlearn._control.certificate import LIMITS_MET, STEPS, Certificate, Starts, judged, unmet_limits
 from optlearn._control.compiled import CompiledProblem, Rollout, weighing_on
 from optlearn._control.evaluate import evaluate, evaluate_anyway
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
@@ -180,12 +180,14 @@ def certify(
         negligible: gain that does not matter.
         path: where the worst of the paths is worst, along a trajectory that was integrated accurately.
     """
-    rollout, excess, on_grid = Rollout(compiled, len(w), steps), 0.0, False
+    rollout, on_grid = Rollout(compiled, len(w), steps), False
+    broken: list[str] = []
     weighing, own = weighing_on(rollout), compiled.problem.weighing
     if weighing is not None and own is not None:
         costs = finely(rollout, w, theta)
         # Paths are judged apart, along a finer trajectory.
         excess = own.excess(costs[: own.size])
+        broken = unmet_limits(compiled.problem, costs[: own.size])
         on_grid = weighing.excess(costs) <= max(excess, KEPT)
         weights = weighing.weights(costs) if weights is None else weights
         compiled = compiled.weighted(Fixed(weights))
@@ -215,7 +217,7 @@ def certify(
         starts=starts,
         largest=float(np.abs(rolled.states).max()),
         quadrature_error=quadrature_error,
-        excess=excess,
+        broken=broken,
         negligible=negligible,
         blind=_is_blind(rollout, rolled, theta),
         path=path,

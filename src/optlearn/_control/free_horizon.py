@@ -169,7 +169,9 @@ def _lasting(objective: Objective) -> Objective:
 
 def _limit(budget: Budget, name: str) -> Limit:
     spent = Objective(final=0.0, terminal=_Setting(name))
-    return Limit(spent, **{"equals" if budget.equal else "at_most": budget.total})
+    if budget.equal:
+        return Limit(spent, equals=budget.total)
+    return Limit(spent, at_most=budget.total)
 
 
 def _in_training_time(problem: Problem, solution: Solution) -> Solution:

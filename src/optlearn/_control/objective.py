@@ -217,11 +217,13 @@ class Limit:
         objective: what is limited; of an ensemble, its mean over the members.
         at_most: the most that it may be.
         equals: what it must be, instead.
+        name: what it is called where it is broken.
     """
 
     objective: Objective
     at_most: float | None = None
     equals: float | None = None
+    name: str = "a limited quantity"
 
     def __post_init__(self) -> None:
         if (self.at_most is None) == (self.equals is None):
@@ -243,3 +245,7 @@ class Limit:
     def words(self) -> str:
         """The limit, in words."""
         return f"exactly {self.value:g}" if self.equals is not None else f"at most {self.value:g}"
+
+    def broken_by(self, value: float) -> str:
+        """What a value at the end of training that breaks it is told with."""
+        return f"{self.name} is {value:.6g} at the end; it must be {self.words}"

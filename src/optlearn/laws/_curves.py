@@ -216,6 +216,14 @@ def check_together(curves: Sequence[Curve], same_unit: bool = False) -> None:
         raise SpecificationError(
             f"batch must be logged in all curves or in none; {names[with_batch.index(False)]!r} has none"
         )
+    for curve in curves:
+        tenth = max(len(curve.loss) // 10, 1)
+        best, last = np.median(np.sort(curve.loss)[:tenth]), np.median(curve.loss[-tenth:])
+        if last > UNITS * best:
+            raise SpecificationError(
+                f"curve {curve.name!r}: the run diverged: its loss was {best:.4g} and ends at {last:.4g}; "
+                "leave out what follows its lowest loss, or the run"
+            )
     if not same_unit:
         _check_units(curves)
 
@@ -223,20 +231,22 @@ def check_together(curves: Sequence[Curve], same_unit: bool = False) -> None:
 def _check_units(curves: Sequence[Curve]) -> None:
     """Raise, or warn, if losses look as if they were of several kinds or units.
 
-    Untrained networks are equally bad, so that first losses tell. Where they were not logged, there are final
-    ones, which rates may set apart too: these call for a warning only, unless they are worlds apart.
+    Untrained networks are equally bad, so that first losses tell. Where they were not logged, there are those
+    at the end of the shortest run, which rates may set apart too: these call for a warning only, unless they
+    are worlds apart.
     """
     at = max(curve.step[0] for curve in curves)
     if known := all(at <= EARLY * curve.steps for curve in curves):
         losses = [float(np.exp(np.interp(at, curve.step, np.log(curve.loss)))) for curve in curves]
     else:
-        losses = [float(np.median(curve.loss[-max(len(curve.loss) // 10, 1) :])) for curve in curves]
+        at = min(curve.steps for curve in curves)
+        parts = [curve.loss[curve.step <= max(at, curve.step[0])] for curve in curves]
+        losses = [float(np.median(part[-max(len(part) // 10, 1) :])) for part in parts]
     low, high = int(np.argmin(losses)), int(np.argmax(losses))
     ratio = losses[high] / losses[low]
     if ratio <= BITS:
         return
-    verb = f"has {{:.4g}} at step {at:g}" if known else "ends at {:.4g}"
-    one, other = (f"{curves[i].name!r} {verb.format(losses[i])}" for i in (low, high))
+    one, other = (f"{curves[i].name!r} has {losses[i]:.4g} at step {at:g}" for i in (low, high))
     message = (
         f"curves must be losses of one network in one unit, but {one} and {other} (bits are nats × 1.44, a "
         "perplexity is the exponential). If they are, say same_unit=True"

@@ -1,9 +1,9 @@
 """Fit the law to loss curves; what the fit can then tell."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -15,7 +15,7 @@ from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning, as_rates
 from optlearn.laws._expectations import expectations
-from optlearn.laws._law import NAMES, PARAMETERS, Course, at_size, fixed_parameters, loss_after
+from optlearn.laws._law import PARAMETERS, Course, Parameter, at_size, fixed_parameters, loss_after
 from optlearn.laws._least_squares import NORMAL, PRIOR, STEP, VAGUE, Data, Fitter, Optimum, Run, Scale
 from optlearn.laws._noise import OUTLYING, Noise, robust_size
 from optlearn.laws._readers import read_curves
@@ -186,6 +186,9 @@ class LawFit:
     law: str
     _drawn: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, init=False, repr=False)
 
+    most_misfit: ClassVar[float] = MISFIT
+    harmless_at_bounds: ClassVar[tuple[str, ...]] = ()  # beginnings of names
+
     # --- parameters and how well they are known ----------------------------------------------------
 
     @property
@@ -211,7 +214,12 @@ class LawFit:
     @property
     def parameters(self) -> dict[str, float]:
         """By name; rates in units of the peak, time in units of the longest run."""
-        return dict(zip(NAMES, self.optimum.parameters.tolist(), strict=True))
+        return dict(zip(self.known_parameters, self.optimum.parameters.tolist(), strict=True))
+
+    @property
+    def known_parameters(self) -> Mapping[str, Parameter]:
+        """What there is to know of every parameter beforehand, by name."""
+        return PARAMETERS
 
     @cached_property
     def _curve_residuals(self) -> list[np.ndarray]:
@@ -227,7 +235,7 @@ class LawFit:
     def misfit(self) -> dict[str, float]:
         """Root mean square residual of each curve beyond its noise, as a share of the loss."""
         return {
-            curve.name: float(np.sqrt(max(np.mean(r**2) - np.mean(np.diff(r) ** 2) / 2, 0.0)))
+            curve.name: beyond_noise(r)
             for curve, r in zip(self.data.curves, self._curve_residuals, strict=True)
         }
 
@@ -293,8 +301,9 @@ class LawFit:
         errors = np.minimum(np.sqrt(np.diag(self.covariance)), self._widths)
         found = dict.fromkeys(self.fitter.fixed, 0.0)
         for name, error in zip(self.fitter.free, errors.tolist(), strict=True):
-            found[name] = self.parameters[name] * _relative(error) if PARAMETERS[name].log else error
-        return {name: found[name] for name in NAMES}
+            log = self.known_parameters[name].log
+            found[name] = self.parameters[name] * _relative(error) if log else error
+        return {name: found[name] for name in self.known_parameters}
 
     @checked
     def draws(self, count: int = DRAWS, seed: int = 0) -> np.ndarray:
@@ -334,7 +343,7 @@ class LawFit:
 
     @checked
     def bootstrap(self, count: int = 20, seed: int = 0) -> np.ndarray:
-        """(count, 15) parameters of fits to curves drawn with replacement."""
+        """(count, parameters) of fits to curves drawn with replacement."""
         check = Arguments("bootstrap")
         check.count("count", count)
         check.count("seed", seed, 0)
@@ -352,15 +361,19 @@ class LawFit:
         """Sentences, with numbers, on where the law does not describe the curves."""
         doubts = []
         worst = max(self.misfit, key=lambda name: self.misfit[name])
-        if self.misfit[worst] > MISFIT:
+        if self.misfit[worst] > self.most_misfit:
             doubts.append(
                 f"the law misses curve {worst!r} by {100 * self.misfit[worst]:.2g} % of the loss beyond its "
-                f"noise of {100 * self.point_noise:.2g} %: an optimum may make use of that error"
+                f"noise of {100 * self.point_noise:.2g} %: an optimum may exploit that error"
             )
         z = self.fitter.encode(self.optimum.parameters)
         width = 1e-3 * np.minimum(1.0, self.fitter.upper - self.fitter.lower)
         at_bound = (z < self.fitter.lower + width) | (z > self.fitter.upper - width)
-        names = [name for name, at in zip(self.fitter.free, at_bound, strict=True) if at]
+        names = [
+            name
+            for name, at in zip(self.fitter.free, at_bound, strict=True)
+            if at and not name.startswith(self.harmless_at_bounds)
+        ]
         if names:
             values = ", ".join(f"{name} = {self.parameters[name]:.3g}" for name in names)
             doubts.append(f"parameters at their bounds: {values}; more varied curves would pin them down")
@@ -405,9 +418,7 @@ class LawFit:
         run, places = self._run(lr, "interval")
         self.warn_beyond(run)
         losses = loss_after(self.sized(self.draws(draws), size), Course.stack([run]))[:, 0, places]
-        low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
-        missed = norm.ppf((1 + level) / 2) * max(self.misfit.values()) * middle
-        return middle - np.hypot(middle - low, missed), middle + np.hypot(high - middle, missed)
+        return central_interval(losses, level, max(self.misfit.values()))
 
     def _run(self, lr: Any, owner: str) -> tuple[Run, np.ndarray]:
         """A run in units of the fit, and the intervals at whose ends its loss is asked for."""
@@ -471,14 +482,14 @@ class LawFit:
         pairs = zip(self.data.curves, self.data.sizes * self.data.scale.size, strict=True)
         return {curve.name: float(size) for curve, size in pairs}
 
-    def leave_one_out(self) -> dict[str, dict[str, float]]:
+    def leave_one_out(self) -> dict[str, dict[str, Any]]:
         """Errors of every curve, predicted by a fit to all others."""
         if len(self.data.curves) < 3:
             raise SpecificationError(f"leave_one_out needs at least 3 curves, got {len(self.data.curves)}")
-        errors: dict[str, dict[str, float]] = {}
+        errors: dict[str, dict[str, Any]] = {}
         for i, curve in enumerate(self.data.curves):
             fitter = self.fitter.on([j for j in range(len(self.data.curves)) if j != i])
-            fitted = LawFit(fitter, fitter.from_start(self.optimum.parameters), self.law)
+            fitted = replace(self, fitter=fitter, optimum=fitter.from_start(self.optimum.parameters))
             errors |= fitted.errors_by_curve(curve)
         return errors
 
@@ -532,6 +543,18 @@ class LawFit:
             "misfit": self.misfit,
             "doubts": list(self.doubts),
         }
+
+
+def central_interval(losses: np.ndarray, level: float, misfit: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the interval of losses (draws, points), with what the law misses as a share of the loss."""
+    low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
+    missed = norm.ppf((1 + level) / 2) * misfit * middle
+    return middle - np.hypot(middle - low, missed), middle + np.hypot(high - middle, missed)
+
+
+def beyond_noise(residuals: np.ndarray) -> float:
+    """Root mean square of residuals along a curve, less the noise that differences of neighbours show."""
+    return float(np.sqrt(max(np.mean(residuals**2) - np.mean(np.diff(residuals) ** 2) / 2, 0.0)))
 
 
 def _metrics(loss: np.ndarray, predicted: np.ndarray) -> dict[str, float]:

@@ -273,13 +273,13 @@ def mixture_problem(
     )
     horizon = left / scale.steps
     given, knots = _given(fit, rates, shares, main, done, total)
-    systems = [MixtureLaw.of(layout, numbers, main, given, knots) for numbers in members]
     controls: dict[str, Control] = {}
     if rates is None:
         top = high / scale.peak
         controls["learning_rate"] = Continuous(max(low / scale.peak, LOWEST * top), top, 0.7 * top)
     kept: list[Limit] = [
-        Limit(objective_of(layout, name), at_most=float(value)) for name, value in limits.items()
+        Limit(objective_of(layout, name), at_most=float(value), name=f"loss_{name}")
+        for name, value in limits.items()
     ]
     mean_budgets: list[Budget] = []
     paths: tuple[Path, ...] = ()
@@ -287,7 +287,7 @@ def mixture_problem(
     if shares is None:
         for name in others:
             lower, upper = (share_bounds or {}).get(name, (0.0, 1.0))
-            mean = 0.9 / len(layout.domains)
+            mean, most = 0.9 / len(layout.domains), upper
             if name in budgets:
                 used = float(before[1][:, layout.domains.index(name)].sum())
                 mean = (budgets[name] * total - used) / left
@@ -296,14 +296,27 @@ def mixture_problem(
                         f"budgets[{name!r}] = {budgets[name]:g} leaves a mean share of {mean:.4g} for the "
                         f"steps to come, but at least {lower:g} must be shown"
                     )
-                mean_budgets.append(Budget(f"share_{name}", mean=min(mean, upper), sense="at most"))
+                most = min(mean, upper)
+            if most <= lower + SPENT:  # nothing is left to choose
+                given[f"share_{name}"] = np.append(0.0, np.full(len(knots) - 1, lower))
+                continue
+            if name in budgets:
+                mean_budgets.append(Budget(f"share_{name}", mean=most, sense="at most"))
             controls[f"share_{name}"] = Continuous(lower, upper, float(np.clip(mean, lower, upper)))
-        if len(others) > 1:
-            paths = (Path(_OtherShares(tuple(others)), at_most=1.0, name="other_shares"),)
+        chosen_shares = [name for name in others if f"share_{name}" in controls]
+        if len(chosen_shares) > 1:
+            left_over = 1.0 - sum(float(given[f"share_{n}"][-1]) for n in others if n not in chosen_shares)
+            paths = (Path(_OtherShares(tuple(chosen_shares)), at_most=left_over, name="other_shares"),)
         if main in budgets:
             most = budgets[main] * total / scale.steps
-            kept.append(Limit(Objective(final=0.0, terminal=_shown), at_most=most))
+            name = f"samples of {main}, in units of {scale.steps:g} steps,"
+            kept.append(Limit(Objective(final=0.0, terminal=_shown), at_most=most, name=name))
+    if not controls:
+        raise SpecificationError(
+            "rates are given, and budgets or share_bounds leave nothing to choose of any share"
+        )
     chosen = weights or {name: 1 / len(layout.domains) for name in layout.domains}
+    systems = [MixtureLaw.of(layout, numbers, main, given, knots) for numbers in members]
     return Problem(
         model=Ensemble.of(systems),
         start=state_of(layout, members, main, run),

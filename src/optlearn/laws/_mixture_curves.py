@@ -193,7 +193,7 @@ def read_mixtures(curves: Any) -> list[MixtureCurve] | None:
         elif isinstance(source, Curve):
             others.append(name)
         else:
-            table = read_table(name, source, all_steps=True)
+            table = read_table(name, source)
             if _kinds(table, "share"):
                 read += _mixture_runs(name, table)
             else:

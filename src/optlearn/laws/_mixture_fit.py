@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.stats import norm
 from typing_extensions import override
 
 from optlearn._arguments import Arguments
@@ -14,7 +13,8 @@ from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import LawWarning, as_rates
-from optlearn.laws._fit import METRICS, MISFIT, LawFit, _metrics, _relative
+from optlearn.laws._fit import METRICS, MISFIT, LawFit, _metrics, beyond_noise, central_interval
+from optlearn.laws._law import Parameter
 from optlearn.laws._least_squares import Scale
 from optlearn.laws._mixture_curves import MixtureCurve, read_mixtures
 from optlearn.laws._mixture_fitter import PRIOR, MixtureData, MixtureFitter
@@ -104,6 +104,10 @@ class MixtureFit(LawFit):
 
     fitter: MixtureFitter
 
+    most_misfit: ClassVar[float] = 4 * MISFIT
+    # A floor of 0, and a domain that teaches another as much as itself, are no signs of anything wrong.
+    harmless_at_bounds: ClassVar[tuple[str, ...]] = ("floor_", "transfer_", "kinship_", "noise_", "memory_")
+
     @property
     @override
     def data(self) -> MixtureData:  # type: ignore[override]
@@ -128,46 +132,18 @@ class MixtureFit(LawFit):
 
     @property
     @override
-    def parameters(self) -> dict[str, float]:
-        """By name; rates in units of the peak, time in units of the longest run."""
-        return dict(zip(self.layout.names, self.optimum.parameters.tolist(), strict=True))
+    def known_parameters(self) -> Mapping[str, Parameter]:
+        """What there is to know of every parameter beforehand, by name."""
+        return self.layout.parameters
 
     @cached_property
     @override
     def misfit(self) -> dict[str, float]:
         """Root mean square residual of each series beyond its noise, as a share of the loss."""
         return {
-            f"{curve}: {name}": float(np.sqrt(max(np.mean(r**2) - np.mean(np.diff(r) ** 2) / 2, 0.0)))
-            / self.data.weight(name)
+            f"{curve}: {name}": beyond_noise(r) / self.data.weight(name)
             for (name, curve), r in zip(self.data.series, self._curve_residuals, strict=True)
         }
-
-    @cached_property
-    @override
-    def standard_errors(self) -> dict[str, float]:
-        """Of the parameters, by name; 0 for those that were fixed. See ``LawFit.standard_errors``."""
-        errors = np.minimum(np.sqrt(np.diag(self.covariance)), self._widths)
-        found = dict.fromkeys(self.fitter.fixed, 0.0)
-        for name, error in zip(self.fitter.free, errors.tolist(), strict=True):
-            log = self.layout.parameters[name].log
-            found[name] = self.parameters[name] * _relative(error) if log else error
-        return {name: found[name] for name in self.layout.names}
-
-    @checked
-    @override
-    def bootstrap(self, count: int = 20, seed: int = 0) -> np.ndarray:
-        """(count, parameters) of fits to curves drawn with replacement."""
-        check = Arguments("bootstrap")
-        check.count("count", count)
-        check.count("seed", seed, 0)
-        rng, many = np.random.default_rng(seed), len(self.data.curves)
-        fits: list[np.ndarray] = []
-        while len(fits) < count:
-            indices = rng.integers(many, size=many).tolist()
-            if len(set(indices)) > 1:
-                fitter = self.fitter.on_curves([self.data.curves[i] for i in indices])
-                fits.append(fitter.from_start(self.optimum.parameters).parameters)
-        return np.stack(fits)
 
     # --- predictions -------------------------------------------------------------------------------
 
@@ -220,9 +196,7 @@ class MixtureFit(LawFit):
         course, ends = MixtureCourse.stack([run]), {}
         for name in self.layout.losses:
             losses = losses_after(self.layout, self.draws(draws), course, name)[:, 0, places]
-            low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
-            missed = norm.ppf((1 + level) / 2) * self.typical_misfit[name] * middle
-            ends[name] = (middle - np.hypot(middle - low, missed), middle + np.hypot(high - middle, missed))
+            ends[name] = central_interval(losses, level, self.typical_misfit[name])
         return ends
 
     @cached_property
@@ -309,43 +283,6 @@ class MixtureFit(LawFit):
                     final = {"FinalE": float(told[-1] / true[-1] - 1)}
                     found[curve.name][name] = _metrics(true, told) | final
         return found
-
-    @override
-    def leave_one_out(self) -> dict[str, dict[str, dict[str, float]]]:  # type: ignore[override]
-        """Errors of every curve, predicted by a fit to all others."""
-        if len(self.data.curves) < 3:
-            raise SpecificationError(f"leave_one_out needs at least 3 curves, got {len(self.data.curves)}")
-        found: dict[str, dict[str, dict[str, float]]] = {}
-        for curve in self.data.curves:
-            fitter = self.fitter.on_curves([other for other in self.data.curves if other is not curve])
-            fitted = MixtureFit(fitter, fitter.from_start(self.optimum.parameters), self.law)
-            found |= fitted.errors_by_curve(curve)
-        return found
-
-    @cached_property
-    @override
-    def doubts(self) -> tuple[str, ...]:
-        """Sentences, with numbers, on where the law does not describe the curves."""
-        doubts = []
-        worst = max(self.misfit, key=lambda name: self.misfit[name])
-        if self.misfit[worst] > 4 * MISFIT:
-            doubts.append(
-                f"the law misses {worst!r} by {100 * self.misfit[worst]:.2g} % of the loss beyond its noise: "
-                "an optimum may make use of that error"
-            )
-        z = self.fitter.encode(self.optimum.parameters)
-        width = 1e-3 * np.minimum(1.0, self.fitter.upper - self.fitter.lower)
-        at_bound = (z < self.fitter.lower + width) | (z > self.fitter.upper - width)
-        # A floor of 0, and a domain that teaches another as much as itself, are no signs of anything wrong.
-        names = [
-            name
-            for name, at in zip(self.fitter.free, at_bound, strict=True)
-            if at and not name.startswith(("floor_", "transfer_", "kinship_", "noise_", "memory_"))
-        ]
-        if names:
-            values = ", ".join(f"{name} = {self.parameters[name]:.3g}" for name in names)
-            doubts.append(f"parameters at their bounds: {values}; more varied curves would pin them down")
-        return tuple(doubts)
 
     # --- control -----------------------------------------------------------------------------------
 
@@ -456,17 +393,4 @@ class MixtureFit(LawFit):
     @override
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
-        scale = self.data.scale
-        return {
-            "law": self.law,
-            "domains": list(self.domains),
-            "targets": list(self.layout.targets),
-            "parameters": self.parameters,
-            "standard_errors": self.standard_errors,
-            "peak": scale.peak,
-            "steps": scale.steps,
-            "warmup": self.warmup,
-            "point_noise": self.point_noise,
-            "misfit": self.misfit,
-            "doubts": list(self.doubts),
-        }
+        return super().to_dict() | {"domains": list(self.domains), "targets": list(self.layout.targets)}

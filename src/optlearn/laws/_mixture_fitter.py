@@ -168,8 +168,9 @@ class MixtureFitter(Fitter):
         self._at = [data.layout.names.index(name) for name in self.free]
         self._log = np.array([p.log for p in free])
 
-    def on_curves(self, curves: Sequence[MixtureCurve]) -> "MixtureFitter":
-        """The same for other curves, in the same units."""
+    @override
+    def on(self, indices: Sequence[int]) -> "MixtureFitter":
+        curves = [self.data.curves[i] for i in indices]
         return MixtureFitter(replace(self.data, curves=curves), self.fixed, self.outlier, self.prior)
 
     @override

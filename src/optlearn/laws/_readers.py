@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,12 +23,16 @@ from optlearn.laws._log_files import read_text, read_trainer_state, text_rows
 SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "step": ("step", "steps", "global_step", "trainer/global_step", "_step", "iteration", "iter"),
     "rate": ("lr", "learning_rate", "learning rate", "learning-rate", "rate", "eta"),  # or lr-NAME
-    "loss": ("loss", "train_loss", "train/loss", "training_loss", "loss/train", "lm loss", "lm_loss",
-             "train_loss_step", "val_loss", "eval_loss", "eval/loss", "validation_loss",
-             "metrics/train/loss"),
+    "validation": ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation/loss", "validation_loss",
+                   "loss/val", "loss/validation", "test_loss", "test/loss"),
+    "training": ("loss", "train_loss", "train/loss", "training_loss", "loss/train", "lm loss", "lm_loss",
+                 "train_loss_step", "metrics/train/loss"),
     "run": ("run", "run_name", "name", "run_id"),
     "batch": ("batch", "batch_size", "batch-size", "global_batch_size"),
 }  # fmt: skip
+LOSSES = ("validation", "training")
+BLANKS = ("", "NA")  # the second is Keras'
+FEW = 8  # validation losses of a run, below which the training loss is taken
 WORDS = frozenset(word for words in SPELLINGS.values() for word in words)
 EVENTS = "tfevents"
 TRAINER_STATE = "trainer_state.json"
@@ -48,13 +52,21 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
 
     Args:
         curves: a folder (a run for every log in it: CSV, TensorBoard, trainer_state.json, .txt or .log), a
-            mapping from names to files,
-            pandas frames or mappings of columns, a list of files, or curves that were read before.
+            mapping from names to files, pandas frames or mappings of columns, one such table alone, a list
+            of files, or curves that were read before. Where there are both, validation losses are read,
+            unless a run has fewer than 8 of them.
         same_unit: losses are known to be of one kind and in one unit.
         rates: for logs without rates, by name of the run: a rate for every step from the first, or a function
             of the steps done.
     """
-    read = [curve for name, source in _named(curves) for curve in _read(name, source, rates or {})]
+    parts: list[Curve | _Part] = []
+    for name, source in _named(curves):
+        parts += [source] if isinstance(source, Curve) else _parts(name, read_table(name, source))
+    tables = [part for part in parts if isinstance(part, _Part)]
+    # Losses of one kind for all runs.
+    often = all(part.logged("validation") >= FEW for part in tables)
+    kinds = LOSSES if often else LOSSES[::-1]
+    read = [part.curve(kinds, rates or {}) if isinstance(part, _Part) else part for part in parts]
     if not read:
         raise SpecificationError(f"curves must hold at least one loss curve, got {curves!r}")
     check_together(read, same_unit)
@@ -78,6 +90,8 @@ def _named(curves: Any) -> Iterator[tuple[str, Source]]:
             yield (file.parent.name if by_folder else file.stem), file
     elif isinstance(curves, Curve):
         yield curves.name, curves
+    elif hasattr(curves, "columns") or _is_table(curves):
+        yield "run", curves
     elif isinstance(curves, Mapping):
         yield from ((str(name), source) for name, source in curves.items())
     elif isinstance(curves, Sequence):
@@ -89,15 +103,22 @@ def _named(curves: Any) -> Iterator[tuple[str, Source]]:
         )
 
 
+def _is_table(curves: Any) -> bool:
+    """Whether a mapping holds the columns of one run, rather than runs by their names."""
+    if not isinstance(curves, Mapping) or not any(_spelt(str(name), "step") for name in curves):
+        return False
+    return all(isinstance(values, np.ndarray | list | tuple) for values in curves.values())
+
+
 def _is_log(file: Path) -> bool:
     if file.suffix in TEXT:  # there are other texts in folders
         return bool(text_rows(file, WORDS))
     return file.suffix == ".csv" or EVENTS in file.name or file.name == TRAINER_STATE
 
 
-def _read_file(path: Path, all_steps: bool) -> dict[str, np.ndarray]:
+def _read_file(path: Path) -> dict[str, np.ndarray]:
     if EVENTS in path.name:
-        return _read_events(path, all_steps)
+        return _read_events(path)
     if path.suffix == ".json":
         return read_trainer_state(path)
     if path.suffix in TEXT:
@@ -105,20 +126,13 @@ def _read_file(path: Path, all_steps: bool) -> dict[str, np.ndarray]:
     return _read_csv(path)
 
 
-def _read(name: str, source: Source, rates: Mapping[str, Any]) -> Iterator[Curve]:
-    if isinstance(source, Curve):
-        yield source
-        return
-    yield from _runs(name, read_table(name, source), rates)
-
-
-def read_table(name: str, source: Source, all_steps: bool = False) -> dict[str, np.ndarray]:
-    """Columns of a file or a table; of TensorBoard's events, at ``all_steps`` or those of the loss."""
+def read_table(name: str, source: Source) -> dict[str, np.ndarray]:
+    """Columns of a file or a table."""
     if isinstance(source, str | PathLike):
         path = Path(source)
         if not path.is_file():
             raise SpecificationError(f"curve {name!r}: there is no file {str(path)!r}")
-        table = _read_file(path, all_steps)
+        table = _read_file(path)
     elif hasattr(source, "columns") or isinstance(source, Mapping):
         columns = source.columns if hasattr(source, "columns") else source
         table = {str(column): np.asarray(source[column]) for column in columns}
@@ -157,8 +171,8 @@ def _read_csv(path: Path) -> dict[str, np.ndarray]:
     return {column: np.array([row[i] for row in rows[1:]]) for i, column in enumerate(rows[0])}
 
 
-def _runs(name: str, table: Mapping[str, np.ndarray], rates: Mapping[str, Any]) -> Iterator[Curve]:
-    """The curves in a table.
+def _parts(name: str, table: Mapping[str, np.ndarray]) -> "Iterator[_Part]":
+    """The runs in a table.
 
     One; one for each value of a column run; or one for each column RUN - loss (Weights & Biases).
     """
@@ -166,20 +180,39 @@ def _runs(name: str, table: Mapping[str, np.ndarray], rates: Mapping[str, Any]) 
     if of_run is not None:
         for run in dict.fromkeys(of_run.tolist()):
             rows = of_run == run
-            others = {c: v[rows] for c, v in table.items() if v is not of_run}
-            yield from _runs(str(run), others, rates)
+            yield from _parts(str(run), {c: v[rows] for c, v in table.items() if v is not of_run})
         return
-    columns = {column: column.strip() for column in table}
-    prefixes = {c.rpartition(" - ")[0] for c in columns.values() if _spelt(c.rpartition(" - ")[2], "loss")}
+    ends = (column.strip().rpartition(" - ") for column in table)
+    prefixes = {prefix for prefix, _, end in ends if any(_spelt(end, kind) for kind in LOSSES)}
     if not prefixes:
         raise SpecificationError(f"curve {name!r} must have a column loss, got {', '.join(table)}")
     for prefix in sorted(prefixes):
-        run = name if prefixes == {prefix} else prefix
-        step, rate, loss, batch = (_pick(run, table, c, prefix) for c in ("step", "rate", "loss", "batch"))
+        yield _Part(name if prefixes == {prefix} else prefix, table, prefix)
+
+
+class _Part(NamedTuple):
+    """One run in a table: its name, the columns, and what stands before the names of its own."""
+
+    run: str
+    table: Mapping[str, np.ndarray]
+    prefix: str
+
+    def logged(self, kind: str) -> int:
+        """How many losses of a kind there are."""
+        raw = _column(self.table, kind, self.prefix)
+        return 0 if raw is None else int((~_blank(raw)).sum())
+
+    def curve(self, kinds: Sequence[str], rates: Mapping[str, Any]) -> Curve:
+        """The run, with losses of the first of ``kinds`` that it has."""
+        run, table = self.run, self.table
+        kind = next((kind for kind in kinds if self.logged(kind)), kinds[0])
+        step, rate, loss, batch = (
+            _pick(run, table, what, self.prefix) for what in ("step", "rate", kind, "batch")
+        )
         if rate is None and step is not None and run in rates:
             rate = _given(run, rates[run], step)
         if step is None or rate is None or loss is None:
-            missing = "step" if step is None else "rate" if rate is None else "loss"
+            missing = "step" if step is None else "rate" if rate is None else kind
             names = " or ".join(SPELLINGS[missing][:3])
             hint = (
                 "; rates={name: one for every step} gives them to a log without" if missing == "rate" else ""
@@ -188,14 +221,14 @@ def _runs(name: str, table: Mapping[str, np.ndarray], rates: Mapping[str, Any]) 
                 f"curve {run!r} must have a column {names}, got {', '.join(table)}{hint}"
             )
         # A logger writes rows of other quantities in between, with no loss at all, but maybe a rate.
-        kept = ~_blank(table, loss, prefix)
+        kept = ~_blank(_column(table, kind, self.prefix))
         rate_only = ~kept & np.isfinite(rate) & np.isfinite(step)
         if rate_only.any() and not np.isfinite(rate[kept]).any():  # rates in rows of their own
             rate = np.where(kept, np.interp(step, *_increasing(step[rate_only], rate[rate_only])), rate)
         rate_only &= ~np.isin(step, step[kept])
         between = (step[rate_only], rate[rate_only]) if rate_only.any() else None
         kept_batch = None if batch is None else batch[kept]
-        yield Curve(run, step[kept], rate[kept], loss[kept], kept_batch, between)
+        return Curve(run, step[kept], rate[kept], loss[kept], kept_batch, between)
 
 
 def _given(run: str, rates: Any, step: np.ndarray) -> np.ndarray:
@@ -216,12 +249,11 @@ def _increasing(step: np.ndarray, rate: np.ndarray) -> tuple[np.ndarray, np.ndar
     return steps, rate[::-1][last]
 
 
-def _blank(table: Mapping[str, np.ndarray], loss: np.ndarray, prefix: str) -> np.ndarray:
-    """(rows,) whether the loss was left blank, in contrast to logged as NaN."""
-    raw = _column(table, "loss", prefix)
+def _blank(raw: np.ndarray | None) -> np.ndarray:
+    """(rows,) whether a value was left blank, in contrast to logged as NaN."""
     if raw is None or raw.dtype.kind not in "US":
-        return np.zeros(len(loss), dtype=bool)
-    return np.char.strip(raw) == ""
+        return np.zeros(0 if raw is None else len(raw), dtype=bool)
+    return np.isin(np.char.strip(raw), BLANKS)
 
 
 def _spelt(column: str, what: str) -> bool:
@@ -249,20 +281,19 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
     try:
         if np.iscomplexobj(raw):
             raise TypeError(f"got the complex {raw.tolist()[0]}")
-        return np.array([float(x) if str(x).strip() else np.nan for x in raw])
+        return np.array([np.nan if str(x).strip() in BLANKS else float(x) for x in raw])
     except (TypeError, ValueError) as error:
+        what = "loss" if what in LOSSES else what
         raise SpecificationError(f"curve {run!r}: {what} must be numbers: {error}") from error
 
 
 # --- TensorBoard ------------------------------------------------------------------------------
 
 
-def _read_events(path: Path, all_steps: bool = False) -> dict[str, np.ndarray]:
-    """Columns ``step`` and one for each tag of scalars; where a tag was not logged at a step, its last value.
+def _read_events(path: Path) -> dict[str, np.ndarray]:
+    """Columns ``step`` and one for each tag of scalars, at all steps.
 
-    Rows are the steps at which the tag with "loss" in its name was logged most often; a learning rate that
-    was logged less often holds until the next. With ``all_steps``, rows are all steps, and losses hold for
-    the step at which they were logged only.
+    Losses are blank at steps where they were not logged; anything else holds until it is logged again.
     """
     series: dict[str, dict[int, float]] = {}
     for record in _records(path):
@@ -281,15 +312,12 @@ def _read_events(path: Path, all_steps: bool = False) -> dict[str, np.ndarray]:
         raise SpecificationError(
             f"{path} must hold scalars of a loss, got {', '.join(series) or 'no scalars'}"
         )
-    if all_steps:
-        steps = np.array(sorted({step for one in series.values() for step in one}))
-        at_steps = {
-            tag: np.array([one.get(s, np.nan) for s in steps.tolist()]) for tag, one in losses.items()
-        }
-        return {"step": steps, **{tag: _held(s, steps) for tag, s in series.items()}, **at_steps}
-    most = max(losses, key=lambda tag: len(losses[tag]))
-    steps = np.array(sorted(losses[most]))
-    return {"step": steps, **{tag: _held(s, steps) for tag, s in series.items()}}
+    steps = np.array(sorted({step for one in series.values() for step in one}))
+    at_steps = {
+        tag: np.array([repr(one[s]) if s in one else "" for s in steps.tolist()])
+        for tag, one in losses.items()
+    }
+    return {"step": steps, **{tag: _held(s, steps) for tag, s in series.items()}, **at_steps}
 
 
 def _held(series: dict[int, float], steps: np.ndarray) -> np.ndarray:
