@@ -67,7 +67,7 @@ def test_thresholds():
     assert schedule.to_thresholds(N=100) == "0:0.0003 100:0.0001 200:1e-05"
     tokens = schedule.to_thresholds("batch", unit="tokens", steps=400, tokens_per_step=2_000_000)
     assert tokens == "0:768 400000000:1536"
-    with pytest.raises(SpecificationError, match="tokens_per_step must be given with unit='tokens'"):
+    with pytest.raises(SpecificationError, match="tokens_per_sample must be given with unit='tokens'"):
         schedule.to_thresholds("batch", unit="tokens", steps=400)
     with pytest.raises(SpecificationError, match="unit must be one of steps, tokens, got 'epochs'"):
         schedule.to_thresholds("batch", unit="epochs", steps=400)

@@ -24,6 +24,7 @@ EXTRAS = {
     "torch": ("torch", "schedules in PyTorch"),
     "optax": ("optax", "schedules in optax"),
     "keras": ("keras", "schedules in Keras"),
+    "optuna": ("optuna", "an Optuna pruner that forecasts"),
     "lightning": ("lightning", "schedules in Lightning"),
     "transformers": ("transformers", "schedules in Hugging Face's Trainer"),
     "cluster": ("distributed", "sweeps on a Dask cluster"),
