@@ -1,7 +1,7 @@
 PYTHON ?= python3
 WORKERS ?= 2
 # What the tests run with. PyTorch is large: with EXTRAS=test,optax its tests, and those of Keras, are skipped.
-EXTRAS ?= test,optax,torch,keras,app
+EXTRAS ?= test,optax,optuna,torch,keras,app
 
 BIN := .venv/bin
 # Python compiles what it imports, once; compiling all of PyTorch beforehand takes a minute. Where writing bytecode
