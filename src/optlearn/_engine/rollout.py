@@ -61,6 +61,7 @@ class Rollout(Generic[C]):
         self.compiled, self.edges, self.steps = compiled, edges, steps
         self.intervals = len(edges) - 1
         self._total = self.intervals * steps
+        self._tilt: tuple[Controls, FreeValues] | None = None
         self._h = np.repeat(np.diff(edges) / steps, steps)
         self._forward, self._backward = compiled.engine.chains(self._total)
 
@@ -83,6 +84,15 @@ class Rollout(Generic[C]):
         other.compiled = compiled
         return other
 
+    def tilted(self, by_w: Controls, by_theta: FreeValues) -> "Rollout[C]":
+        """The same passes with an objective that also grows by so much for each unit of w (I, m) and θ (k,).
+
+        Costates stay those of the objective without it.
+        """
+        other = copy(self)
+        other._tilt = by_w, by_theta
+        return other
+
     def costs(self, w: Controls, theta: FreeValues) -> np.ndarray:
         """(K,) the costs of which there are several, under controls w (I, m)."""
         states = self.forward(w, theta)[1]
@@ -100,7 +110,10 @@ class Rollout(Generic[C]):
         X, cost = self._forward(start, np.repeat(w, self.steps, axis=0), self._h, constants, theta)
         states = np.vstack([start, X])
         along = self.along(states, w, theta)
-        return self.compiled.final(states[-1], theta, along) + float(np.sum(cost)), states
+        objective = self.compiled.final(states[-1], theta, along) + float(np.sum(cost))
+        if self._tilt is not None:
+            objective += float(np.sum(self._tilt[0] * w) + self._tilt[1] @ theta)
+        return objective, states
 
     def along(self, states: np.ndarray, w: Controls, theta: FreeValues) -> np.ndarray:
         """(L,) values that have limits all along, at ends of steps: interval by interval, step by step."""
@@ -144,6 +157,8 @@ class Rollout(Generic[C]):
         L, G, F = self._backward(end, *rows, self.compiled.constants, theta)
         costates = np.vstack([L[::-1], end])
         gradient = G[::-1].reshape(self.intervals, self.steps, -1).sum(axis=1)
+        if self._tilt is not None:
+            gradient, by_theta = gradient + self._tilt[0], by_theta + self._tilt[1]
         result = RolloutResult(objective, states, costates, gradient, by_theta + F.sum(axis=0), along)
         if weighed is None:
             return result

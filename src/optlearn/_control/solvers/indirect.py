@@ -27,6 +27,7 @@ from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.newton import ARMIJO
 from optlearn._control.runs import Curvature, Outcome, Run, Solver, Start, lowest
 from optlearn._control.solvers.feasible import FeasibleSet
+from optlearn._control.solvers.hops import hops
 from optlearn._control.solvers.quasi_newton import QuasiNewton
 from optlearn._control.solvers.rules import (
     LITTLE,
@@ -51,6 +52,12 @@ _DAMPED = 4  # at most so many damped steps in a row
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
+_CORRECTIONS = 10  # of a coarse objective's gradient by the fine one
+_NEXT_TO_NOTHING = (
+    1e-4  # of the tolerance: gaps of Hamiltonians are far above what quasi-Newton steps promise
+)
+_MANY_STEPS, _TOLD_APART = 8, 1e-4  # steps in an interval; what half as many may change of an objective
+_HOP_TOLERANCE = 1e-4  # as coarse as a brief look is
 _STIFFEST = 60  # times that limits are enforced four times as hard, before they count as out of reach
 _STUCK = 3  # such times in a row that limits are broken as much as before: is there a way to break them less?
 _LESS = 0.99  # what is left of a violation that has become smaller
@@ -86,43 +93,113 @@ class Indirect(Solver):
         tell them apart. The best goes on with the fine one, unless a rival was no worse, and so do those that
         the difference of both may have put behind it.
         """
-        coarse = rollout.coarser() if rollout.compiled.problem.weighing is None else None
-        if coarse is None or any(start.near for start in starts):
+        accurate = rollout.coarser() if rollout.compiled.problem.weighing is None else None
+        if accurate is None or any(start.near for start in starts):
             return super().run_all(rollout, starts, tell)
-        ends: list[Run] = []
         rival = starts[0].rival
         lowest_before = np.inf if rival is None or rival.coarse is None else rival.coarse
-        for start in starts:
-            least = min([lowest_before, *(end.objective for end in ends)])
-            ends.append(replace(self, rival=least).run(coarse, start, tell))
-            if ends[-1].interrupted or ends[-1].astray:
-                return ends
+        coarse = _with_fewer_steps(accurate)
+        ends = self._followed(coarse, starts, lowest_before, tell)
+        if ends[-1].astray and coarse is not accurate:
+            coarse = accurate
+            ends = self._followed(coarse, starts, lowest_before, tell)
+        if ends[-1].interrupted or ends[-1].astray:
+            return ends
         first = lowest(ends)
         if rival is not None and lowest_before <= first.objective + agreement(first.objective):
             level, best = lowest_before, rival
             doubt = 2 * abs(best.objective - level)
         else:
-            level, best = first.objective, self._refined(rollout, first, tell)
+            level, best = first.objective, self._refined(rollout, coarse, first, tell)
             doubt = 2 * abs(rollout.objective(first.w, first.theta) - level)
         runs = []
         for end in ends:
             behind = max(0.0, end.objective - level)
             if end is first and best is not rival:
                 runs.append(best)
-            elif agreement(level) < behind <= doubt and not best.interrupted:
-                runs.append(self._refined(rollout, end, tell))
+            elif end.counts and agreement(level) < behind <= doubt and not best.interrupted:
+                runs.append(self._refined(rollout, coarse, end, tell))
             else:
                 runs.append(replace(end, record=replace(end.record, objective=best.objective + behind)))
         return [*(run for run in runs if not run.interrupted), *(run for run in runs if run.interrupted)]
 
-    def _refined(self, rollout: Rollout, end: Run, tell: Report) -> Run:
-        """On from where a coarse quadrature led."""
+    def _followed(
+        self, coarse: Rollout, starts: Sequence[Start], lowest_before: float, tell: Report
+    ) -> list[Run]:
+        """Runs from all starts, and from beside the best of the first ones; the last one may have failed."""
+        ends: list[Run] = []
+        for start in starts:
+            least = min([lowest_before, *(end.objective for end in ends)])
+            ends.append(replace(self, rival=least).run(coarse, start, tell))
+            if ends[-1].interrupted or ends[-1].astray:
+                return ends
+        # Where a pass costs less, scouts look; and baselines know their problem.
+        costly, known = coarse.compiled.engine.costly, coarse.compiled.problem.baselines
+        if costly and not known and len(starts) > 1 and starts[0].rival is None:
+            ends += self._beside(coarse, lowest(ends), starts[0], tell)
+        return ends
+
+    def _beside(self, coarse: Rollout, best: Run, neutral: Start, tell: Report) -> list[Run]:
+        """Runs from hops that keep away from the best run; one that ends lower is tried to be confirmed.
+
+        That is by the same hop of the first guess, which has nothing else in common with it. Runs that come
+        back all the same are no evidence for the best one, from which they came.
+        """
+        runs: list[Run] = []
+        for hop, start in hops(
+            coarse, best, lambda start: Descent(coarse, start, MAX_ITERATIONS, _HOP_TOLERANCE)
+        ):
+            least = lowest([best, *runs]).objective
+            run = replace(self, rival=least).run(coarse, start, tell)
+            if run.astray:
+                continue
+            runs.append(run)
+            if run.interrupted:
+                break
+            if runs[-1].objective < least - agreement(least):
+                again = hop.of(neutral, FeasibleSet(coarse.compiled, coarse.intervals))
+                again = replace(again, name=f"{hop.name}, from the first guess")
+                runs.append(self.run(coarse, again, tell))
+        close = best.objective - agreement(best.objective)
+        return [replace(run, counts=run.objective < close) for run in runs]
+
+    def _refined(self, rollout: Rollout, coarse: Rollout, end: Run, tell: Report) -> Run:
+        """On from where a coarse quadrature led, by as few passes with the fine one as suffice."""
         start = Start(end.record.start, end.w, end.theta, near=True, curvature=end.curvature)
-        run = self.run(rollout, start, tell)
+        run = self.run(rollout, self._corrected(rollout, coarse, start), tell)
         both = {
             name: getattr(end.record, name) + getattr(run.record, name) for name in ("iterations", "seconds")
         }
         return replace(run, record=replace(run.record, **both), coarse=end.objective)
+
+    def _corrected(self, rollout: Rollout, coarse: Rollout, start: Start) -> Start:
+        """Nearer to the optimum under the fine quadrature, by passes of which only a few are with it.
+
+        Both quadratures have almost the same curvature. The coarse objective, tilted so that its gradient is
+        right where we are, leads to where the fine one is lowest, up to the difference in curvature; from
+        there the tilt is corrected.
+
+        References:
+            R. M. Lewis, S. G. Nash, *Model problems for the multigrid optimization of systems governed by
+            differential equations*, SIAM J. Sci. Comput. 26 (2005).
+        """
+        here, most = rollout.run(start.w, start.theta), self.max_iterations or MAX_ITERATIONS
+        tolerance = _COSTLY_TOLERANCE if self.tolerance is None else self.tolerance
+        for _ in range(_CORRECTIONS):
+            crude = coarse.run(start.w, start.theta)
+            tilted = coarse.tilted(here.gradient - crude.gradient, here.free_gradient - crude.free_gradient)
+            descent = Descent(tilted, start, most, tolerance)
+            won = descent.settle()
+            w, theta = descent.feasible.split(descent.point.v)
+            forward = rollout.forward(w, theta)
+            if not forward[0] < here.objective:
+                break
+            here = rollout.run(w, theta, forward)
+            known = Curvature(descent.model.moves, descent.model.changes)
+            start = replace(start, w=w, theta=theta, curvature=known)
+            if won <= _NEXT_TO_NOTHING * descent.tolerance:
+                break
+        return start
 
     def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
         """The best found from a start, which is first moved to meet bounds and budgets.
@@ -144,7 +221,7 @@ class Indirect(Solver):
 
         weights = None
         if rollout.compiled.problem.weighing is None:
-            descent = _Descent(rollout, start, most, tolerance, report, self.brief, self.rival)
+            descent = Descent(rollout, start, most, tolerance, report, self.brief, self.rival)
             outcome, done = descent.descend(), descent.iterations
         else:
             descent, outcome, done, weights = _by_weights(rollout, start, most, tolerance, report)
@@ -163,13 +240,25 @@ class Indirect(Solver):
         )
 
 
+def _with_fewer_steps(rollout: Rollout) -> Rollout:
+    """The same passes with half as many steps, if these are enough to tell starts apart; else as it is."""
+    if rollout.compiled.engine.exact or rollout.steps < _MANY_STEPS:
+        return rollout
+    compiled, half = rollout.compiled, rollout.with_steps(rollout.steps // 2)
+    w = np.tile(compiled.relaxation.neutral, (rollout.intervals, 1))
+    theta = np.array([free.start for free in compiled.problem.free.values()])
+    w, theta = FeasibleSet(compiled, rollout.intervals).nearest(w, theta)
+    few, many = (each.objective(w, theta) for each in (half, rollout))
+    return half if abs(few - many) <= _TOLD_APART * abs(many) else rollout
+
+
 def _by_weights(
     rollout: Rollout,
     start: Start,
     max_iterations: int,
     tolerance: float,
     tell: Callable[[int, float, float], None],
-) -> tuple["_Descent", Outcome, int, np.ndarray]:
+) -> tuple["Descent", Outcome, int, np.ndarray]:
     """Descents under weights of several costs, which move until they stay (``weighing.Proximal``).
 
     Returns:
@@ -187,7 +276,7 @@ def _by_weights(
     done, before, stiffer, stuck, least = 0, np.inf, 0, 0, np.inf
     while True:
         near = Proximal(weighing, p, rho)
-        descent = _Descent(rollout.weighted(near), start, max_iterations - done, tolerance, tell)
+        descent = Descent(rollout.weighted(near), start, max_iterations - done, tolerance, tell)
         outcome = descent.descend()
         done += descent.iterations
         w, theta = descent.feasible.split(descent.point.v)
@@ -222,7 +311,7 @@ def _can_fall(
     """Whether limits are broken by less where nothing else counts, and the passes that it took to see."""
     weighing = weighing_on(rollout)
     assert weighing is not None
-    descent = _Descent(rollout.weighted(Violation(weighing)), start, max_iterations, tolerance, tell)
+    descent = Descent(rollout.weighted(Violation(weighing)), start, max_iterations, tolerance, tell)
     descent.descend()
     before, after = (
         weighing.excess(rollout.costs(w, theta))
@@ -243,7 +332,7 @@ class _Point:
         return self.rolled.objective
 
 
-class _Descent:
+class Descent:
     """One descent from one start; every accepted step lowers the objective."""
 
     def __init__(
@@ -252,7 +341,7 @@ class _Descent:
         start: Start,
         max_iterations: int,
         tolerance: float,
-        tell: Callable[[int, float, float], None],
+        tell: Callable[[int, float, float], None] = lambda *_: None,
         brief: bool = False,
         rival: float = np.inf,
     ) -> None:
@@ -287,6 +376,11 @@ class _Descent:
         behind = self.point.objective - self.rival
         return behind if behind > agreement(self.rival) else 0.0
 
+    @property
+    def at(self) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
+        """Controls (I, m), free parameters (k,), the objective, and states (I·s + 1, n)."""
+        return *self.feasible.split(self.point.v), self.point.objective, self.point.rolled.states
+
     def descend(self) -> Outcome:
         """Alternate damped and quasi-Newton steps until the minimum principle holds."""
         try:
@@ -295,6 +389,16 @@ class _Descent:
             self.tell = lambda iteration, objective, gap: None  # it may be what interrupted
             self._minimise_hamiltonian()  # the gap of what is returned
             return Outcome.INTERRUPTED
+
+    def settle(self, most: int = _DESCENTS) -> float:
+        """Quasi-Newton steps alone, until they promise next to nothing; what they have won."""
+        before = self.point.objective
+        for _ in range(most):
+            gradient, little = self.feasible.gradient(self.point.rolled), _NEXT_TO_NOTHING * self.tolerance
+            direction = self.model.direction(self.point.v, gradient, 0.01 * little)
+            if -float(gradient @ direction) <= little or self._search(direction, 1.0) == 0.0:
+                break
+        return before - self.point.objective
 
     def _alternate(self) -> Outcome:
         while True:

@@ -1,0 +1,99 @@
+"""Hops: brief descents from beside the best run, where scouts would cost too much; and corrected passes."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from benchmarks.own_problems import logistic
+
+import optlearn as ol
+from optlearn._control.certificate import agreement
+from optlearn._control.compiled import Rollout, compile_problem
+from optlearn._control.runs import Start
+from optlearn._control.solvers.hops import hops
+from optlearn._control.solvers.indirect import Descent, Indirect
+from optlearn._control.solvers.starts import neutral
+
+THETA = np.zeros(0)
+INTERVALS = 8
+
+
+class EarlyOrNever(ol.System):
+    """What is done in the first quarter decides between two wells, the deeper of which asks for nothing."""
+
+    names = ("clock", "early", "late")
+    parameters = {"push": 0.5}
+
+    def drift(self, x, u):
+        first = jnp.where(x["clock"] < 0.25, 1.0, 0.0)
+        return {"clock": 1.0, "early": 4 * first * u["push"], "late": (1 - first) * u["push"]}
+
+    def error(self, x, u):
+        wells = ((x["early"] - 0.8) * (x["early"] - 0.05)) ** 2
+        return 1 + wells + 0.05 * x["early"] + (x["late"] - 0.4) ** 2
+
+
+def early_or_never() -> ol.Problem:
+    return ol.Problem(
+        model=EarlyOrNever(),
+        start={"clock": 0.0, "early": 0.0, "late": 0.0},
+        horizon=1.0,
+        controls={"push": ol.Continuous(0, 1)},
+        intervals=INTERVALS,
+    )
+
+
+def test_a_hop_finds_the_deeper_well_and_the_others_come_back():
+    rollout = Rollout(compile_problem(early_or_never()), INTERVALS, 4)
+    start = Start("high", np.full((INTERVALS, 1), 0.8), THETA, local=True)
+    best = Indirect().run(rollout, start)
+    early = np.linspace(0, 1, 10_001)
+    costs = 1 + ((early - 0.8) * (early - 0.05)) ** 2 + 0.05 * early
+    assert best.objective == pytest.approx(costs[early > 0.5].min(), abs=1e-6)
+    found = hops(rollout, best, lambda start: Descent(rollout, start, 200, 1e-4))
+    assert [hop.name for hop, _ in found] == ["push lower first 2"]
+    (_, beside), *_ = found
+    assert Indirect().run(rollout, beside).objective == pytest.approx(costs.min(), abs=1e-6)
+
+
+def test_where_there_is_one_well_every_hop_comes_back():
+    problem = early_or_never()
+    rollout = Rollout(compile_problem(problem), INTERVALS, 4)
+    deepest = Indirect().run(rollout, Start("low", np.full((INTERVALS, 1), 0.1), THETA, local=True))
+    found = hops(rollout, deepest, lambda start: Descent(rollout, start, 200, 1e-4))
+    ends = [Indirect().run(rollout, start).objective for _, start in found]
+    assert all(end >= deepest.objective - agreement(deepest.objective) for end in ends)
+
+
+def test_a_tilt_is_part_of_objective_and_gradient():
+    rollout = Rollout(compile_problem(early_or_never()), INTERVALS, 4)
+    rng = np.random.default_rng(0)
+    w, tilt = rng.uniform(0.2, 0.9, (INTERVALS, 1)), rng.normal(size=(INTERVALS, 1))
+    tilted, plain = rollout.tilted(tilt, THETA), rollout.run(w, THETA)
+    rolled = tilted.run(w, THETA)
+    assert rolled.objective == pytest.approx(plain.objective + np.sum(tilt * w))
+    assert rolled.gradient == pytest.approx(plain.gradient + tilt)
+    assert rollout.run(w, THETA).gradient == pytest.approx(plain.gradient)  # which is not tilted itself
+
+
+@pytest.mark.slow
+def test_a_few_fine_passes_suffice_beside_a_coarse_rule(monkeypatch):
+    compiled = compile_problem(logistic())
+    rollout = Rollout(compiled, 10, 8)
+    coarse = rollout.coarser()
+    assert coarse is not None
+    end = Indirect().run(coarse, neutral(compiled, 10))
+    passes = []
+    run = Rollout.__origin__.run
+
+    def counted(self, *given, **named):
+        passes.append(self.compiled.is_coarse)
+        return run(self, *given, **named)
+
+    monkeypatch.setattr(Rollout.__origin__, "run", counted)
+    refined = Indirect()._refined(rollout, coarse, end, lambda _: None)
+    fine = passes.count(False)
+    monkeypatch.undo()
+    assert refined.outcome.ok
+    assert fine <= 12
+    plain = Indirect().run(rollout, Start("coarse end", end.w, end.theta, near=True))
+    assert refined.objective == pytest.approx(plain.objective, abs=agreement(plain.objective))
