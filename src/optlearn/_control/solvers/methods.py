@@ -80,7 +80,9 @@ class Auto(Method):
         )
         if runs[-1].interrupted or runs[-1].astray:
             return runs
-        if (costly and any(run.outcome.ok for run in runs)) or (long and not costly):
+        # Runs that are behind a rival have ended too: a direct run from there would only follow them.
+        ended = any(run.outcome.ok or run.outcome is Outcome.BEHIND for run in runs)
+        if (costly and ended) or (long and not costly):
             return runs
         # Where the objective hardly depends on a control, as on singular arcs, the indirect method leaves
         # that ragged.
