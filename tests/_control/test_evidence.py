@@ -279,3 +279,68 @@ def test_the_summary_says_where_no_scouts_looked() -> None:
     found = ol.solve(problem)
     assert found.certificate.starts.unscouted == "path limits"
     assert "no scouts looked for other optima, because of path limits" in found.summary()
+
+
+class Scaled(ol.System):
+    """One system in any unit of its error and of its control, with wells."""
+
+    names = ("e",)
+    parameters = {"u": 0.5, "unit": 1.0}  # noqa: RUF012
+
+    def drift(self, x, u):
+        rate, e = u["u"] / u["unit"], x["e"] / u["unit"]
+        return {
+            "e": u["unit"] * (-2 * rate * e + 0.3 * rate**2 * (1 + e) + 0.1 * jnp.cos(9 * rate)),
+        }
+
+    def error(self, x, u):
+        return x["e"]
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e-3, 1e6])
+def test_units_do_not_matter(unit) -> None:
+    """With finer steps an interior point once left the optimum for one 13 times as high."""
+    problem = ol.Problem(
+        model=Scaled(),
+        start={"e": unit},
+        horizon=3.0,
+        controls={"u": ol.Continuous(0.0, unit)},
+        parameters={"unit": unit},
+        intervals=12,
+    )
+    found = ol.solve(problem)
+    assert found.certificate.converged
+    assert found.objective == pytest.approx(0.00379508077 * unit, rel=1e-7)
+
+
+def test_large_states_meet_their_ends() -> None:
+    """Round-off of states of a million is above any absolute tolerance of their steps."""
+
+    class Far(Cart):
+        def error(self, x, u):
+            return (u["push"] / 1e6) ** 2
+
+    problem = ol.Problem(
+        model=Far(),
+        start={"place": 1e6, "speed": 0.0},
+        horizon=1.0,
+        controls={"push": ol.Continuous(-2e7, 2e7)},
+        objective=ol.Objective.average_error(),
+        limits=tuple(ol.Limit(final(f), equals=0.0) for f in ((1.0, 0.0), (0.0, 1.0))),
+        intervals=20,
+    )
+    found = ol.solve(problem, starts=1)
+    assert found.certificate.converged
+    assert found.objective == pytest.approx(12 / (1 - 1 / 400), rel=1e-8)
+
+
+def test_an_objective_that_nothing_changes_is_told() -> None:
+    class Constant(Rest):
+        def error(self, x, u):
+            return 0.0 * x["e"]
+
+    problem = ol.Problem(
+        model=Constant(), start={"e": 1.0}, horizon=2.0, controls={"u": ol.Continuous(0.0, 3.0)}, intervals=4
+    )
+    with pytest.warns(ol.NotConvergedWarning, match="derivative of the objective is 0"):
+        assert ol.solve(problem).objective == 0

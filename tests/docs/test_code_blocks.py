@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def runnable(quick: bool) -> list[Any]:
 # Their page says that the certificate does not: few points of quadrature, so that a solve ends in minutes.
 _NOT_CONVERGED = ("control=token_mask", "control=head_mask")
 # Here still fewer, on a coarse grid: the same way through the program, in seconds.
-_COARSE = ["--set", "points=512", "--intervals", "8"]
+_COARSE = ["--set", "points=256", "--intervals", "4"]
 
 
 def invoke(command: str) -> None:
@@ -161,8 +162,30 @@ def test_quick_commands_of_pages_succeed(command, tmp_path, monkeypatch):
     invoke(command)
 
 
+_SOLUTIONS: dict[str, ol.Solution] = {}
+
+
+@pytest.fixture
+def solved_once(monkeypatch):
+    """What one command has solved, another that compares or simulates the same need not solve again."""
+
+    solve = ol.solve
+
+    def remembered(problem, *arguments, **options):
+        call = signature(solve).bind(problem, *arguments, **options)
+        call.apply_defaults()
+        chosen = {n: v for n, v in call.arguments.items() if n not in ("problem", "progress")}
+        key = repr((problem.made_by, sorted(chosen.items())))
+        if problem.made_by is None or key not in _SOLUTIONS:
+            _SOLUTIONS[key] = solve(problem, *arguments, **options)
+        return _SOLUTIONS[key]
+
+    for module in ("solve", "compare"):
+        monkeypatch.setattr(f"optlearn._control.{module}.solve", remembered)
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("files_of_pages")
+@pytest.mark.usefixtures("files_of_pages", "solved_once")
 @pytest.mark.parametrize("command", runnable(quick=False))
 def test_commands_of_pages_succeed(command):
     with as_a_user():

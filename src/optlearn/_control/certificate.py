@@ -227,14 +227,16 @@ def judged(
             "the derivative of the objective is 0 in all directions, and gaps say nothing: if the error "
             "jumps, as a sign or a comparison does, say where (breaks=…)"
         )
-    if starts.lone:
+    # Where limits are out of reach, ends of starts differ, and their number is no advice.
+    if starts.lone and not broken and (path is None or path.kept):
         reasons.append(
             f"one start alone of {starts.tried} reached this objective, so that another may reach a lower "
             "one: try more starts"
         )
     if budget_error > small["budget_error"]:
         reasons.append(f"budget_error {budget_error:.1e}")
-    reasons += [f"{limit}: no schedule was found that keeps this limit" for limit in broken]
+    together = " and all paths" if path is not None else ""
+    reasons += [f"{limit}: no schedule was found that keeps this limit{together}" for limit in broken]
     if path is not None and not path.kept:
         advice = "no schedule was found that keeps it"
         if path_kept_on_grid:

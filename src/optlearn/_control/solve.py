@@ -312,6 +312,12 @@ class _Search:
                     near=costly, curvature=self.best.curvature if costly else None,
                 )  # fmt: skip
                 again = self.method.run_all(self.rollout, [there], self.tell)
+                below = self.rollout.objective(there.w, there.theta)
+                weighed = self.compiled.problem.weighing is not None
+                if not (weighed or again[-1].interrupted or is_as_low(lowest(again).objective, below)):
+                    # An interior point leaves where it starts, here for a higher optimum; passes descend.
+                    passes = make_method("indirect", None, None)
+                    again += passes.run_all(self.rollout, [replace(there, local=True)], self.tell)
                 self.runs += [replace(run, counts=False) for run in again]
             else:
                 self.notes.append(

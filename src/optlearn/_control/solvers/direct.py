@@ -11,7 +11,7 @@ import casadi
 import numpy as np
 
 from optlearn._control.compiled import CompiledProblem, Rollout, weighing_on
-from optlearn._control.runs import Run, Solver, Start, from_ipopt
+from optlearn._control.runs import Outcome, Run, Solver, Start, from_ipopt
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.shooting import shooting_program
 from optlearn._progress import Report, silent
@@ -19,6 +19,7 @@ from optlearn._progress import Report, silent
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-10
 SMALL_OBJECTIVE = 1e-2
+ROUND_OFF = 1e-15  # of a step, relative to the state
 _RELAXED = 1.1e-8  # IPOPT lets bounds be broken by nearly this much
 
 
@@ -99,6 +100,8 @@ class Direct(Solver):
         if not np.all(np.isfinite(z)):
             controls, z = w, np.concatenate([z[: (n + m) * intervals], theta, epigraph.start])
         outcome, iterations = from_ipopt(stats["return_status"]), int(stats["iter_count"])
+        if outcome is Outcome.STALLED and self._only_rounded(stats, float(np.abs(z[: n * intervals]).max())):
+            outcome = Outcome.ACCEPTABLE
         return Run(
             self.record(rollout, start, float(solution["f"]), outcome, iterations),
             w=np.clip(controls, low, high),
@@ -107,6 +110,12 @@ class Direct(Solver):
             budget_multipliers=multipliers[n * intervals : n * intervals + len(budgets.targets)],
             weights=epigraph.weights(rollout, multipliers),
         )
+
+    def _only_rounded(self, stats: dict[str, Any], largest: float) -> bool:
+        """Is all that keeps IPOPT from its tolerance, which is absolute, the round-off of large states?"""
+        steps, rest = (stats["iterations"][name][-1] for name in ("inf_pr", "inf_du"))
+        tolerance = TOLERANCE if self.tolerance is None else self.tolerance
+        return bool(steps <= ROUND_OFF * largest and max(rest, stats["iterations"]["mu"][-1]) <= tolerance)
 
     def _ipopt(self, rollout: Rollout, objective: float) -> Any:
         """The solver for this grid, which depends on the problem's structure only and is kept."""

@@ -66,6 +66,7 @@ def shooting_program(compiled: CompiledProblem, intervals: int, steps: int) -> N
         f = blocks.derivatives.final(costs.weighted(constants, costs.minimised), X[:, -1], theta)
     if compiled.problem.objective.has_running:
         f = f + casadi.sum2(running)
+    f = casadi.densify(f)  # an objective that no state changes has no entries
     *values_too, jacobian = blocks.jacobian(arguments, rows, sums, costs, X[:, -1])
     lam_f, lam_g = casadi.MX.sym("lam_f"), casadi.MX.sym("lam_g", g.shape[0])
     hessian = blocks.hessian(arguments, X[:, -1], lam_f, lam_g, costs)
