@@ -48,6 +48,13 @@ class Hop(NamedTuple):
     during: slice
     value: float
 
+    def longer(self, intervals: int) -> "Hop":
+        """The same, for half as long again."""
+        count = len(range(intervals)[self.during])
+        more = min(intervals, count + max(1, count // 2))
+        during = slice(0, more) if self.during.start == 0 else slice(-more, None)
+        return self._replace(name=f"{self.name} and more", during=during)
+
     def of(self, start: Start | Run, within: FeasibleSet) -> Start:
         """The same controls and free parameters, with the hop."""
         w = start.w.copy()

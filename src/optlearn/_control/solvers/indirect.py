@@ -57,6 +57,7 @@ _NEXT_TO_NOTHING = (
     1e-4  # of the tolerance: gaps of Hamiltonians are far above what quasi-Newton steps promise
 )
 _MANY_STEPS, _TOLD_APART = 8, 1e-4  # steps in an interval; what half as many may change of an objective
+_LOOSE = 5  # times the tolerance, to tell starts apart
 _HOP_TOLERANCE = 1e-4  # as coarse as a brief look is
 _STIFFEST = 60  # times that limits are enforced four times as hard, before they count as out of reach
 _STUCK = 3  # such times in a row that limits are broken as much as before: is there a way to break them less?
@@ -130,36 +131,40 @@ class Indirect(Solver):
         ends: list[Run] = []
         for start in starts:
             least = min([lowest_before, *(end.objective for end in ends)])
-            ends.append(replace(self, rival=least).run(coarse, start, tell))
+            ends.append(self._loosely(least).run(coarse, start, tell))
             if ends[-1].interrupted or ends[-1].astray:
                 return ends
         # Where a pass costs less, scouts look; and baselines know their problem.
         costly, known = coarse.compiled.engine.costly, coarse.compiled.problem.baselines
         if costly and not known and len(starts) > 1 and starts[0].rival is None:
-            ends += self._beside(coarse, lowest(ends), starts[0], tell)
+            ends += self._beside(coarse, lowest(ends), tell)
         return ends
 
-    def _beside(self, coarse: Rollout, best: Run, neutral: Start, tell: Report) -> list[Run]:
-        """Runs from hops that keep away from the best run; one that ends lower is tried to be confirmed.
+    def _loosely(self, rival: float = np.inf) -> "Indirect":
+        """With a tolerance that suffices to tell starts apart: a gap is far above what may still be won."""
+        tolerance = _COSTLY_TOLERANCE if self.tolerance is None else self.tolerance
+        return replace(self, rival=rival, tolerance=_LOOSE * tolerance)
 
-        That is by the same hop of the first guess, which has nothing else in common with it. Runs that come
-        back all the same are no evidence for the best one, from which they came.
+    def _beside(self, coarse: Rollout, best: Run, tell: Report) -> list[Run]:
+        """Runs from hops that keep away from the best run; one that ends lower is followed by a longer hop.
+
+        Where both end alike, they have come there by different ways. Runs that come back all the same are no
+        evidence for the best one, from which they came.
         """
         runs: list[Run] = []
         for hop, start in hops(
             coarse, best, lambda start: Descent(coarse, start, MAX_ITERATIONS, _HOP_TOLERANCE)
         ):
             least = lowest([best, *runs]).objective
-            run = replace(self, rival=least).run(coarse, start, tell)
+            run = self._loosely(least).run(coarse, start, tell)
             if run.astray:
                 continue
             runs.append(run)
             if run.interrupted:
                 break
             if runs[-1].objective < least - agreement(least):
-                again = hop.of(neutral, FeasibleSet(coarse.compiled, coarse.intervals))
-                again = replace(again, name=f"{hop.name}, from the first guess")
-                runs.append(self.run(coarse, again, tell))
+                longer = hop.longer(coarse.intervals).of(best, FeasibleSet(coarse.compiled, coarse.intervals))
+                runs.append(self._loosely().run(coarse, longer, tell))
         close = best.objective - agreement(best.objective)
         return [replace(run, counts=run.objective < close) for run in runs]
 
