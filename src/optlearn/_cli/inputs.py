@@ -65,7 +65,7 @@ Settings = Annotated[
     list[str] | None, settings_option("An argument of the scenario, such as eta=2 or 'Delta=(0, 2)'.")
 ]
 MethodOption = Annotated[Method, option("METHOD", "How to solve: auto, indirect, direct or greedy.")]
-Intervals = Annotated[int | None, whole("Control intervals (default: the scenario's).")]
+Intervals = Annotated[int | None, whole("Control intervals (default: the problem's).")]
 Starts = Annotated[int | None, whole("First guesses to optimise (default: the solver's).")]
 MaxIterations = Annotated[int | None, whole("Iteration limit (default: the solver's).")]
 Seed = Annotated[int, option("SEED", "Seed of everything random.", min=0)]
