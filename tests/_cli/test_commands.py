@@ -284,7 +284,7 @@ def test_compare(tmp_path):
     [
         ("{", "is not JSON"),
         ("[1, 2]", 'expected {"grid"'),
-        ('{"grid": [0, 1.2], "batch": [1, 2]}', "2 edges need 1 values"),
+        ('{"grid": [0, 1.2], "batch": [1, 2]}', "2 edges need 1 value,"),
         ('{"grid": [0, 2], "batch": [5]}', "the schedule ends at α = 2"),
     ],
 )

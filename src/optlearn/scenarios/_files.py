@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from optlearn._errors import SpecificationError
 from optlearn.scenarios._arguments import take_ranges, words
-from optlearn.scenarios._catalogue import Entry, Example, catalogue
+from optlearn.scenarios._catalogue import Entry, Example, catalogue, no_scenario
 
 if TYPE_CHECKING:
     from optlearn._control.problem import Problem
@@ -53,7 +53,7 @@ def find(scenario: str) -> Entry:
     """
     if not is_file(scenario):
         if scenario not in catalogue():
-            raise SpecificationError(f"no scenario {scenario!r}; there are {', '.join(catalogue())}")
+            raise SpecificationError(no_scenario(scenario))
         return catalogue()[scenario]
     check_file(scenario)
     status = Path(scenario).stat()
