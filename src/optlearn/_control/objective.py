@@ -247,5 +247,5 @@ class Limit:
         return f"exactly {self.value:g}" if self.equals is not None else f"at most {self.value:g}"
 
     def broken_by(self, value: float) -> str:
-        """What a value at the end of training that breaks it is told with."""
+        """The message about a final value that breaks it."""
         return f"{self.name} is {value:.6g} at the end; it must be {self.words}"

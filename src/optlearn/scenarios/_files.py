@@ -48,8 +48,8 @@ def find(scenario: str) -> Entry:
     """The entry of a scenario, or of a file, which is run again if it has changed.
 
     Raises:
-        SpecificationError: there is no such scenario or file, or the file defines no problem; an error in it
-            is told with its line.
+        SpecificationError: there is no such scenario or file, or the file defines no problem; the message
+            names the line of an error in it.
     """
     if not is_file(scenario):
         if scenario not in catalogue():
