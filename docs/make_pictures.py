@@ -180,7 +180,7 @@ def prices(solution: ol.Solution) -> plt.Figure:
 
 
 def decision(problem: ol.Problem, solution: ol.Solution) -> plt.Figure:
-    """At every moment, the bill of an easy sample minus that of a hard one."""
+    """At every moment, the cost of an easy sample minus that of a hard one."""
     figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
     schedule = solution.relaxed.schedule
     share = 1 - schedule["difficulty"] / max(problem.discrete["difficulty"].values)
@@ -199,7 +199,7 @@ def decision(problem: ol.Problem, solution: ol.Solution) -> plt.Figure:
     )
     axes.axvspan(left, right, color=GREEN, alpha=0.2, lw=0, label="no difference: mix both")
     axes.set_yscale("symlog", linthresh=0.02)
-    axes.set(xlabel=TIME, ylabel="bill of easy minus bill of hard\n(× 1000)", xlim=(0, 12), ylim=(-10, 0.2))
+    axes.set(xlabel=TIME, ylabel="cost of easy minus cost of hard\n(× 1000)", xlim=(0, 12), ylim=(-10, 0.2))
     axes.legend(loc="lower center")
     return figure
 

@@ -1,5 +1,6 @@
 """Draw the pictures of Adam, rewards and effort: python docs/make_worlds.py [NAME …], such as scenarios/adam
 
+``python docs/make_worlds.py momentum`` prints the table of momentum under a spectrum, of ``memory.md``.
 Optima over the plane of power laws, and those of two units, are kept in ``images/adam.json``. What that file
 lacks is computed, which takes minutes for the whole plane.
 """
@@ -18,7 +19,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import optlearn as ol
+from optlearn._arguments import Arguments
 from optlearn.plotting.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RC, TIME, VERMILION
+from optlearn.scenarios._least_squares import dyadic_blocks
 
 IMAGES = Path(__file__).parent / "images"
 KEPT = IMAGES / "adam.json"
@@ -30,6 +33,9 @@ FLAT = 0.95
 
 
 def main() -> None:
+    if sys.argv[1:] == ["momentum"]:
+        momentum()
+        return
     plt.rcParams.update(RC | {"font.size": 10.0, "axes.labelsize": 10.0, "legend.fontsize": 9.0})
     drawings = {
         IMAGES / "adam.png": adam,
@@ -45,6 +51,49 @@ def main() -> None:
         figure.savefig(path, dpi=140, pil_kwargs={"optimize": True})
         plt.close(figure)
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+
+
+# --- momentum -------------------------------------------------------------------------------------
+
+
+def momentum() -> None:
+    """Best rates alone, and with momentum; the first hard case also by SGD on weights."""
+    hard = (1.5, -0.3)
+    cases = ((None, 0, 20.0), (hard, 31, 10.0), (hard, 31, 40.0), (hard, 127, 10.0))
+    cases += (((1.5, 0.5), 63, 10.0), ((1.5, 1.0), 31, 10.0), ((1.5, 1.0), 31, 40.0))
+    for exponents, N, horizon in cases:
+        alone, both = (rate_and_momentum(exponents, N, horizon, memory) for memory in (False, True))
+        certified = all(solution.certificate.converged for solution in (alone, both))
+        found = f"{alone.objective:.6f} {both.objective:.6f} {1 - both.objective / alone.objective:.1%}"
+        print(f"{exponents} {N} {horizon}: {found}{'' if certified else ' (not certified)'}")
+    for memory in (False, True):
+        solution = rate_and_momentum(hard, 31, 10.0, memory, highest=1.0)
+        runs = ol.simulate(solution.problem, solution.schedule, N=2480, seeds=16, mode="weights", record=2)
+        error = runs.standard_error("error")[-1]
+        print(f"predicted {solution.objective:.5f}, SGD at N = 2480: {runs.objective:.5f} ± {error:.5f}")
+
+
+def rate_and_momentum(
+    exponents: tuple[float, float] | None, N: int, horizon: float, memory: bool, highest: float = 1.5
+) -> "ol.Solution":
+    """The best rate for two blocks, or for a power law, by itself or with a velocity and its friction."""
+    if exponents is None:
+        spectrum, teacher = ol.Spectrum([3.0, 0.3], [0.25, 0.75]), {}
+    else:
+        spectrum, blocks = dyadic_blocks(Arguments("momentum"), *exponents, N)
+        teacher = {"T": blocks[:, None, None]}
+    model = ol.models.committee(1, 1, activation="linear", sigma_n=0.1**0.5, spectrum=spectrum, **teacher)
+    controls = {"learning_rate": ol.Continuous(0.0, highest, guess=0.3)}
+    start = {}
+    if memory:
+        model = ol.models.with_memory(model, velocity_rate=1.0, friction=2.0)
+        controls |= {
+            "velocity_rate": ol.Continuous(0.0, 10.0, guess=0.5),
+            "friction": ol.Continuous(0.0, 20.0, guess=3.0),
+        }
+        start = model.start()
+    problem = ol.Problem(model=model, start=start, horizon=horizon, controls=controls, intervals=20)
+    return ol.solve(problem, starts=1)
 
 
 # --- Adam -----------------------------------------------------------------------------------------

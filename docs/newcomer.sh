@@ -7,7 +7,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"; sleep 1' EXIT # the last lines are still on their way
 cd "$folder"
 unset PYTHONPATH
-export OPTLEARN_CACHE="$folder/cache" COLUMNS=100 NO_COLOR=1
+export OPTLEARN_CACHE="$folder/cache" COLUMNS=88 NO_COLOR=1
 exec > >(sed -u "s|$folder|~/first-hour|; s/ *$//") 2>&1
 
 say() { # show a command, and do it

@@ -17,7 +17,8 @@ batches see the same tokens at the same time; a seed fixes the initial weights a
 have the columns run, step, lr, batch, loss; the loss is that of held-out files, in nats a byte.
 
 `plan` writes, for a time and for a number of tokens, constant batches with several decays and the ramp that
-the law calls best with two switches at most, and that ramp for shorter times; `table` says what they came to.
+the law calls best with two switches at most, and that ramp for shorter times; `table` compares them with what
+training made of them, and draws both.
 """
 
 import argparse
@@ -307,6 +308,29 @@ def table(path, logs):
         slope, level = np.polyfit(np.log(SHORTER), losses, 1)
         saved.append(1 - np.exp((finals[best][seed] - level) / slope))
     print("a ramp has the loss of {} in {:.0%} less time ({:.0%} to {:.0%})".format(best, *interval(saved)))
+    draw(schedules, plans["predicted"], finals, ["ramp, 100% of the time", best], path)
+
+
+def draw(schedules, predicted, finals, compared, path):
+    """Two schedules of rate and batch, and the final losses of all: predicted intervals, and trained runs."""
+    import matplotlib.pyplot as plt
+
+    figure, (rates, batches, losses) = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
+    for name in compared:
+        rate, batch = schedules[name]
+        seen = np.cumsum(batch) / 1e3
+        rates.plot(seen, rate, label=name)
+        batches.step(seen, batch, label=name)
+    rates.set(xlabel="thousand samples", ylabel="learning rate", ylim=(0, None))
+    batches.set(xlabel="thousand samples", ylabel="batch", yscale="log")
+    batches.legend()
+    names = sorted(finals, key=lambda name: np.mean(list(finals[name].values())), reverse=True)
+    for level, name in enumerate(names):
+        losses.plot(predicted[name][1:], [level, level], color="0.8", lw=6)
+        losses.plot(list(finals[name].values()), [level] * len(finals[name]), "k.", ms=4)
+    losses.set_yticks(range(len(names)), names, fontsize=7)
+    losses.set(xlabel="final loss (bars: predicted, 95 %; points: trained)")
+    figure.savefig(Path(path).with_suffix(".png"), dpi=110)
 
 
 def everything(size, folder):

@@ -44,7 +44,7 @@ def main(out: Path) -> None:
     for level, (_, schedule) in enumerate(reversed(rows)):
         draw_order(orders, level, schedule)
     orders.set_yticks(range(len(rows)), [label for label, _ in reversed(rows)])
-    orders.set(xlabel="training time α", title="blue: easy samples, red: hard samples")
+    orders.set(xlabel="training time α", title="easy (blue) and hard (red)")
     edges = both.schedule.grid
     rates.stairs(both.schedule["learning_rate"], edges, baseline=None, color="C2", linewidth=1.8)
     rates.axhline(3.0, color="0.5", linestyle=":", label="η = 3: the other rows")

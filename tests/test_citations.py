@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -65,3 +66,11 @@ def test_the_command_prints_the_same(solution, tmp_path):
 def test_without_a_solution_the_paper_and_the_library(capsys):
     ol.cite()
     assert capsys.readouterr().out.count("@") == 2
+
+
+def test_all_citations_name_this_version():
+    root = Path(__file__).parents[1]
+    assert f"version = {{{ol.__version__}}}" in citations._entries()["optlearn"]
+    assert f"version: {ol.__version__}\n" in (root / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version = {{{ol.__version__}}}" in (root / "README.md").read_text(encoding="utf-8")
+    assert f"## [{ol.__version__}]" in (root / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -97,7 +97,7 @@ def page(name: str, entry: dict[str, Any]) -> str:
     command = entry["command"].replace(" --out drawn.png", "")
     parts.append(f"```console\n{command}\n```")
     if stored is None:
-        parts.append("The docs build has no stored result of this command.")
+        parts.append("There is no stored result: run the command to see one.")
     else:
         versions = ", ".join(f"{key} {value}" for key, value in stored["versions"].items())
         parts.append(
@@ -121,9 +121,9 @@ def index(found: dict[str, dict[str, Any]]) -> str:
     groups = dict.fromkeys(entry["group"] for entry in found.values())
     parts = [
         "# Gallery",
-        "A question each, answered by a script that you can run, change and download, also as a notebook. "
+        "Each question is answered by a script that you can run, change and download, also as a notebook. "
         "Pictures, printed output and times are stored results; every page shows the command that made them, "
-        "and `make gallery` makes them again.",
+        "and `make gallery` recreates them.",
     ]
     parts += [f"## {group}\n\n```{{cards}} {group}\n```" for group in groups]
     listed = "\n".join(found)

@@ -71,7 +71,8 @@ class Arguments:
         Without a shape: a list of at least one number.
         """
         sizes = "a list of" if shape is None else " by ".join(map(str, shape))
-        allowed = f"must be {sizes} numbers, each {_range(lowest, highest, False) or 'finite'}"
+        numbers_of = "1 number," if shape == (1,) else f"{sizes} numbers, each"
+        allowed = f"must be {numbers_of} {_range(lowest, highest, False) or 'finite'}"
         numbers = self._floats(name, value, allowed)
         if shape is not None and numbers.ndim == 0:
             numbers = np.full(shape, float(numbers))

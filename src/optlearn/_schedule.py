@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from optlearn._arguments import Arguments, as_numbers
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, count_of
 from optlearn._signatures import checked
 
 if TYPE_CHECKING:
@@ -558,8 +558,8 @@ def _checked_values(name: str, values: Any, grid: np.ndarray) -> np.ndarray:
     array = _frozen(values)
     if array.shape != (len(grid) - 1,):
         raise SpecificationError(
-            f"schedule of {name!r} has shape {array.shape}; {len(grid)} edges need {len(grid) - 1} "
-            "values, one for each interval"
+            f"schedule of {name!r} has shape {array.shape}; {len(grid)} edges need "
+            f"{count_of(len(grid) - 1, 'value')}, one for each interval"
         )
     if not np.all(np.isfinite(array)):
         where = int(np.flatnonzero(~np.isfinite(array))[0])

@@ -284,7 +284,7 @@ def test_compare(tmp_path):
     [
         ("{", "is not JSON"),
         ("[1, 2]", 'expected {"grid"'),
-        ('{"grid": [0, 1.2], "batch": [1, 2]}', "2 edges need 1 values"),
+        ('{"grid": [0, 1.2], "batch": [1, 2]}', "2 edges need 1 value,"),
         ('{"grid": [0, 2], "batch": [5]}', "the schedule ends at α = 2"),
     ],
 )
@@ -375,3 +375,16 @@ def test_what_no_script_can_follow_is_refused_before_it_is_solved(tmp_path):
     assert done.stdout == ""
     assert "got 'gain'; wire it in with" in done.stderr.replace("\n", " ")
     assert not (tmp_path / "train.py").exists()
+
+
+def test_files_are_written_though_nobody_reads_the_screen(tmp_path):
+    """`optlearn solve … --out FILE | head -1`: the pipe closes before all is printed."""
+    read, write = os.pipe()
+    os.close(read)
+    out, script = tmp_path / "s.json", tmp_path / "train.py"
+    words = ["solve", *SMALL, "--quiet", "--out", str(out), "--export", str(script)]
+    done = subprocess.run([sys.executable, "-m", "optlearn._cli", *words], stdout=write, check=False)
+    os.close(write)
+    assert done.returncode != 0
+    assert json.loads(out.read_text())["scenario"] == SMALL[0]
+    ast.parse(script.read_text())

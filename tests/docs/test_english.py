@@ -46,6 +46,12 @@ PHRASES = {
     r"may be left to win": "possible improvement",
     r"by another road": "independently",
     r"[Nn]othing of this is typed": "none of this is typed",
+    r"stands? against convergence": "counts against convergence",
+    r"owes nothing to": "does not depend on",
+    r"[Ww]hat you want of\b": "to install any of these",
+    r"\bfit together\. What results": "the result is",
+    r"is told with\b": "the message says",
+    r"turned out otherwise": "turned out to be different",
 }
 
 

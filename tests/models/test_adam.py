@@ -298,6 +298,26 @@ def test_true_adam_follows_the_drift(memory, units, spectrum):
     assert np.max(np.abs(z)) < 4
 
 
+def test_short_memories_slow_a_linear_unit_down():
+    """1 − 5δ/2 of the drift and 1 − 4δ of the noise are left, δ = 1 − β₂.
+
+    A gradient g = r x has r and x normal and nearly independent; to first order in their correlation ⟨g/√v⟩
+    is ⟨g²/√v⟩ of independent ones.
+    """
+    rng, delta, lanes = np.random.default_rng(0), 0.004, 4000
+    v, drift, noise = np.ones(lanes), [], []
+    for step in range(4000):
+        squares = rng.standard_normal(lanes) ** 2 * rng.standard_normal(lanes) ** 2
+        v += delta * (squares - v)
+        if step >= 3 / delta:
+            # Less the squares themselves, whose mean is 1 and whose scatter would hide the rest.
+            drift.append(np.mean(squares / np.sqrt(v) - squares) / delta)
+            noise.append(np.mean(squares / v - squares) / delta)
+    # Terms of order δ² are 5 % of these, the scatter 3 %.
+    assert np.mean(drift) == pytest.approx(-2.5, rel=0.12)
+    assert np.mean(noise) == pytest.approx(-4.0, rel=0.12)
+
+
 @pytest.mark.slow
 def test_bias_correction_is_that_of_adam():
     """A state that has seen hardly anything, against Adam from nothing."""

@@ -224,6 +224,16 @@ def test_with_a_spectrum_momentum_beats_the_best_rate():
     assert both.objective < 0.95 * alone.objective
 
 
+def test_a_guess_whose_steps_overshoot_gets_finer_ones():
+    """Two steps in an interval end within 1e-8 of finer ones, but pass through negative norms."""
+    c, share = [13.74, 3.75, 1.16, 0.38, 0.13], np.array([1, 2, 4, 8, 16]) / 31
+    base = linear(sigma_n=np.sqrt(0.1), spectrum=ol.Spectrum(c, share), T=np.ones((5, 1, 1)) * 0.1)
+    model = with_memory(base, velocity_rate=0.5, friction=3.0)
+    rate = {"learning_rate": ol.Continuous(0.0, 1.5, guess=0.3)}
+    problem = ol.Problem(model=model, start=model.start(), horizon=10.0, controls=rate, intervals=20)
+    assert ol.solve(problem, starts=1).certificate.converged
+
+
 def test_averages_help_at_a_constant_rate_and_nothing_helps_the_best_schedule():
     found = final(with_memory(linear(), averaging=1.0), 5, 0.8, ONE)
     assert found["error"][-1] < 0.65 * found["weights_error"][-1]

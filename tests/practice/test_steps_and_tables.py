@@ -195,7 +195,7 @@ class TestTables:
         ("text", "message"),
         [
             ("{", "is not JSON"),
-            ('{"grid": [0, 1], "a": [1, 2]}', "2 edges need 1 values"),
+            ('{"grid": [0, 1], "a": [1, 2]}', "2 edges need 1 value,"),
             ('{"a": 1}', "expected"),
         ],
     )

@@ -20,6 +20,8 @@ def test_a_scenario_is_a_function_even_if_its_module_was_imported_first():
 
 
 def test_unknown_scenario():
+    with pytest.raises(AttributeError, match=r"'curiculum' \(did you mean 'curriculum'\?\); there are"):
+        _ = scenarios.curiculum
     with pytest.raises(AttributeError, match=r"no scenario 'nonsense'; there are .*curriculum"):
         _ = scenarios.nonsense
 

@@ -1,4 +1,4 @@
-"""How good can any schedule be? A bound, or an estimate, that owes nothing to a solver's start."""
+"""How good can any schedule be? A bound, or an estimate, that does not depend on a solver's start."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -36,13 +36,13 @@ STEPS = 200  # in an interval: with more there is nothing but round-off to win
 
 @dataclass(frozen=True)
 class Bound:
-    """What no schedule beats.
+    """A value that no schedule beats.
 
     Attributes:
         value: a proven lower bound (convex, sos), or an estimate of the optimum (hjb).
         error: error bar of an estimate; accuracy of the integration (convex); 0 for a proof (sos).
         kind: "convex", "sos" or "hjb".
-        assumes: what a proof takes for granted, "" if nothing; of an estimate, what its error bar rests on.
+        assumes: the assumptions of a proof, "" if none; for an estimate, those of its error bar.
         intervals: equal intervals of the schedules that it holds for, or of any that divide them; None for
             all schedules.
         values: of an estimate, at all resolutions, from the coarsest on.
@@ -136,8 +136,8 @@ def bound(
             polynomials; needs the extra ``bounds``. "hjb": an estimate with an error bar by the
             Hamilton-Jacobi-Bellman equation on grids, where states move in a few dimensions. "auto": "convex"
             where it can be proven, else "hjb", else "sos".
-        solution: that tells where multipliers of budgets and free parameters are looked for; None to solve
-            the problem first, if it has any. An estimate above its objective gets a wider error bar.
+        solution: gives the region in which to search for multipliers of budgets and for free parameters; None
+            to solve the problem first, if it has any. An estimate above its objective gets a wider error bar.
         degree: "sos": of the polynomials in the state. A higher one gives a tighter bound, and takes longer.
         pieces: "sos": of time, in each of which the polynomials are cubic in time; likewise.
         times: "hjb": steps of the coarsest of three grids, each 1.5 times as fine as the one before.

@@ -54,16 +54,22 @@ def run_doctor(as_json: inputs.Json = False) -> None:
 
     Example: optlearn doctor
     """
+    from rich.table import Table
+    from rich.text import Text
+
     findings: list[Finding] = []
     screen = console(stderr=as_json)
     for check in CHECKS:
         for finding in _examined(check):
             findings.append(finding)
+            line = Table.grid(padding=(0, 2))
             colour = {"ok": "green", "note": "yellow", "wrong": "bold red"}[finding.status]
-            screen.print(f"[{colour}]{finding.status:>5}[/{colour}]  {finding.name}: ", end="")
-            screen.print(finding.detail, markup=False)
+            line.add_column(width=5, justify="right", style=colour)
+            line.add_row(finding.status, Text(f"{finding.name}: {finding.detail}"))
+            screen.print(line)
             if finding.advice:
-                screen.print(f"       {finding.advice}", style="dim", markup=False)
+                # Commands in it are to be copied: no line ends of ours.
+                screen.print(f"       {finding.advice}", style="dim", markup=False, soft_wrap=True)
     wrong = [finding for finding in findings if finding.status == "wrong"]
     result = {"optlearn": __version__, "sound": not wrong, "findings": [asdict(f) for f in findings]}
     failed = f"{count_of(len(wrong), 'check')} failed: see the advice above"

@@ -14,6 +14,7 @@ from optlearn._cli.output import bad_input
 from optlearn._errors import SpecificationError
 from optlearn._progress import Progress, Report
 from optlearn.scenarios import list_scenarios
+from optlearn.scenarios._catalogue import no_scenario
 from optlearn.scenarios._files import check_file, find, is_file
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ Settings = Annotated[
     list[str] | None, settings_option("An argument of the scenario, such as eta=2 or 'Delta=(0, 2)'.")
 ]
 MethodOption = Annotated[Method, option("METHOD", "How to solve: auto, indirect, direct or greedy.")]
-Intervals = Annotated[int | None, whole("Control intervals (default: the scenario's).")]
+Intervals = Annotated[int | None, whole("Control intervals (default: the problem's).")]
 Starts = Annotated[int | None, whole("First guesses to optimise (default: the solver's).")]
 MaxIterations = Annotated[int | None, whole("Iteration limit (default: the solver's).")]
 Seed = Annotated[int, option("SEED", "Seed of everything random.", min=0)]
@@ -85,7 +86,7 @@ def scenario_arguments(scenario: str, settings: list[str] | None, out: Path | No
             bad_input(str(error))
     elif scenario not in list_scenarios():
         hint = f" (for a file: {scenario}.py)" if Path(f"{scenario}.py").is_file() else ""
-        bad_input(f"no scenario {scenario!r}; there are {', '.join(list_scenarios())}{hint}")
+        bad_input(f"{no_scenario(scenario)}{hint}")
     if out is not None:
         if out.is_dir():
             bad_input(f"--out {out}: this is a directory")
@@ -193,7 +194,7 @@ def baseline_or_file(problem: "Problem", name: str, intervals: int | None) -> "S
     path = Path(name)
     if not path.is_file():
         names = ", ".join(repr(n) for n in (OPTIMAL, *usual))
-        raise SpecificationError(f"--schedule {name!r}: {names}, or a file; there is no such file")
+        raise SpecificationError(f"--schedule {name!r}: no such file, and none of {names}")
     return read_schedule(path)
 
 

@@ -76,26 +76,34 @@ def deliver(
     as_json: bool,
     show: Callable[[], None],
     save: Callable[[Path], object] | None = None,
+    export: tuple[Path, Callable[[Path], object]] | None = None,
 ) -> None:
-    """Print the result, as one line of JSON or with ``show``, and write it to ``out``.
+    """Write the result to ``out``, and print it, as one line of JSON or with ``show``.
 
-    Where ``save`` is given, it writes files whose name ends in .nc.
+    Where ``save`` is given, it writes files whose name ends in .nc. ``export`` is a further file, and what
+    writes it.
     """
     text = to_json(result)
-    # Printed first: a file that cannot be written must not cost the result.
+    files: list[tuple[str, Path, Callable[[Path], object]]] = []
+    if out is not None:
+        as_netcdf = save if out.suffix == ".nc" else None
+        files.append(("--out", out, as_netcdf or (lambda path: write_file(path, text + "\n"))))
+    if export is not None:
+        files.append(("--export", *export))
+    # Written before anything is printed, because a pipe may close early (`| head`); but a file that cannot be
+    # written must not cost the result.
+    failures = []
+    for option, path, write in files:
+        try:
+            write(path)
+        except OSError as error:
+            failures.append(f"{option} {path}: {error.strerror or error}")
     if as_json:
         typer.echo(text)
     else:
         show()
-    if out is None:
-        return
-    try:
-        if save is not None and out.suffix == ".nc":
-            save(out)
-        else:
-            write_file(out, text + "\n")
-    except OSError as error:
-        bad_input(f"--out {out}: {error.strerror or error}")
+    if failures:
+        bad_input(*failures)
 
 
 def bad_input(message: str, *notes: str) -> NoReturn:

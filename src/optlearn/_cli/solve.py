@@ -9,7 +9,7 @@ import typer
 
 from optlearn._cli import inputs
 from optlearn._cli.inputs import option, whole
-from optlearn._cli.output import bad_input, console, deliver, exit_code, reporting, table
+from optlearn._cli.output import console, deliver, exit_code, reporting, table
 from optlearn._json import finite, plain
 from optlearn._progress import Progress
 
@@ -69,12 +69,8 @@ def run_solve(
             f"Compare it with the usual schedules: {hint}", style="dim", markup=False, soft_wrap=True
         )
 
-    deliver(result, out, as_json, show, solution.save)
-    if export is not None:
-        try:
-            solution.export(export)
-        except OSError as error:
-            bad_input(f"--export {export}: {error.strerror or error}")
+    script = None if export is None else (export, solution.export)
+    deliver(result, out, as_json, show, solution.save, script)
     raise typer.Exit(exit_code(solution))
 
 

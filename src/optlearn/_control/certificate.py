@@ -1,4 +1,4 @@
-"""How optimal a solution is: evidence, not a promise."""
+"""How optimal a solution is: evidence, not a guarantee."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -78,15 +78,15 @@ class Certificate:
 
     Attributes:
         hamiltonian_gap: ∫ [H(u) − min H] dα along the returned trajectory, budget multipliers
-            included, and the same for the free parameters: a first-order estimate of what is still
-            to be won on this grid. Limits on switches and dwell are not taken into account. Of the worst case
-            of an ensemble it is the gap under the members' weights, plus what these leave out.
+            included, and the same for the free parameters: a first-order estimate of the possible
+            improvement on this grid. Limits on switches and dwell are not taken into account. For the
+            worst case of an ensemble it is the gap under the members' weights, plus what these leave out.
         relaxation_gap: objective minus that of the best mixed schedule; None without discrete
-            controls. With ``max_switches`` or ``min_dwell`` it includes their price, and no size of it stands
-            against convergence.
+            controls. With ``max_switches`` or ``min_dwell`` it includes their price, and never
+            counts against convergence.
         integration_error: the solver's own objective minus the re-integrated one.
-        quadrature_error: twice what a finer, independent quadrature changes of the objective of the same
-            schedule; None where expectations are in closed form.
+        quadrature_error: twice the change of the same schedule's objective under a finer, independent
+            quadrature; None where expectations are in closed form.
         starts: how many starts were tried and how well they agree.
         budget_error: largest violation of a budget.
         converged: the solver said so, and all gaps are small.

@@ -1,4 +1,4 @@
-"""Schedules side by side: what was solved for, the usual ones, and the user's own."""
+"""Schedules side by side: the solution, the usual ones, and the user's own."""
 
 import html
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ class Row:
             100 (J − J*)/(error at the start − error at the end), the paper's measure; None if the
             objective is not the final error, or nothing was learned.
         budgets_met: whether budgets and bounds hold.
-        note: what does not hold.
+        note: which of them does not hold.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Comparison:
         problem: name of the problem.
         rows: one for each schedule.
         schedules: name → schedule.
-        solution: what was solved for, with its certificate.
+        solution: the solved schedule, with its certificate.
         doubts: why its row is "solution" and not "optimum", in words; none if it is.
     """
 

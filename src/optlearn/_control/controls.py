@@ -1,4 +1,4 @@
-"""What may be chosen: controls over time, and free parameters.
+"""What can be optimised: controls over time, and free parameters.
 
 Solvers work on a vector w, of which every control has a few columns (``Relaxation``). A control answers all
 that they ask about its own columns, so a new kind of control is one more subclass of ``Control``.

@@ -78,7 +78,7 @@ class Objective:
 
     @classmethod
     def gap(cls, one: Mapping[str, float], other: Mapping[str, float]) -> "tuple[Objective, Objective]":
-        """By how much the errors under two tests differ: the larger of the two differences."""
+        """The difference of the errors under two tests: the larger of the two signed differences."""
         return cls.under(one, other, weights=(1, -1)), cls.under(other, one, weights=(1, -1))
 
     @classmethod
@@ -88,7 +88,7 @@ class Objective:
 
     @classmethod
     def price(cls, per_sample: float = 1.0, per_step: float = 0.0, batch: str = "batch") -> "Objective":
-        """What a step of training costs on average, its samples counted; per_sample = 1 alone counts samples.
+        """The average price of a training step and its samples; per_sample = 1 alone counts samples.
 
         Args:
             per_sample: price of a sample.
@@ -161,7 +161,7 @@ class Objective:
 
     @property
     def called(self) -> str:
-        """What its value is called where people read it."""
+        """The name of its value in summaries and the explorer."""
         if self.terminal is None and self.cost is None and self.integral is None:
             errors = {(1.0, 0.0): "final error", (0.0, 1.0): "mean error over training"}
             return errors.get((self.final, self.average), "objective")
@@ -215,9 +215,9 @@ class Limit:
 
     Args:
         objective: what is limited; of an ensemble, its mean over the members.
-        at_most: the most that it may be.
-        equals: what it must be, instead.
-        name: what it is called where it is broken.
+        at_most: its largest allowed value.
+        equals: the value that it must have, instead.
+        name: its name in messages.
     """
 
     objective: Objective
@@ -238,7 +238,7 @@ class Limit:
 
     @property
     def value(self) -> float:
-        """The most that it may be, or what it must be."""
+        """The largest allowed value, or the required one."""
         return float(self.at_most if self.equals is None else self.equals)  # type: ignore[arg-type]
 
     @property
@@ -247,5 +247,5 @@ class Limit:
         return f"exactly {self.value:g}" if self.equals is not None else f"at most {self.value:g}"
 
     def broken_by(self, value: float) -> str:
-        """What a value at the end of training that breaks it is told with."""
+        """The message about a final value that breaks it."""
         return f"{self.name} is {value:.6g} at the end; it must be {self.words}"

@@ -274,7 +274,7 @@ class Method(ABC):
         tolerance: of a solver (default: its own).
         name: as in ``solve(method=…)``.
         description: in a line.
-        optimises: false for a baseline: it takes the neutral start only, no finer steps, and nobody is warned
+        optimises: false for a baseline: it takes the neutral start only, no finer steps, and never warns
             that it has not converged.
     """
 

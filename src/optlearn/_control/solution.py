@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NotConvergedWarning(UserWarning):
-    """A solution's certificate does not say converged; ``certificate.reasons`` says why."""
+    """A solution is not certified as converged; ``certificate.reasons`` explains why."""
 
 
 def warn_not_converged(name: str, certificate: Certificate) -> None:
@@ -48,19 +48,19 @@ class Solution:
     """The best schedule found, and the evidence.
 
     Attributes:
-        problem: what was solved.
+        problem: the problem that was solved.
         schedule: controls on the grid of training time.
         objective: re-integrated to full accuracy, never the solver's own grid value.
         parameters: free parameters.
         trajectory: order parameters and error under the schedule.
         costates: derivative of the objective with respect to each order parameter, along training.
-        certificate: how optimal it is.
+        certificate: the evidence that it is optimal.
         relaxed: with discrete controls, the best schedule that may mix values sample by sample.
         whole_numbers: for controls with ``whole_numbers=True``, the best schedule of whole numbers.
-        method: what was used.
+        method: the method that found it.
         outcome: how the solver ended, with advice.
         seconds: wall-clock time.
-        runs: what was done: start, solver, outcome, iterations, objective, seconds, steps of each run.
+        runs: a record of each run: start, solver, outcome, iterations, objective, seconds, steps.
         options: of ``solve`` that it was found with, the seed among them.
         provenance: of a solution from a file: when it was saved, versions, git revision.
         weights: of a worst case, the multipliers of the members, which add up to 1: above 0 for those that
@@ -123,7 +123,7 @@ class Solution:
             state: measured then, all of it, as ``Problem.start`` takes it or as a flat array (default: the
                 predicted one).
             horizon: where training ends (default: as planned); later extends the run, earlier shortens it.
-            parameters: values that have turned out otherwise.
+            parameters: values that turned out to be different.
             options: of ``ol.solve`` (default: one start, the old schedule; intervals as long as before).
         """
         from optlearn._planning.replan import replan
@@ -131,7 +131,7 @@ class Solution:
         return replan(self, at, state, horizon, parameters, **options)
 
     def feedback(self) -> "Feedback":
-        """A linear correction of the controls by what is measured, from the second variation."""
+        """Linear feedback: corrections of the controls for measured deviations, from the second variation."""
         from optlearn._planning.feedback import feedback
 
         return feedback(self)
@@ -158,7 +158,7 @@ class Solution:
 
     @checked
     def report(self, path: str | PathLike[str], *, baselines: bool = False) -> Path:
-        """Write a page of HTML that needs nothing else: summary, plots, certificate, provenance.
+        """Write a self-contained HTML page: summary, plots, certificate, provenance.
 
         Args:
             path: where to.

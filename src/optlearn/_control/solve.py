@@ -89,9 +89,9 @@ def solve(
         intervals: equal control intervals (default: the problem's).
         method: "auto", "direct", "indirect" or "greedy"; see ``METHODS``.
         starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's
-            baselines from the best on, then random ones that make the state go different ways (default: 3;
-            6 without baselines; from a solution whose solver converged, that alone, and the others only if it
-            leads nowhere).
+            baselines from the best on, then random ones that lead the state along different paths (default:
+            3; 6 without baselines; from a solution whose solver converged, that alone, and the others only
+            if it leads nowhere).
         seed: of the random starts.
         warm_start: a solution or schedule to start from, of this problem or of one like it: it is stretched
             to the horizon, and values that are not admissible take the nearest that are.

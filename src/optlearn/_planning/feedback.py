@@ -1,6 +1,6 @@
-"""Linear feedback around an optimum: how the controls should answer to a state that is not as planned.
+"""Linear feedback around an optimum: how the controls should respond when the state is not as planned.
 
-To second order, what a deviation δx of the state costs is quadratic, and the best answer is linear in it:
+To second order, the cost of a deviation δx of the state is quadratic, and the best response is linear in it:
 δu = K δx. The gains K follow from a backward recursion (Riccati's) over the intervals, with the exact first
 and second derivatives of the steps, as the direct method uses them. Controls at a bound stay there.
 """
@@ -25,7 +25,7 @@ _FLAT = 1e-9  # curvature below this share of the largest says nothing
 
 @dataclass(frozen=True)
 class Feedback:
-    """Controls that answer to the state: u = u*(α) + K(α)(x − x*(α)), clipped to bounds.
+    """Controls that respond to the state: u = u*(α) + K(α)(x − x*(α)), clipped to bounds.
 
     Attributes:
         schedule: u*, the plan.

@@ -1,4 +1,4 @@
-"""The optimal rest of a training, from where it is."""
+"""The optimal remainder of a training run, from its present state."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +34,7 @@ def replan(
     parameters: Mapping[str, Array] | None = None,
     **options: Any,
 ) -> Solution:
-    """Plan the rest of a training again; see ``Solution.replan``."""
+    """Plan the remainder of a training run again; see ``Solution.replan``."""
     check = Arguments("replan")
     at, horizon = check.number("at", at), horizon if horizon is None else check.number("horizon", horizon)
     problem, planned = solution.problem, solution.schedule

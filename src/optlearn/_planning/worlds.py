@@ -1,4 +1,4 @@
-"""Several possible worlds: one schedule for all of them, and what a schedule for one costs in another."""
+"""Several possible worlds: one schedule for all of them, and what the schedule for one costs in another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

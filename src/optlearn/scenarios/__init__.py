@@ -23,9 +23,7 @@ def __getattr__(name: str) -> "Callable[..., Problem]":
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name not in _catalogue.catalogue():
-        raise AttributeError(
-            f"no scenario {name!r}; there are {', '.join(_catalogue.catalogue())} (see list_scenarios)"
-        )
+        raise AttributeError(f"{_catalogue.no_scenario(name)} (see list_scenarios)")
     return _catalogue.catalogue()[name].function
 
 

@@ -32,9 +32,9 @@ def adam(
     in a step a weight moves by about η/√N. With ``optimiser="sgd"`` this is ``power_law``, in SGD's units.
 
     Args:
-        exponent: a, of the variances.
-        teacher_exponent: b, of the teacher's squared weights.
-        N: directions.
+        exponent: exponent a of the variances.
+        teacher_exponent: exponent b of the teacher's squared weights.
+        N: number of directions, the input dimension.
         sigma_n2: σ², variance of the label noise, above 0.
         alpha_F: horizon, training steps divided by N.
         optimiser: "adam" or "sgd".

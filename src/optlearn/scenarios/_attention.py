@@ -81,9 +81,9 @@ def attention(
         max_temperature: upper bound of β.
         masked_share: mean of ``mask`` over training; None: as the optimum likes it.
         tied: the key of a head is its query.
-        accuracy: of the drift, relative to its size, where it is more than the integrals of two tokens and
+        accuracy: relative accuracy of the drift, where it takes more than the integrals of two tokens and
             one head; a warning says if the quadrature misses it. Its error falls like the root of ``points``.
-        points: of that quadrature, at most.
+        points: largest number of points of that quadrature.
     """
     check = Arguments("attention")
     kind = _KINDS[check.one_of("control", control, _KINDS)]

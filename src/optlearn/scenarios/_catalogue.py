@@ -8,6 +8,7 @@ scenarios read the entries that the decorator makes.
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -121,3 +122,10 @@ def catalogue() -> Mapping[str, Entry]:
 def list_scenarios() -> dict[str, str]:
     """Name of every scenario → what it optimises, in one line."""
     return {name: entry.description for name, entry in catalogue().items()}
+
+
+def no_scenario(name: str) -> str:
+    """A sentence for a name that no scenario has, with the one that it resembles."""
+    meant = get_close_matches(name, catalogue(), n=1)
+    suggestion = f" (did you mean {meant[0]!r}?)" if meant else ""
+    return f"no scenario {name!r}{suggestion}; there are {', '.join(catalogue())}"

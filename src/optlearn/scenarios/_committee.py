@@ -62,10 +62,10 @@ def learning_rate(
         batch: fresh samples in each step.
         T: (M, M) overlaps of the teacher's nodes; a number for a multiple of the identity; None for the
             identity.
-        activation: of all nodes, "erf" (erf(λ/√2)) or "linear".
+        activation: activation of all nodes, "erf" (erf(λ/√2)) or "linear".
         start_norm: squared norm Q_kk of every student's weights at the start, over N.
         start_overlap: typical cosine at the start, 1/√N for random weights in N dimensions.
-        seed: of the random numbers of the start.
+        seed: seed of the random initial weights.
     """
     check = Arguments("learning_rate")
     highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)
@@ -121,10 +121,10 @@ def batch_size(
         max_batch: largest batch size.
         T: (M, M) overlaps of the teacher's nodes; a number for a multiple of the identity; None for the
             identity.
-        activation: of all nodes, "erf" (erf(λ/√2)) or "linear".
+        activation: activation of all nodes, "erf" (erf(λ/√2)) or "linear".
         start_norm: squared norm Q_kk of every student's weights at the start, over N.
         start_overlap: typical cosine at the start, 1/√N for random weights in N dimensions.
-        seed: of the random numbers of the start.
+        seed: seed of the random initial weights.
     """
     check = Arguments("batch_size")
     mean, control = batch_control(check, mean_batch, max_batch)

@@ -102,7 +102,7 @@ def denoising_batch(
         Delta_F: noise Δ_F in training and at test time.
         mean_batch: mean of B over training.
         alpha_F: horizon, training steps divided by input dimension.
-        max_batch: largest B.
+        max_batch: largest batch B.
         eta: learning rate η.
         sigma: standard deviation of the clean inputs around their centroid, one number or (C,).
         N: input dimension, which weighs the skip's part of the error.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from optlearn._errors import SpecificationError
 from optlearn.scenarios._arguments import take_ranges, words
-from optlearn.scenarios._catalogue import Entry, Example, catalogue
+from optlearn.scenarios._catalogue import Entry, Example, catalogue, no_scenario
 
 if TYPE_CHECKING:
     from optlearn._control.problem import Problem
@@ -48,12 +48,12 @@ def find(scenario: str) -> Entry:
     """The entry of a scenario, or of a file, which is run again if it has changed.
 
     Raises:
-        SpecificationError: there is no such scenario or file, or the file defines no problem; an error in it
-            is told with its line.
+        SpecificationError: there is no such scenario or file, or the file defines no problem; the message
+            names the line of an error in it.
     """
     if not is_file(scenario):
         if scenario not in catalogue():
-            raise SpecificationError(f"no scenario {scenario!r}; there are {', '.join(catalogue())}")
+            raise SpecificationError(no_scenario(scenario))
         return catalogue()[scenario]
     check_file(scenario)
     status = Path(scenario).stat()

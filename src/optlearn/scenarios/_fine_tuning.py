@@ -38,12 +38,12 @@ def fine_tuning(
         frequency: ω of the wave sin(ωλ*) that is learned.
         alpha_F: horizon, training steps divided by input dimension.
         eta: first guess of both learning rates.
-        max_learning_rate: the highest that each may be.
+        max_learning_rate: upper bound of each rate.
         start_norm: squared norm Q11 of the first layer, over N.
         start_scale: standard deviation of the new weights, times the root of their inputs' number.
         depth: layers of weights, from 2 to 4.
         width: units in each hidden layer but the first, which has one.
-        seed: of the new weights; with 2, the new layers have the wrong sign at first.
+        seed: seed of the new weights; with 2, the new layers have the wrong sign at first.
     """
     check = Arguments("fine_tuning")
     depth = check.count("depth", depth, 2, 4)

@@ -40,7 +40,7 @@ def finite_data(
     Args:
         kappa: κ, samples for each weight.
         noise: σ², variance of the noise in the labels; that of the signal is 1.
-        passes: how often each sample is seen, on average; at most 100.
+        passes: average number of times that each sample is seen; at most 100.
         control: what is scheduled: "learning_rate", "weight_decay" or "both".
         weight_decay: λ while only the learning rate is scheduled; "free": the best constant.
     """

@@ -47,11 +47,11 @@ def gating(
 
     Args:
         teacher_gain: γ* of the teacher's gates Φ(γ*(λ − θ*)), above 0.
-        teacher_threshold: θ*.
+        teacher_threshold: threshold θ* of the teacher's gates.
         sigma_n: standard deviation of the label noise.
         eta: learning rate η.
         alpha_F: horizon, training steps divided by input dimension.
-        control: what ``gate`` is: "gain", "threshold" or "switch"; the others are the teacher's.
+        control: what ``gate`` controls: "gain", "threshold" or "switch"; the others are the teacher's.
         max_gain: largest gain, at least the teacher's.
         threshold_range: lowest and highest threshold, minus the teacher's. Far below, the gates are open
             and the best schedule jumps; for such a jump "switch" is the better control.
@@ -63,7 +63,7 @@ def gating(
             None for the identity.
         start_overlap: typical cosine of gates with gates and of values with values at the start. With more
             than one gate it must not be 0, else all stay alike.
-        seed: of the random numbers of the start.
+        seed: seed of the random initial weights.
         batch: fresh samples in each step.
     """
     check = Arguments("gating")

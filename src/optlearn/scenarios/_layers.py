@@ -43,17 +43,17 @@ def layers(
 
     Args:
         depth: layers of weights, from 2 to 4.
-        frequency: ω of the wave that is learned.
+        frequency: frequency ω of the wave to be learned.
         sigma_n: standard deviation of the label noise.
         width: units in each hidden layer but the first, which has one.
         alpha_F: horizon, training steps divided by input dimension.
         eta: first guess of all learning rates.
-        max_learning_rate: the highest that each may be.
+        max_learning_rate: upper bound of each rate.
         one_rate: all layers share one learning rate.
-        start_cosine: of the first layer with the direction that is to be found.
+        start_cosine: initial cosine of the first layer with the direction to be found.
         start_norm: squared norm Q11 of the first layer, over N.
         start_scale: standard deviation of the other layers' weights, times the root of their inputs' number.
-        seed: of the random weights of the other layers.
+        seed: seed of the random weights of the other layers.
     """
     check = Arguments("layers")
     depth = check.count("depth", depth, 2, 4)

@@ -41,13 +41,13 @@ def learning_effort(
     at a time, and the error of both is averaged over training.
 
     Args:
-        depth: L, layers.
-        price: of effort.
-        alpha_F: horizon, in steps of a rate of 1.
+        depth: number of layers L.
+        price: price β of effort.
+        alpha_F: horizon, in units of time at a rate of 1.
         control: "gain" or "task".
         strongest: correlation of the first mode.
         weakest: correlation of the second mode.
-        strength: of both modes at the start.
+        strength: initial strength of both modes.
         max_gain: largest gain.
     """
     check = Arguments("learning_effort")

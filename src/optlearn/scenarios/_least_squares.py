@@ -56,9 +56,9 @@ def power_law(
     best one.
 
     Args:
-        exponent: a, of the variances.
-        teacher_exponent: b, of the teacher's squared weights.
-        N: directions.
+        exponent: exponent a of the variances.
+        teacher_exponent: exponent b of the teacher's squared weights.
+        N: number of directions, the input dimension.
         sigma_n2: σ², variance of the label noise.
         alpha_F: horizon, training steps divided by N.
         control: what is scheduled: "learning_rate", "batch" or "both".
@@ -133,7 +133,7 @@ def probe(
         max_rate: largest learning rate η.
         mean_batch: largest mean of the batch size over training.
         max_batch: largest batch size.
-        blocks: that stand for all directions of the features.
+        blocks: number of blocks that represent all directions of the features.
     """
     check = Arguments("probe")
     if bool(features) != bool(labels):

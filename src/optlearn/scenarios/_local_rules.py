@@ -35,7 +35,7 @@ def local_rules(
         rule: "hebb" learns every sample, "perceptron" mistakes only, "margin" those that the student is
             unsure of, and "clipped" follows gradients of limited length.
         alpha_F: horizon, training steps divided by input dimension.
-        threshold: of "margin", in standard deviations of the student's field, and of "clipped".
+        threshold: threshold of "margin", in standard deviations of the student's field, and of "clipped".
         max_learning_rate: upper bound of η.
     """
     check = Arguments("local_rules")

@@ -39,13 +39,13 @@ def reinforcement(
     The start is Q = 1 and ρ = 0; what is minimised is 1 − ρ, with ρ the cosine of student and teacher.
 
     Args:
-        decisions: T, in an episode, where they are not scheduled.
+        decisions: decisions T in an episode, unless they are scheduled.
         alpha_F: horizon, episodes divided by input dimension.
         max_rate: largest learning rate.
         control: what is scheduled: "learning_rate", "decisions", "both", "penalty" or "mistakes".
-        mistakes: that an episode may have and still be rewarded.
+        mistakes: number of mistakes that an episode may contain and still be rewarded.
         penalty: how strongly an episode without a reward is unlearned.
-        eta: learning rate, where it is not scheduled.
+        eta: learning rate, unless it is scheduled.
         max_decisions: longest episode of a curriculum.
     """
     check = Arguments("reinforcement")

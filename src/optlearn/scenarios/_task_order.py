@@ -54,7 +54,7 @@ def task_order(
     would overshoot the limit.
 
     Args:
-        tasks: how many.
+        tasks: number of tasks.
         similarity: overlap of any two teachers, from 0 (nothing in common) to 1 (the same task).
         alpha_F: horizon, training steps divided by input dimension, ``pretraining`` not included.
         pretraining: training time on task 0 before α = 0; 0 to start from small random weights.
@@ -69,7 +69,7 @@ def task_order(
         start_norm: squared norm Q_kk of every student's weights at the start, over N.
         start_overlap: typical cosine at the start, 1/√N for random weights in N dimensions.
         start_readout: standard deviation of the readout weights at the start.
-        seed: of the random numbers of the start.
+        seed: seed of the random initial weights.
     """
     check = Arguments("task_order")
     highest = check.number("max_learning_rate", max_learning_rate, 0.0, open_below=True)

@@ -264,13 +264,15 @@ def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int 
     while (twice := finer(rollout)) is not None:
         fine = twice.objective(guess.w, guess.theta)
         allowed = small if rollout.steps < MANY_STEPS else 1e-6
-        if abs(fine - coarse) <= min(allowed * max(1.0, abs(fine)), 1e-5 * abs(fine) + ROUND_OFF):
-            return rollout.steps
-        # What is not finite may be an unstable step, or the dynamics themselves.
-        if not np.isfinite(fine) and not known_to_stay:
-            if _fault(compiled, guess) is not None:
+        if not np.isfinite(fine):
+            # It may be an unstable step, or the dynamics themselves.
+            if not known_to_stay and _fault(compiled, guess) is not None:
                 return None
             known_to_stay = True
+        elif abs(fine - coarse) <= min(allowed * max(1.0, abs(fine)), 1e-5 * abs(fine) + ROUND_OFF):
+            # Steps that end right may still overshoot, through impossible states, on the way.
+            overshoots = not is_usable(rollout, guess) and is_usable(twice, guess)
+            return (twice if overshoots else rollout).steps
         rollout, coarse = twice, fine
     return rollout.steps
 
