@@ -1,5 +1,7 @@
 """Hops: brief descents from beside the best run, where scouts would cost too much; and corrected passes."""
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ class EarlyOrNever(ol.System):
     """What is done in the first quarter decides between two wells, the deeper of which asks for nothing."""
 
     names = ("clock", "early", "late")
-    parameters = {"push": 0.5}
+    parameters: ClassVar = {"push": 0.5}
 
     def drift(self, x, u):
         first = jnp.where(x["clock"] < 0.25, 1.0, 0.0)

@@ -111,7 +111,7 @@ class Indirect(Solver):
             level, best = lowest_before, rival
             doubt = 2 * abs(best.objective - level)
         else:
-            level, best = first.objective, self._refined(rollout, coarse, first, tell)
+            level, best = first.objective, self._refined(rollout, accurate, first, tell)
             doubt = 2 * abs(rollout.objective(first.w, first.theta) - level)
         runs = []
         for end in ends:
@@ -119,7 +119,7 @@ class Indirect(Solver):
             if end is first and best is not rival:
                 runs.append(best)
             elif end.counts and agreement(level) < behind <= doubt and not best.interrupted:
-                runs.append(self._refined(rollout, coarse, end, tell))
+                runs.append(self._refined(rollout, accurate, end, tell))
             else:
                 runs.append(replace(end, record=replace(end.record, objective=best.objective + behind)))
         return [*(run for run in runs if not run.interrupted), *(run for run in runs if run.interrupted)]
