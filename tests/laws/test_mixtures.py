@@ -246,7 +246,8 @@ def test_wrong_questions_are_told(fitted):
 
 def test_families_use_up_the_budget(fitted):
     members = fitted.family("new", 0.2, STEPS, (0, PEAK), robust=2)
-    assert [m.objective for m in members] == sorted(m.objective for m in members)
+    cautious = [m.objective + m.error for m in members]
+    assert cautious == sorted(cautious)
     for member in members[:: len(members) // 8]:
         lengths = np.diff(member.schedule.grid)
         assert lengths @ member.schedule["share_new"] / STEPS == pytest.approx(0.2, abs=2e-3)
@@ -256,6 +257,38 @@ def test_families_use_up_the_budget(fitted):
     assert len(kept) < len(members)
     pilot = ol.laws.next_pilot(fitted, STEPS, (0, PEAK), domain="new", budget=0.2)
     assert pilot.horizon == STEPS
+
+
+def test_schedules_of_ones_own_are_compared(fitted):
+    """Losses are those of ``predict``; a loss that is less certain has to be lower to come first."""
+    pairs = {f"{d} {s}": settings(d, s) for d, s in (("wsd", "late"), ("flat", "constant"), ("linear", "end"))}
+    ranked = fitted.compare({name: (rates, {"new": share}) for name, (rates, share) in pairs.items()})
+    assert {each.name for each in ranked} == set(pairs)
+    for each in ranked:
+        rates, share = pairs[each.name]
+        told = {name: loss[-1] for name, loss in fitted.predict(rates, {"new": share}).items()}
+        assert each.losses == pytest.approx(told)
+        assert each.objective == pytest.approx(np.mean(list(told.values())))
+        assert each.error > 0
+    cautious = [each.objective + each.error for each in ranked]
+    assert cautious == sorted(cautious)
+    (alone,) = fitted.compare({"plan": fitted.family("new", 0.2, robust=1)[0].schedule}, weights={"new": 2.0})
+    assert alone.objective == pytest.approx(2 * alone.losses["new"])
+
+
+@pytest.mark.parametrize(
+    ("schedules", "options", "message"),
+    [
+        ({}, {}, "must name at least one schedule"),
+        ({"a": np.ones(5)}, {}, "shares must map domains"),
+        ({"a": (np.ones(5), {"new": 1.2})}, {}, "must be at least 0"),
+        ({"a": (np.ones(5), {"new": 0.2})}, {"weights": {"cpp": 1.0}}, "must be of old, new"),
+        ({"a": (np.ones(5), {"new": 0.2})}, {"weights": {"old": 0.0}}, "must not all be 0"),
+    ],
+)
+def test_schedules_that_cannot_be_compared_are_told(fitted, schedules, options, message):
+    with pytest.raises(ol.SpecificationError, match=message):
+        fitted.compare(schedules, **options)
 
 
 def test_a_limit_that_cannot_be_met_is_named(fitted):

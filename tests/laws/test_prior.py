@@ -31,7 +31,11 @@ def test_expectations_are_in_the_units_of_the_new_fit(fitted):
     assert same["floor"] == PARAMETERS["floor"]  # no evidence
     for name, differ in DIFFER.items():
         assert differ <= same[name].spread <= PARAMETERS[name].spread, name
-    assert expectations([], Scale(1, 1, 1)) is PARAMETERS
+    any_network = expectations([], Scale(1, 24000, 1))
+    assert {n for n, p in any_network.items() if p != PARAMETERS[n]} <= {"speed"}
+    assert any_network["speed"].start == pytest.approx(300)
+    assert expectations([], Scale(1, 48000, 1))["speed"].start == pytest.approx(600)  # paces are in steps
+    assert expectations([], Scale(1, 1, 1))["speed"].start == PARAMETERS["speed"].lower
 
 
 def test_one_run_alone_and_what_another_network_says(fitted):

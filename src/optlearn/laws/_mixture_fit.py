@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from optlearn._control.objective import Objective
     from optlearn._control.problem import Problem
     from optlearn._control.solution import Solution
-    from optlearn.laws._mixture_families import Member
+    from optlearn.laws._mixture_families import Candidate, Member
 
 DRAWS = 32
 FIRST = 0.3  # share of the shortest run before which losses follow no law
@@ -207,6 +207,10 @@ class MixtureFit(LawFit):
             for name in self.layout.losses
         }
 
+    def as_run(self, lr: Any, shares: Mapping[str, Any] | None = None, owner: str = "predict") -> MixtureRun:
+        """A run in units of the fit; arguments as in ``predict``."""
+        return self._mixture_run(lr, shares, owner)[0]
+
     def _mixture_run(
         self, lr: Any, shares: Mapping[str, Any] | None, owner: str
     ) -> tuple[MixtureRun, np.ndarray]:
@@ -314,6 +318,12 @@ class MixtureFit(LawFit):
         if name not in self.layout.losses:
             Arguments("objective").fail("name", name, f"must be one of {', '.join(self.layout.losses)}")
         return objective_of(self.layout, name)
+
+    def compare(self, schedules: Mapping[str, Any], **options: Any) -> "list[Candidate]":
+        """Schedules of your own, the most promising first; see ``compare`` for all options."""
+        from optlearn.laws._mixture_families import compare
+
+        return compare(self, schedules, **options)
 
     def family(self, domain: str, budget: float, *arguments: Any, **options: Any) -> "list[Member]":
         """Schedules of common shapes that use up a budget, best first; see ``family`` for all options."""
