@@ -261,7 +261,9 @@ def test_families_use_up_the_budget(fitted):
 
 def test_schedules_of_ones_own_are_compared(fitted):
     """Losses are those of ``predict``; a loss that is less certain has to be lower to come first."""
-    pairs = {f"{d} {s}": settings(d, s) for d, s in (("wsd", "late"), ("flat", "constant"), ("linear", "end"))}
+    pairs = {
+        f"{d} {s}": settings(d, s) for d, s in (("wsd", "late"), ("flat", "constant"), ("linear", "end"))
+    }
     ranked = fitted.compare({name: (rates, {"new": share}) for name, (rates, share) in pairs.items()})
     assert {each.name for each in ranked} == set(pairs)
     for each in ranked:

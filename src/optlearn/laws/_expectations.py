@@ -34,8 +34,8 @@ DIFFER: Mapping[str, float] = {
 }
 
 
-# Noise relaxes in so many steps at the peak rate, however long a run is: 15 to 150 in fits of the public curves
-# of language models. In units of a run, as the law has it, long runs relax faster.
+# Noise relaxes in so many steps at the peak rate, however long a run is: 15 to 150 in fits of the public
+# curves of language models. In units of a run, as the law has it, long runs relax faster.
 RELAXED = 80.0
 
 # Noise at the peak rate, as a share of the loss, in most networks; and how far they differ, in the logarithm:

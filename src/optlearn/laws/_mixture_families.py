@@ -85,10 +85,10 @@ def compare(
     if not schedules:
         check.fail("schedules", schedules, "must name at least one schedule")
     weight = _weights(fit, weights, "compare")
-    runs = [
-        fit.as_run(*each, owner="compare") if isinstance(each, tuple) else fit.as_run(each, owner="compare")
-        for each in schedules.values()
-    ]
+    pairs = [each if isinstance(each, tuple) else (each, None) for each in schedules.values()]
+    if any(len(pair) != 2 for pair in pairs):
+        check.fail("schedules", list(schedules), "must be schedules, curves, or pairs of rates and shares")
+    runs = [fit.mixture_run(lr, shares, "compare")[0] for lr, shares in pairs]
     finals = fit.finals(runs, fit.draws(draws, seed))
     found = [
         Candidate(
