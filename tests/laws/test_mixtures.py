@@ -293,15 +293,23 @@ def test_schedules_that_cannot_be_compared_are_told(fitted, schedules, options, 
         fitted.compare(schedules, **options)
 
 
+def test_a_limit_that_no_data_reaches_is_told_at_once(fitted):
+    """Before anything is solved: not even a run on this domain alone comes near."""
+    with pytest.raises(ol.SpecificationError, match=r"limits\['old'\] = 0.5 is out of reach: with no other"):
+        fitted.problem(STEPS, (0, PEAK), robust=2, budgets={"new": 0.2}, limits={"old": 0.5})
+
+
 def test_a_limit_that_cannot_be_met_is_named(fitted):
     """The reason names the limit and what was reached, and does not speak of budgets."""
-    options = {"robust": False, "intervals": 8, "budgets": {"new": 0.2}, "limits": {"old": 0.75}}
+    rates, _ = settings("wsd", "constant")
+    limit = round(0.98 * fitted.predict(rates, {"new": 0.0})["old"][-1], 3)  # nothing but old data
+    options = {"robust": False, "intervals": 8, "budgets": {"new": 0.2}, "limits": {"old": limit}}
     with pytest.warns(ol.NotConvergedWarning):
         solution = ol.solve(fitted.problem(STEPS, (0, PEAK), **options), method="indirect", starts=1)
     reached = fitted.predict(fitted.schedule(solution))["old"][-1]
     (reason,) = solution.certificate.reasons
     assert reason.startswith(f"loss_old is {reached:.3f}"[:-1])
-    assert "it must be at most 0.75: no schedule was found that keeps this limit" in reason
+    assert f"it must be at most {limit:g}: no schedule was found that keeps this limit" in reason
 
 
 @pytest.mark.parametrize("fixed", [{"budgets": {"new": 0.0}}, {"share_bounds": {"new": (0.3, 0.3)}}])
