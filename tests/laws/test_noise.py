@@ -15,6 +15,7 @@ from optlearn.laws._law import NAMES, PARAMETERS, Course, loss_after
 from optlearn.laws._least_squares import NORMAL, VAGUE, Scale
 from optlearn.laws._noise import Noise, robust_size
 
+LONG = 6  # as long as the runs that expectations of paces are from, 24,000 steps
 STEPS = [np.cumsum(1.0 + np.arange(60) % 3), np.arange(2.0, 200.0, 2.0)]
 
 
@@ -71,7 +72,7 @@ def test_the_size_of_noise_does_not_see_spikes():
 def as_expected(seed):
     """Parameters that are off what is expected by normal numbers of spreads, within their bounds."""
     rng, truth = np.random.default_rng([seed, 78]), dict(TRUTH)
-    for name, parameter in expectations([], Scale(PEAK, RUN, 1.0)).items():
+    for name, parameter in expectations([], Scale(PEAK, LONG * RUN, 1.0)).items():
         if np.isfinite(parameter.spread):
             number = parameter.encode(parameter.start) + parameter.spread * rng.standard_normal()
             truth[name] = float(np.clip(parameter.decode(number), parameter.lower, parameter.upper))
@@ -92,7 +93,7 @@ def drawn(size, memory, seed, truth=TRUTH):
         for i in range(1, len(noise)):
             noise[i] += memory * noise[i - 1]
         loss = loss_after(parameters, course)[0, 0, plain.ends(plain.step, 0)] * np.exp(size * noise)
-        curves.append(Curve(name, plain.step, plain.rate, loss))
+        curves.append(Curve(name, LONG * plain.step, plain.rate, loss))
     return curves
 
 
