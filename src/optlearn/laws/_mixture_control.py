@@ -349,7 +349,9 @@ def _alone(fit: "MixtureFit", name: str, members: np.ndarray, total: int, low: f
     In the law no other share makes more progress, is learned faster or forgotten less.
     """
     edges = trial_edges(fit.warmup, total)
-    schedules = [schedule_of(fit, name, np.ones_like, decay, edges, total, low, high) for decay in DECAYS]
+    schedules = [
+        schedule_of(fit, name, np.ones_like, 1.0, decay, edges, total, low, high) for decay in DECAYS
+    ]
     finals = fit.finals([fit.data.planned(schedule) for schedule in schedules], members)
     return float(finals[:, :, fit.layout.losses.index(name)].mean(axis=0).min())
 

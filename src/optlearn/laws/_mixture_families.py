@@ -162,7 +162,7 @@ def family(
     ]
     edges = trial_edges(fit.warmup, total)
     schedules = [
-        schedule_of(fit, domain, share, settings["decay"], edges, total, low, high)
+        schedule_of(fit, domain, share, budget, settings["decay"], edges, total, low, high)
         for _, settings, share in trials
     ]
     members = fit.draws(DRAWS if robust is True else int(robust) or 1, seed)
@@ -222,6 +222,7 @@ def schedule_of(
     fit: "MixtureFit",
     domain: str,
     share: Any,
+    budget: float,
     decay: float,
     edges: np.ndarray,
     total: int,
@@ -235,6 +236,7 @@ def schedule_of(
     # The mean of the share over each interval, by a fine grid of steps.
     step = np.arange(total) + 0.5
     of_step = np.clip(share(step / total), 0.0, 1.0)
+    of_step *= min(1.0, budget * total / max(of_step.sum(), 1e-300))  # a step may begin within a step
     cumulative = np.append(0.0, np.cumsum(of_step))
     at = edges.astype(int)
     mean = np.diff(cumulative[at]) / np.diff(at)
