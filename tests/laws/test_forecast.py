@@ -15,7 +15,8 @@ from tests.laws.conftest import PEAK, STEPS, WARMUP, curve, rates, true_loss
 from tests.laws.test_prior import cut
 
 from optlearn._errors import SpecificationError
-from optlearn.laws import Forecaster, LawWarning, forecast, promising
+from optlearn.laws import Forecaster, LawWarning, fit, forecast, promising
+from optlearn.laws._law import NAMES, Course, loss_after
 
 pytestmark = pytest.mark.filterwarnings("ignore::optlearn.laws.LawWarning")
 
@@ -69,6 +70,24 @@ def test_a_run_of_which_nothing_is_known(found):
     assert alone.fit.fitter.expected["noise"].spread > 3 * found.fit.fitter.expected["noise"].spread
     assert alone.finals["wsd"].low < decayed(alone.decay.length) < alone.finals["wsd"].high
     assert alone.finals["wsd"].high - alone.finals["wsd"].low > 0.02
+
+
+def test_plausible_parameters_of_a_lone_run_reach_along_the_valley(monkeypatch):
+    """What the noise of a constant run is, and what its floor, is one unknown: chains must walk along it.
+
+    Chains of 80 steps hold what chains of 1,280 do.
+    """
+    found = fit([cut(curve("constant"), STEPS // 2)], alone=True)
+    noise, flat = NAMES.index("noise"), found.data.stepwise(rates("constant"))
+    spreads = []
+    for steps in (80, 1280):
+        monkeypatch.setattr("optlearn.laws._fit.CHAIN", steps)
+        drawn = found._draw(48, 1)
+        spreads.append(np.log(drawn[:, noise]).std())
+        finals = loss_after(drawn, Course.stack([flat]))[:, 0, -1]
+        assert finals.std() < 0.01  # whatever the noise, a constant rate goes on as it did
+    assert spreads[0] == pytest.approx(spreads[1], rel=0.35)
+    assert min(spreads) > 0.25
 
 
 def test_wrong_forecasts(fitted):

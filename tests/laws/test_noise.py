@@ -9,12 +9,13 @@ from tests.laws.conftest import PEAK, TRUTH, curve
 from tests.laws.conftest import STEPS as RUN
 
 from optlearn.laws import Curve, fit
+from optlearn.laws._expectations import expectations
 from optlearn.laws._fit import REACH, _relative
-from optlearn.laws._law import NAMES, Course, loss_after
-from optlearn.laws._law import PARAMETERS as KNOWN
-from optlearn.laws._least_squares import NORMAL, VAGUE
+from optlearn.laws._law import NAMES, PARAMETERS, Course, loss_after
+from optlearn.laws._least_squares import NORMAL, VAGUE, Scale
 from optlearn.laws._noise import Noise, robust_size
 
+LONG = 6  # as long as the runs that expectations of paces are from, 24,000 steps
 STEPS = [np.cumsum(1.0 + np.arange(60) % 3), np.arange(2.0, 200.0, 2.0)]
 
 
@@ -71,7 +72,7 @@ def test_the_size_of_noise_does_not_see_spikes():
 def as_expected(seed):
     """Parameters that are off what is expected by normal numbers of spreads, within their bounds."""
     rng, truth = np.random.default_rng([seed, 78]), dict(TRUTH)
-    for name, parameter in KNOWN.items():
+    for name, parameter in expectations([], Scale(PEAK, LONG * RUN, 1.0)).items():
         if np.isfinite(parameter.spread):
             number = parameter.encode(parameter.start) + parameter.spread * rng.standard_normal()
             truth[name] = float(np.clip(parameter.decode(number), parameter.lower, parameter.upper))
@@ -92,7 +93,7 @@ def drawn(size, memory, seed, truth=TRUTH):
         for i in range(1, len(noise)):
             noise[i] += memory * noise[i - 1]
         loss = loss_after(parameters, course)[0, 0, plain.ends(plain.step, 0)] * np.exp(size * noise)
-        curves.append(Curve(name, plain.step, plain.rate, loss))
+        curves.append(Curve(name, LONG * plain.step, plain.rate, loss))
     return curves
 
 
@@ -159,7 +160,7 @@ def test_an_interval_around_a_parameter_that_is_fitted_as_its_logarithm(error):
 
 def test_what_is_expected_costs_in_proportion(fitted):
     fitter, z = fitted.fitter, fitted.fitter.encode(fitted.optimum.parameters)
-    power, middle = NAMES.index("noise_power"), KNOWN["noise_power"]
+    power, middle = NAMES.index("noise_power"), PARAMETERS["noise_power"]
     z[power] = middle.start + 3 * middle.spread
     squares = np.zeros((2, len(fitter.jacobian(z))))
     squares[:, power - len(z)] = 3.0**2, 4.0**2

@@ -31,7 +31,11 @@ def test_expectations_are_in_the_units_of_the_new_fit(fitted):
     assert same["floor"] == PARAMETERS["floor"]  # no evidence
     for name, differ in DIFFER.items():
         assert differ <= same[name].spread <= PARAMETERS[name].spread, name
-    assert expectations([], Scale(1, 1, 1)) is PARAMETERS
+    any_network = expectations([], Scale(1, 24000, 1))
+    assert {n for n, p in any_network.items() if p != PARAMETERS[n]} <= {"speed"}
+    assert any_network["speed"].start == pytest.approx(300)
+    assert expectations([], Scale(1, 48000, 1))["speed"].start == pytest.approx(600)  # paces are in steps
+    assert expectations([], Scale(1, 1, 1))["speed"].start == PARAMETERS["speed"].lower
 
 
 def test_one_run_alone_and_what_another_network_says(fitted):
@@ -57,17 +61,17 @@ def test_sizes():
     base = np.array([[{**TRUTH, **powers}[name] for name in NAMES]])
     from optlearn.laws._law import Course, loss_after
 
-    def run(name, size, seed):
+    def run(name, size, seed, noisy=1e-3):
         plain = curve(name, noise=0)
         lengths, rate, batches = plain.intervals(plain.edges(plain.step, 0), 0, 1.0)
         course = Course.stack([(lengths / STEPS, rate / 1e-3, batches)])
         loss = loss_after(at_size(base, size), course)[0, 0, plain.ends(plain.step, 0)]
-        noise = 1e-3 * np.random.default_rng(seed).standard_normal(len(loss))
+        noise = noisy * np.random.default_rng(seed).standard_normal(len(loss))
         return Curve(f"{name} {size}", plain.step, plain.rate, loss * np.exp(noise))
 
     curves = [run(name, size, i) for i, size in enumerate((0.1, 0.3)) for name in ("constant", "drop")]
     found = fit(curves, sizes={c.name: 1e9 * float(c.name.split()[1]) for c in curves}, starts=1)
-    larger = run("cosine", 1.0, 9)
+    larger = run("cosine", 1.0, 9, noisy=0)
     predicted = found.predict(larger, size=1e9)
     assert predicted[-1] == pytest.approx(larger.loss[-1], rel=5e-3)
     low, high = (ends[-1] for ends in found.interval(larger, size=1e9, level=0.99))

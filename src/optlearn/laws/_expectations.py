@@ -34,6 +34,10 @@ DIFFER: Mapping[str, float] = {
 }
 
 
+# Noise relaxes in so many steps at the peak rate, however long a run is: 15 to 150 in fits of the public
+# curves of language models. In units of a run, as the law has it, long runs relax faster.
+RELAXED = 80.0
+
 # Noise at the peak rate, as a share of the loss, in most networks; and how far they differ, in the logarithm:
 # from less than 1 % to more than 10 % were seen.
 NOISE_SHARE, NOISE_DIFFERS = 0.03, 1.1
@@ -49,13 +53,12 @@ def expectations(
         scale: units of the new fit.
         alone: the last loss of a single curve, which says nothing of its noise; None: there are more.
     """
-    if not fits:
-        if alone is None:
-            return PARAMETERS
-        noise = replace(PARAMETERS["noise"], start=NOISE_SHARE * alone, spread=NOISE_DIFFERS)
-        return {**PARAMETERS, "noise": noise}
-    expected = dict(PARAMETERS)
-    for name, differ in DIFFER.items():
+    pace = PARAMETERS["speed"]
+    start = float(np.clip(scale.steps / RELAXED, pace.lower, pace.upper))
+    expected = {**PARAMETERS, "speed": replace(pace, start=start)}
+    if not fits and alone is not None:
+        expected["noise"] = replace(PARAMETERS["noise"], start=NOISE_SHARE * alone, spread=NOISE_DIFFERS)
+    for name, differ in DIFFER.items() if fits else ():
         parameter = PARAMETERS[name]
         # A fit to runs of one batch says nothing of what the batch does.
         told = [_told(fit, name, scale) for fit in fits if name not in ONE_BATCH or fit.several_batches]

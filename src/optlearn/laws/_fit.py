@@ -33,6 +33,7 @@ LAW_ERROR = 2e-3
 MISFIT = 0.01  # of the loss, beyond noise, from which on a warning is due
 DRAWS = 64
 CHAIN = 80  # steps of a chain
+LEAST = 0.02  # of the best amplitude, below which none is plausible
 REACH = 1.96  # standard deviations to either side that hold 95 %
 
 
@@ -309,9 +310,9 @@ class LawFit:
     def draws(self, count: int = DRAWS, seed: int = 0) -> np.ndarray:
         """(count, 15) plausible parameters, the best first.
 
-        By Metropolis chains from the best fit, since the law is not linear in its parameters; a step of all
-        chains is one pass through the curves. They see a cost in which all points count alike; where noise is
-        remembered, their ends are stretched to ``covariance``.
+        By Metropolis chains from around the best fit, since the law is not linear in its parameters; a step
+        of all chains is one pass through the curves. They see a cost in which all points count alike; where
+        noise is remembered, their ends are stretched to what that does near the best fit.
         """
         check = Arguments("draws")
         check.count("count", count)
@@ -322,24 +323,50 @@ class LawFit:
 
     def _draw(self, count: int, seed: int) -> np.ndarray:
         fitter, rng = self.fitter, np.random.default_rng(seed)
+        noise, linear = self.effective_noise, fitter.linear
         best = fitter.encode(self.optimum.parameters)
-        noise = self.effective_noise
+        if count == 1:
+            return self.optimum.parameters[None]
+        # Curves may count as if they were noisier than they are; what is expected is then as wide as it says.
+        known = max(noise, fitter.prior)
         # Far from what is expected, the chain's density falls as exp(−rate |z|), of variance 2 / rate².
-        held = np.minimum((fitter.pull / noise**2) ** 2 / 2, (fitter.prior / noise * fitter.precision) ** 2)
+        held = np.minimum((fitter.pull / known**2) ** 2 / 2, (fitter.prior / known * fitter.precision) ** 2)
         information = self._inside * self._jacobian.T @ self._jacobian / noise**2 + np.diag(held)
-        root = _root(np.linalg.pinv(information, hermitian=True))
-        z = np.repeat(best[None], count - 1, axis=0)
-        cost, scale = np.full(count - 1, self.optimum.cost), 1.0 / np.sqrt(len(best))
-        for _ in range(CHAIN if count > 1 else 0):
-            moved = z + scale * rng.standard_normal(z.shape) @ root.T
-            inside = np.all((moved >= fitter.lower) & (moved <= fitter.upper), axis=1)
-            new = np.where(inside, fitter.cost(np.clip(moved, fitter.lower, fitter.upper)), np.inf)
-            taken = rng.random(len(z)) < np.exp(np.minimum((cost - new) / noise**2, 0.0))
-            z, cost = np.where(taken[:, None], moved, z), np.where(taken, new, cost)
+        # What one amplitude gains another loses, along a line in the amplitudes that bends in their
+        # logarithms: chains walk along the line, and scatter over it at first, since it is long.
+        size = np.where(linear, np.exp(np.where(linear, best, 0.0)), 1.0)
+        root = size[:, None] * _root(np.linalg.pinv(information, hermitian=True))
+        lowest, highest = (fitter.unlogged(z) for z in (fitter.lower, fitter.upper))
+
+        def likelihood(z: np.ndarray) -> np.ndarray:
+            """Logarithms, per unit of the numbers that chains walk in."""
+            points, expected = fitter.costs(z)
+            return -points / noise**2 - expected / known**2 - z[:, linear].sum(axis=1)
+
+        def logged(y: np.ndarray) -> np.ndarray:
+            inside = np.clip(y, lowest, highest)
+            return np.where(linear, np.log(np.where(linear, inside, 1.0)), inside)
+
+        y = fitter.unlogged(best) + rng.standard_normal((count - 1, len(best))) @ root.T
+        y = np.clip(y, np.where(linear, np.maximum(lowest, LEAST * size), lowest), highest)
+        log_density, scale = likelihood(logged(y)), 1.0 / np.sqrt(len(best))
+        for _ in range(CHAIN):
+            moved = y + scale * rng.standard_normal(y.shape) @ root.T
+            inside = np.all((moved >= lowest) & (moved <= highest), axis=1)
+            new = np.where(inside, likelihood(logged(moved)), -np.inf)
+            taken = rng.random(len(y)) < np.exp(np.minimum(new - log_density, 0.0))
+            y, log_density = np.where(taken[:, None], moved, y), np.where(taken, new, log_density)
             scale *= np.exp(0.3 * (taken.mean() - 0.3))  # a share of 0.3 taken explores fastest
-        stretched = best + (z - best) @ np.linalg.pinv(root).T @ _root(self.covariance).T
-        z = np.clip(stretched, fitter.lower, fitter.upper)
-        return np.concatenate([self.optimum.parameters[None], fitter.decode(z)])
+        # Chains that began too far out to arrive, beyond three standard deviations of what densities in so
+        # many dimensions are, are replaced by others.
+        reach = len(best) / 2 + 3 * np.sqrt(len(best) / 2)
+        lost = log_density < log_density.max() - reach
+        y[lost] = y[rng.choice(np.flatnonzero(~lost), lost.sum())] if lost.any() else y[lost]
+        wide = size[:, None] * _root(self._sandwich(self._jacobian))
+        middle = fitter.unlogged(best)
+        y = middle + (y - middle) @ np.linalg.pinv(root).T @ wide.T
+        y = np.maximum(y, np.where(linear, LEAST * size, -np.inf))
+        return np.concatenate([self.optimum.parameters[None], fitter.decode(logged(y))])
 
     @checked
     def bootstrap(self, count: int = 20, seed: int = 0) -> np.ndarray:

@@ -65,7 +65,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "head_start": Parameter(1e-7, 1.0, 1e-4, log=True, spread=3.0),  # S₀
     "progress_power": Parameter(0.1, 1.6, 0.95, spread=0.05),  # κ
     "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
-    "speed": Parameter(1.0, 1e5, 300.0, log=True, spread=2.0),  # mean of r
+    "speed": Parameter(1.0, 1e5, 300.0, log=True, spread=2.0),  # mean of r; a fit expects it by its steps
     "shape": Parameter(0.05, 50.0, 0.6, log=True, spread=0.2),  # of the Gamma law of r
     "noise_power": Parameter(0.2, 2.0, 0.75, spread=0.1),  # p
     # Below 0 everything would relax at once under tiny rates, and an optimum would make use of that.

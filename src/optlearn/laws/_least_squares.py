@@ -214,6 +214,15 @@ class Fitter:
         values |= {name: PARAMETERS[name].decode(z[..., i]) for i, name in enumerate(self.free)}
         return np.stack([values[name] for name in NAMES], axis=-1)
 
+    @property
+    def linear(self) -> np.ndarray:
+        """(free,) which of the fitted numbers are logarithms of what the loss is linear in."""
+        return np.isin(self.free, ("amplitude", "noise"))
+
+    def unlogged(self, z: np.ndarray) -> np.ndarray:
+        """Fitted numbers z (…, free), but what the loss is linear in instead of its logarithm."""
+        return np.where(self.linear, np.exp(np.where(self.linear, z, 0.0)), z)
+
     def residuals(self, z: np.ndarray) -> np.ndarray:
         """(K, points + free) of z (K, free): the curves, then spreads off what was known beforehand."""
         expected = (z - self._middle) * self.precision
@@ -254,7 +263,14 @@ class Fitter:
 
     def cost(self, z: np.ndarray) -> np.ndarray:
         """(K,) the robust cost of z (K, free)."""
-        return self._huber(self.residuals(z) ** 2)[0].sum(axis=1) / 2
+        points, expected = self.costs(z)
+        return points + expected
+
+    def costs(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(K,) the robust cost of the curves, and that of being off what is expected."""
+        each = self._huber(self.residuals(z) ** 2)[0] / 2
+        points = each.shape[1] - len(self.free)
+        return each[:, :points].sum(axis=1), each[:, points:].sum(axis=1)
 
     def _huber(self, squares: np.ndarray) -> np.ndarray:
         """(3, …, points + free) twice the cost of squared residuals, with its first two derivatives.

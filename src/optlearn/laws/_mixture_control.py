@@ -24,6 +24,7 @@ from optlearn._signatures import checked
 from optlearn.laws._control import LOWEST, _steps_and_bounds
 from optlearn.laws._curves import as_rates
 from optlearn.laws._law import NODES, relax
+from optlearn.laws._mixture_families import DECAYS, schedule_of, trial_edges
 from optlearn.laws._mixture_law import (
     Layout,
     MixtureCourse,
@@ -44,6 +45,8 @@ INTERVALS = 60
 MODES = ("noise", "memory")  # in the order of ``rates`` and ``weights``
 # A budget that is used up to this share of itself counts as used up.
 SPENT = 1e-9
+# A limit this far below what a domain reaches alone is out of reach, whatever the shape of the rate.
+REACHED = 0.97
 
 
 class MixtureLaw(System):
@@ -266,6 +269,14 @@ def mixture_problem(
     if not isinstance(robust, bool):
         check.count("robust", robust)
     members = fit.draws(MEMBERS if robust is True else int(robust) or 1, seed)
+    for name, limit in limits.items():
+        if name in layout.domains and limit < REACHED * (
+            least := _alone(fit, name, members, total, low, high)
+        ):
+            raise SpecificationError(
+                f"limits[{name!r}] = {limit:g} is out of reach: with no other data at all the law predicts "
+                f"{least:.4g} after {total} steps, under the best linear decay"
+            )
     run = (
         fit.data.stepwise(*before)
         if done
@@ -330,6 +341,19 @@ def mixture_problem(
         baselines={},
         name="law of mixtures",
     )
+
+
+def _alone(fit: "MixtureFit", name: str, members: np.ndarray, total: int, low: float, high: float) -> float:
+    """The final loss of a domain if nothing else is ever shown, under the best decay of a family.
+
+    In the law no other share makes more progress, is learned faster or forgotten less.
+    """
+    edges = trial_edges(fit.warmup, total)
+    schedules = [
+        schedule_of(fit, name, np.ones_like, 1.0, decay, edges, total, low, high) for decay in DECAYS
+    ]
+    finals = fit.finals([fit.data.planned(schedule) for schedule in schedules], members)
+    return float(finals[:, :, fit.layout.losses.index(name)].mean(axis=0).min())
 
 
 def _shown(x: Any, u: Settings) -> Array:

@@ -1,12 +1,15 @@
-"""Plans within shapes that people use, and the run on a mixture that would tell most.
+"""Plans within shapes that people use, the best of given schedules, and the run that would tell most.
 
 A free optimum goes where a law is wrong; within a family of few numbers it cannot go far. Schedules of a
 family are evaluated all at once, for all plausible parameters.
+
+Whoever picks the lowest of many predictions picks an error too, so schedules are ordered by their predicted
+loss plus its standard deviation over plausible parameters.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -48,6 +51,70 @@ class Member:
     error: float
 
 
+class Candidate(NamedTuple):
+    """A schedule that was given: predicted final losses by domain, their weighted sum, and its error."""
+
+    name: str
+    losses: Mapping[str, float]
+    objective: float
+    error: float
+
+
+@checked
+def compare(
+    fit: "MixtureFit",
+    schedules: Mapping[str, Any],
+    *,
+    weights: Mapping[str, float] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> list[Candidate]:
+    """Schedules of your own, the most promising first.
+
+    Args:
+        fit: the fitted law.
+        schedules: name → a schedule in steps with shares, a curve, or a pair of rates and shares, as the two
+            arguments of ``fit.predict``.
+        weights: domain or target → weight of its final loss (default: the same for all domains).
+        draws: plausible parameters to try.
+        seed: of the draws.
+    """
+    check = Arguments("compare")
+    check.count("draws", draws, 2)
+    check.count("seed", seed, 0)
+    if not schedules:
+        check.fail("schedules", schedules, "must name at least one schedule")
+    weight = _weights(fit, weights, "compare")
+    pairs = [each if isinstance(each, tuple) else (each, None) for each in schedules.values()]
+    if any(len(pair) != 2 for pair in pairs):
+        check.fail("schedules", list(schedules), "must be schedules, curves, or pairs of rates and shares")
+    runs = [fit.mixture_run(lr, shares, "compare")[0] for lr, shares in pairs]
+    finals = fit.finals(runs, fit.draws(draws, seed))
+    found = [
+        Candidate(
+            name,
+            dict(zip(fit.layout.losses, finals[0, i].tolist(), strict=True)),  # by the best parameters
+            float(finals[0, i] @ weight),
+            float((finals[:, i] @ weight).std()),
+        )
+        for i, name in enumerate(schedules)
+    ]
+    return sorted(found, key=lambda candidate: candidate.objective + candidate.error)
+
+
+def _weights(fit: "MixtureFit", weights: Mapping[str, float] | None, owner: str) -> np.ndarray:
+    """(losses,) weights of final losses."""
+    check = Arguments(owner)
+    chosen = dict(weights or {name: 1 / len(fit.domains) for name in fit.domains})
+    for name, value in chosen.items():
+        if name not in fit.layout.losses:
+            check.fail("weights", name, f"must be of {', '.join(fit.layout.losses)}")
+        check.number(f"weights[{name!r}]", value, 0.0)
+    if not any(chosen.values()):
+        check.fail("weights", chosen, "must not all be 0: nothing would be minimised")
+    return np.array([chosen.get(name, 0.0) for name in fit.layout.losses])
+
+
 @checked
 def family(
     fit: "MixtureFit",
@@ -86,7 +153,7 @@ def family(
     if unknown := [shape for shape in shapes if shape not in SHAPES]:
         check.fail("shapes", unknown[0], f"must be of {', '.join(SHAPES)}")
     total, low, high = _steps_and_bounds(fit, steps, bounds)
-    chosen = dict(weights or {name: 1 / len(fit.domains) for name in fit.domains})
+    weight = _weights(fit, weights, "family")
     trials = [
         (shape, {**settings, "decay": float(decay)}, share)
         for shape in shapes
@@ -95,12 +162,11 @@ def family(
     ]
     edges = trial_edges(fit.warmup, total)
     schedules = [
-        schedule_of(fit, domain, share, settings["decay"], edges, total, low, high)
+        schedule_of(fit, domain, share, budget, settings["decay"], edges, total, low, high)
         for _, settings, share in trials
     ]
     members = fit.draws(DRAWS if robust is True else int(robust) or 1, seed)
     finals = fit.finals([fit.data.planned(schedule) for schedule in schedules], members)
-    weight = np.array([chosen.get(name, 0.0) for name in fit.layout.losses])
     found = []
     for i, (shape, settings, _) in enumerate(trials):
         losses = dict(zip(fit.layout.losses, finals[:, i].mean(axis=0).tolist(), strict=True))
@@ -112,7 +178,7 @@ def family(
         )
     if not found:
         raise SpecificationError(f"limits {dict(limits or {})} are kept by no schedule of the family")
-    return sorted(found, key=lambda member: member.objective)
+    return sorted(found, key=lambda member: member.objective + member.error)
 
 
 def share_shapes(shape: str, budget: float) -> list[tuple[dict[str, float], Any]]:
@@ -156,6 +222,7 @@ def schedule_of(
     fit: "MixtureFit",
     domain: str,
     share: Any,
+    budget: float,
     decay: float,
     edges: np.ndarray,
     total: int,
@@ -169,6 +236,7 @@ def schedule_of(
     # The mean of the share over each interval, by a fine grid of steps.
     step = np.arange(total) + 0.5
     of_step = np.clip(share(step / total), 0.0, 1.0)
+    of_step *= min(1.0, budget * total / max(of_step.sum(), 1e-300))  # a step may begin within a step
     cumulative = np.append(0.0, np.cumsum(of_step))
     at = edges.astype(int)
     mean = np.diff(cumulative[at]) / np.diff(at)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from optlearn._control.objective import Objective
     from optlearn._control.problem import Problem
     from optlearn._control.solution import Solution
-    from optlearn.laws._mixture_families import Member
+    from optlearn.laws._mixture_families import Candidate, Member
 
 DRAWS = 32
 FIRST = 0.3  # share of the shortest run before which losses follow no law
@@ -160,7 +160,7 @@ class MixtureFit(LawFit):
             shares: domain → (steps,) its share at every step, or a number; one domain may be left out.
             average: the mean over plausible parameters, instead of the loss by the best ones.
         """
-        run, places = self._mixture_run(lr, shares, "predict")
+        run, places = self.mixture_run(lr, shares, "predict")
         self.warn_beyond((run[0], run[1], run[2]))
         return self._predicted(run, places, self.draws(DRAWS) if average else self.optimum.parameters[None])
 
@@ -191,7 +191,7 @@ class MixtureFit(LawFit):
         if not 0 < level < 1:
             raise SpecificationError(f"level must lie between 0 and 1, got {level!r}")
         Arguments("interval").count("draws", draws)
-        run, places = self._mixture_run(lr, shares, "interval")
+        run, places = self.mixture_run(lr, shares, "interval")
         self.warn_beyond((run[0], run[1], run[2]))
         course, ends = MixtureCourse.stack([run]), {}
         for name in self.layout.losses:
@@ -207,7 +207,7 @@ class MixtureFit(LawFit):
             for name in self.layout.losses
         }
 
-    def _mixture_run(
+    def mixture_run(
         self, lr: Any, shares: Mapping[str, Any] | None, owner: str
     ) -> tuple[MixtureRun, np.ndarray]:
         """A run in units of the fit, and the intervals at whose ends losses are asked for."""
@@ -272,7 +272,7 @@ class MixtureFit(LawFit):
             raise SpecificationError("curves must have columns share_NAME and loss_NAME")
         found: dict[str, dict[str, dict[str, float]]] = {}
         for curve in read:
-            run, places = self._mixture_run(curve, None, "errors")
+            run, places = self.mixture_run(curve, None, "errors")
             predicted = self._predicted(run, places, self.optimum.parameters[None])
             found[curve.name] = {}
             for name in self.layout.losses:
@@ -314,6 +314,12 @@ class MixtureFit(LawFit):
         if name not in self.layout.losses:
             Arguments("objective").fail("name", name, f"must be one of {', '.join(self.layout.losses)}")
         return objective_of(self.layout, name)
+
+    def compare(self, schedules: Mapping[str, Any], **options: Any) -> "list[Candidate]":
+        """Schedules of your own, the most promising first; see ``compare`` for all options."""
+        from optlearn.laws._mixture_families import compare
+
+        return compare(self, schedules, **options)
 
     def family(self, domain: str, budget: float, *arguments: Any, **options: Any) -> "list[Member]":
         """Schedules of common shapes that use up a budget, best first; see ``family`` for all options."""
@@ -357,7 +363,7 @@ class MixtureFit(LawFit):
             for i, curve in enumerate(self.data.curves):
                 at, loss = curve.rates.step, curve.losses[name][curve.any_loss]
                 kept = np.isfinite(loss) & (at >= self.data.first)
-                run, places = self._mixture_run(curve, None, "plot")
+                run, places = self.mixture_run(curve, None, "plot")
                 fitted = self._predicted(run, places, self.optimum.parameters[None])[name]
                 axis.plot(at[kept], loss[kept], color=f"C{i % 10}", alpha=0.35, linewidth=2)
                 axis.plot(at[kept], fitted[kept], color=f"C{i % 10}", linewidth=0.8, label=curve.name)

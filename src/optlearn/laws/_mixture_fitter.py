@@ -191,6 +191,12 @@ class MixtureFitter(Fitter):
         values[..., self._at] = np.where(self._log, np.exp(np.where(self._log, z, 0.0)), z)
         return values
 
+    @property
+    @override
+    def linear(self) -> np.ndarray:
+        losses = self.data.layout.losses
+        return np.isin(self.free, [f"{what}_{loss}" for what in LINEAR for loss in losses]) & self._log
+
     @override
     def jacobian(self, z: np.ndarray) -> np.ndarray:
         """By differences; the loss of a domain depends on few parameters, which are all that is moved."""

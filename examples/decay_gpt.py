@@ -1,0 +1,116 @@
+"""A decay that is planned from half of one constant run, trained beside eight others: byte-level GPTs.
+
+Run: python examples/decay_gpt.py            (all steps with toy networks, on a CPU, two minutes)
+
+On a GPU, with the real ones (`plan` and `table` need no GPU):
+
+    python examples/decay_gpt.py train FOLDER   (small networks; the large one, constant and eight decays)
+    python examples/decay_gpt.py plan FOLDER
+    python examples/decay_gpt.py train FOLDER   (what was planned; logs that are there already are kept)
+    python examples/decay_gpt.py table FOLDER
+
+Four runs each of two small networks are the prior. Of the large one, the first half of one constant run is
+known; when its decay should begin is forecast for two horizons.
+"""
+
+import argparse
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from loss_curves_gpt import PILOTS, QUICK, Size, linear, rates_of, train, wsd
+
+DECAYS = (5, 10, 15, 20, 30, 45, 60, 80)  # percent of training
+SEEDS = 2
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Sizes of the networks, and horizons of the large one."""
+
+    small: tuple[Size, ...]
+    large: Size
+    horizons: tuple[int, ...]
+
+
+GPU = Experiment(tuple(Size(width=w, steps=6000) for w in (96, 160)), Size(), (2000, 4000))
+TOY = Experiment(tuple(replace(QUICK, width=w, steps=600) for w in (16, 24)), QUICK, (400, 600))
+
+
+def train_all(experiment, folder):
+    """Everything that is not there yet and can be trained."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for size in experiment.small:
+        log = folder / f"small-{size.width}.csv"
+        if not log.exists():
+            train({name: rates_of(shape, size) for name, shape in PILOTS.items()}, 1, size, log)
+    plans = folder / "plans.json"
+    for horizon in experiment.horizons:
+        size, log = replace(experiment.large, steps=horizon), folder / f"decays-{horizon}.csv"
+        if not log.exists():
+            shapes = {"constant": PILOTS["constant"]} | {f"{s} %": wsd(s / 100, linear) for s in DECAYS}
+            train({name: rates_of(shape, size) for name, shape in shapes.items()}, SEEDS, size, log)
+        log = folder / f"planned-{horizon}.csv"
+        if plans.exists() and not log.exists():
+            length = json.loads(plans.read_text())[str(horizon)]["length"]
+            shape = wsd(length / (size.steps - size.warmup), linear)
+            train({"planned": rates_of(shape, size)}, SEEDS, size, log)
+
+
+def plan(experiment, folder):
+    """The decay for each horizon, from the small networks and half of one constant run."""
+    import optlearn as ol
+
+    # Such small networks learn to copy only after a while, and until then no power law holds.
+    prior = [
+        ol.laws.fit(folder / f"small-{size.width}.csv", first_step=size.steps // 3)
+        for size in experiment.small
+    ]
+    found = {}
+    for horizon in experiment.horizons:
+        runs = {c.name: c for c in ol.laws.read_curves(folder / f"decays-{horizon}.csv")}
+        known = runs["constant / seed 0"].until(horizon / 2)
+        forecast = ol.laws.forecast(known, horizon, prior=prior, first_step=horizon // 4)
+        print(forecast.summary())
+        found[horizon] = forecast.decay._asdict() | {"final": forecast.finals["wsd"]}
+    (folder / "plans.json").write_text(json.dumps(found))
+
+
+def table(experiment, folder):
+    """Final losses over seeds; the planned decay beside the best of the eight."""
+    import optlearn as ol
+
+    plans = json.loads((folder / "plans.json").read_text())
+    for horizon in experiment.horizons:
+        finals = {}
+        for curve in ol.laws.read_curves(
+            [folder / f"{kind}-{horizon}.csv" for kind in ("decays", "planned")]
+        ):
+            finals.setdefault(curve.name.rpartition(" / seed ")[0], []).append(float(curve.loss[-1]))
+        means = {name: np.mean(losses) for name, losses in finals.items()}
+        planned, each = means.pop("planned"), plans[str(horizon)]
+        best = min((name for name in means if name != "constant"), key=means.get)
+        loss, low, high = each["final"]
+        print(
+            f"{horizon} steps: decay over {each['length']} (from {horizon - each['latest']} to "
+            f"{horizon - each['earliest']}), forecast {loss:.4f} ({low:.4f} to {high:.4f}), trained "
+            f"{planned:.4f}, {planned / means[best] - 1:+.2%} of the best ({best})"
+        )
+        print("  " + ", ".join(f"{name} {mean:.4f}" for name, mean in means.items()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="toy networks, for a CPU")
+    parser.add_argument("command", nargs="?", choices=("train", "plan", "table"))
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("out") / "decay_gpt")
+    given = parser.parse_args()
+    experiment = TOY if given.quick or given.command is None else GPU
+    steps = {"train": (train_all,), "plan": (plan,), "table": (table,)}
+    for step in steps.get(given.command, (train_all, plan, train_all, table)):
+        step(experiment, given.folder)
+
+
+if __name__ == "__main__":
+    main()
