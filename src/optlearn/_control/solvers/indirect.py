@@ -141,7 +141,7 @@ class Indirect(Solver):
         return ends
 
     def _loosely(self, rival: float = np.inf) -> "Indirect":
-        """With a tolerance that suffices to tell starts apart: a gap is far above what may still be won."""
+        """With a tolerance that suffices to tell starts apart: a gap is far above the improvement left."""
         tolerance = _COSTLY_TOLERANCE if self.tolerance is None else self.tolerance
         return replace(self, rival=rival, tolerance=_LOOSE * tolerance)
 
