@@ -4,9 +4,9 @@ Run: python examples/decay_gpt.py            (all steps with toy networks, on a 
 
 On a GPU, with the real ones (`plan` and `table` need no GPU):
 
-    python examples/decay_gpt.py train FOLDER   (small networks; the large one, constant and eight decays)
+    python examples/decay_gpt.py train FOLDER   (small networks; the large one at a constant rate)
     python examples/decay_gpt.py plan FOLDER
-    python examples/decay_gpt.py train FOLDER   (what was planned; logs that are there already are kept)
+    python examples/decay_gpt.py train FOLDER   (what was planned and eight others; logs that are there stay)
     python examples/decay_gpt.py table FOLDER
 
 Four runs each of two small networks are the prior. Of the large one, the first half of one constant run is
@@ -47,15 +47,16 @@ def train_all(experiment, folder):
             train({name: rates_of(shape, size) for name, shape in PILOTS.items()}, 1, size, log)
     plans = folder / "plans.json"
     for horizon in experiment.horizons:
-        size, log = replace(experiment.large, steps=horizon), folder / f"decays-{horizon}.csv"
+        size, log = replace(experiment.large, steps=horizon), folder / f"constant-{horizon}.csv"
         if not log.exists():
-            shapes = {"constant": PILOTS["constant"]} | {f"{s} %": wsd(s / 100, linear) for s in DECAYS}
-            train({name: rates_of(shape, size) for name, shape in shapes.items()}, SEEDS, size, log)
-        log = folder / f"planned-{horizon}.csv"
+            train({"constant": rates_of(PILOTS["constant"], size)}, 1, size, log)
+        log = folder / f"decays-{horizon}.csv"
         if plans.exists() and not log.exists():
             length = json.loads(plans.read_text())[str(horizon)]["length"]
-            shape = wsd(length / (size.steps - size.warmup), linear)
-            train({"planned": rates_of(shape, size)}, SEEDS, size, log)
+            shapes = {f"{s} %": wsd(s / 100, linear) for s in DECAYS}
+            shapes["planned"] = wsd(length / (size.steps - size.warmup), linear)
+            # All at once: runs of another command differ by their round-off, which is as much as decays do.
+            train({name: rates_of(shape, size) for name, shape in shapes.items()}, SEEDS, size, log)
 
 
 def plan(experiment, folder):
@@ -69,8 +70,8 @@ def plan(experiment, folder):
     ]
     found = {}
     for horizon in experiment.horizons:
-        runs = {c.name: c for c in ol.laws.read_curves(folder / f"decays-{horizon}.csv")}
-        known = runs["constant / seed 0"].until(horizon / 2)
+        (constant,) = ol.laws.read_curves(folder / f"constant-{horizon}.csv")
+        known = constant.until(horizon / 2)
         forecast = ol.laws.forecast(known, horizon, prior=prior, first_step=horizon // 4)
         print(forecast.summary())
         found[horizon] = forecast.decay._asdict() | {"final": forecast.finals["wsd"]}
@@ -84,13 +85,11 @@ def table(experiment, folder):
     plans = json.loads((folder / "plans.json").read_text())
     for horizon in experiment.horizons:
         finals = {}
-        for curve in ol.laws.read_curves(
-            [folder / f"{kind}-{horizon}.csv" for kind in ("decays", "planned")]
-        ):
+        for curve in ol.laws.read_curves(folder / f"decays-{horizon}.csv"):
             finals.setdefault(curve.name.rpartition(" / seed ")[0], []).append(float(curve.loss[-1]))
         means = {name: np.mean(losses) for name, losses in finals.items()}
         planned, each = means.pop("planned"), plans[str(horizon)]
-        best = min((name for name in means if name != "constant"), key=means.get)
+        best = min(means, key=means.get)
         loss, low, high = each["final"]
         print(
             f"{horizon} steps: decay over {each['length']} (from {horizon - each['latest']} to "

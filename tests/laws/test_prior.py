@@ -38,6 +38,21 @@ def test_expectations_are_in_the_units_of_the_new_fit(fitted):
     assert expectations([], Scale(1, 1, 1))["speed"].start == PARAMETERS["speed"].lower
 
 
+def test_of_a_lone_run_what_is_usual_counts_beside_an_uncertain_prior(fitted):
+    """Fits that disagree on how noise falls say little of it at another time."""
+    scale = replace(fitted.data.scale, steps=STEPS / 8)
+    other = replace(fitted, optimum=replace(fitted.optimum, parameters=fitted.optimum.parameters.copy()))
+    other.optimum.parameters[list(PARAMETERS).index("noise_fall")] += 1.0
+    usual = expectations([], scale, alone=1.0)["noise"]
+    for fits, weight in (([fitted], 0.1), ([fitted, other], 0.3)):
+        told = expectations(fits, scale)["noise"]
+        both = expectations(fits, scale, alone=1.0)["noise"]
+        assert both.spread < min(told.spread, usual.spread)
+        ways = np.log([told.start, both.start, usual.start])
+        share = (ways[1] - ways[0]) / (ways[2] - ways[0])
+        assert (share > weight) == (len(fits) == 2)
+
+
 def test_one_run_alone_and_what_another_network_says(fitted):
     """Half a constant run of a network with another floor; a decay, which it has never had, is predicted."""
     shifted = replace(curve("constant"), loss=curve("constant").loss + 0.4)

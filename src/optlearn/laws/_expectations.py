@@ -56,8 +56,6 @@ def expectations(
     pace = PARAMETERS["speed"]
     start = float(np.clip(scale.steps / RELAXED, pace.lower, pace.upper))
     expected = {**PARAMETERS, "speed": replace(pace, start=start)}
-    if not fits and alone is not None:
-        expected["noise"] = replace(PARAMETERS["noise"], start=NOISE_SHARE * alone, spread=NOISE_DIFFERS)
     for name, differ in DIFFER.items() if fits else ():
         parameter = PARAMETERS[name]
         # A fit to runs of one batch says nothing of what the batch does.
@@ -71,7 +69,22 @@ def expectations(
         spread = float(np.sqrt(between + np.mean(errors**2) / len(told) + differ**2))
         start = float(np.clip(parameter.decode(numbers.mean()), parameter.lower, parameter.upper))
         expected[name] = replace(parameter, start=start, spread=min(spread, parameter.spread))
+    if alone is not None:
+        usual = replace(PARAMETERS["noise"], start=NOISE_SHARE * alone, spread=NOISE_DIFFERS)
+        expected["noise"] = _both(expected["noise"], usual) if fits else usual
     return expected
+
+
+def _both(told: Parameter, usual: Parameter) -> Parameter:
+    """What other runs say of a parameter, and what is usual; the less they agree, the more the latter counts.
+
+    A lone run says nothing of its noise. Where fits differ on how noise falls, what they say of it at another
+    time differs too, and may be absurd.
+    """
+    weights = np.array([each.spread**-2.0 for each in (told, usual)])
+    numbers = np.array([float(each.encode(each.start)) for each in (told, usual)])
+    start = float(np.clip(told.decode(weights @ numbers / weights.sum()), told.lower, told.upper))
+    return replace(told, start=start, spread=float(weights.sum() ** -0.5))
 
 
 def _told(fit: "LawFit", name: str, scale: "Scale") -> tuple[float, float]:

@@ -137,7 +137,7 @@ def fit(
     data = Data(read, scale, float(warmup or 0.0), float(first_step), _sizes(read, sizes))
     pull = NORMAL if known or alone else VAGUE
     last = float(np.median([np.median(curve.loss[-max(len(curve.loss) // 10, 1) :]) for curve in read]))
-    expected = expectations(known, scale, last if alone else None)
+    expected = expectations(known, scale, last if len(read) == 1 else None)
     constants = fixed_parameters(law, fixed, sizes is not None, data.several_batches)
     fitter = Fitter(data, constants, expected, pull=pull)
     first = fitter.from_starts(starts, seed)
