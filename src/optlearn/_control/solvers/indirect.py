@@ -52,7 +52,7 @@ _DAMPED = 4  # at most so many damped steps in a row
 _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
-_CORRECTIONS = 10  # of a coarse objective's gradient by the fine one
+_CORRECTED = 80  # passes at most with a coarse objective whose gradient is corrected by the fine one
 _NEXT_TO_NOTHING = (
     1e-4  # of the tolerance: gaps of Hamiltonians are far above what quasi-Newton steps promise
 )
@@ -190,11 +190,13 @@ class Indirect(Solver):
         """
         here, most = rollout.run(start.w, start.theta), self.max_iterations or MAX_ITERATIONS
         tolerance = _COSTLY_TOLERANCE if self.tolerance is None else self.tolerance
-        for _ in range(_CORRECTIONS):
+        left = _CORRECTED  # in valleys along which passes creep, more of them would not pay
+        while left > 0:
             crude = coarse.run(start.w, start.theta)
             tilted = coarse.tilted(here.gradient - crude.gradient, here.free_gradient - crude.free_gradient)
             descent = Descent(tilted, start, most, tolerance)
-            won = descent.settle()
+            won = descent.settle(left)
+            left -= descent.iterations
             w, theta = descent.feasible.split(descent.point.v)
             forward = rollout.forward(w, theta)
             if not forward[0] < here.objective:
