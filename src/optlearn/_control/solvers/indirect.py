@@ -53,9 +53,7 @@ _DESCENTS = 150  # at most so many quasi-Newton steps in a row
 _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model promises little: first, most
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
 _CORRECTED = 80  # passes at most with a coarse objective whose gradient is corrected by the fine one
-_NEXT_TO_NOTHING = (
-    1e-4  # of the tolerance: gaps of Hamiltonians are far above what quasi-Newton steps promise
-)
+_NEXT_TO_NOTHING = 1e-4  # of the tolerance: gaps are far above what quasi-Newton steps promise
 _MANY_STEPS, _TOLD_APART = 8, 1e-4  # steps in an interval; what half as many may change of an objective
 _LOOSE = 5  # times the tolerance, to tell starts apart
 _HOP_TOLERANCE = 1e-4  # as coarse as a brief look is
@@ -190,7 +188,7 @@ class Indirect(Solver):
         """
         here, most = rollout.run(start.w, start.theta), self.max_iterations or MAX_ITERATIONS
         tolerance = _COSTLY_TOLERANCE if self.tolerance is None else self.tolerance
-        left = _CORRECTED  # in valleys along which passes creep, more of them would not pay
+        left, before = _CORRECTED, np.inf  # in valleys along which passes creep, more of them would not pay
         while left > 0:
             crude = coarse.run(start.w, start.theta)
             tilted = coarse.tilted(here.gradient - crude.gradient, here.free_gradient - crude.free_gradient)
@@ -204,8 +202,10 @@ class Indirect(Solver):
             here = rollout.run(w, theta, forward)
             known = Curvature(descent.model.moves, descent.model.changes)
             start = replace(start, w=w, theta=theta, curvature=known)
-            if won <= _NEXT_TO_NOTHING * descent.tolerance:
+            # Each wins far less than the one before, unless gradients jump, where a loss bends.
+            if won <= _NEXT_TO_NOTHING * descent.tolerance or won > before / 2:
                 break
+            before = won
         return start
 
     def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
@@ -398,14 +398,24 @@ class Descent:
             return Outcome.INTERRUPTED
 
     def settle(self, most: int = _DESCENTS) -> float:
-        """Quasi-Newton steps alone, until they promise next to nothing; what they have won."""
-        before = self.point.objective
+        """Quasi-Newton steps alone, until they promise next to nothing; what they have won.
+
+        Or until one wins far less than promised: where a loss bends, gradients over samples jump, and to
+        follow them is in vain.
+        """
+        first = self.point.objective
         for _ in range(most):
             gradient, little = self.feasible.gradient(self.point.rolled), _NEXT_TO_NOTHING * self.tolerance
-            direction = self.model.direction(self.point.v, gradient, 0.01 * little)
-            if -float(gradient @ direction) <= little or self._search(direction, 1.0) == 0.0:
+            direction, before = (
+                self.model.direction(self.point.v, gradient, 0.01 * little),
+                self.point.objective,
+            )
+            promise = -float(gradient @ direction)
+            if promise <= little or self._search(direction, 1.0) == 0.0:
                 break
-        return before - self.point.objective
+            if before - self.point.objective < LITTLE**2 * promise:
+                break
+        return first - self.point.objective
 
     def _alternate(self) -> Outcome:
         while True:
