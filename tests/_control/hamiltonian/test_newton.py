@@ -26,7 +26,9 @@ def found_in_box(function, centres, start, precision=1e-9):
 
     begin = np.tile(start, (len(centres), 1))
     size = np.full(len(centres), 1.0)
-    return lowest_in_box(expand, begin, reach=0.2, precision=precision, size=size), expansions
+    return lowest_in_box(
+        expand, begin, reach=np.full(len(begin), 0.2), precision=precision, size=size
+    ), expansions
 
 
 def bent_valley(x, centre):
@@ -96,7 +98,9 @@ def test_brackets_follow_a_valley_under_xla_as_under_numpy():
             away = x - centres[rows]
             return 4 * away**3 + 0.1, 12 * away**2
 
-        return stationary(derivatives, xp.full(9, 0.95), (0.0, 1.0), reach=0.1, precision=1e-10, xp=xp)
+        return stationary(
+            derivatives, xp.full(9, 0.95), (0.0, 1.0), reach=xp.full(9, 0.1), precision=1e-10, xp=xp
+        )
 
     (x, yields), lanes = found(np), found(jnp)
     np.testing.assert_allclose(x, np.clip(centres - 0.025 ** (1 / 3), 0.0, 1.0), atol=1e-12)
@@ -129,7 +133,7 @@ def test_valleys_that_lead_out_of_the_box(size):
         return np.sum(x * (bent / 2 + slopes[rows]), axis=1), bent + slopes[rows], H[rows]
 
     start, every = rng.uniform(size=(count, size)), np.arange(count)
-    x = lowest_in_box(expand, start, reach=0.2, precision=1e-7, size=np.ones(count))
+    x = lowest_in_box(expand, start, reach=np.full(count, 0.2), precision=1e-7, size=np.ones(count))
     least = np.array([lowest_by_enumeration(*problem) for problem in zip(H, slopes, strict=True)])
     before, after = expand(start, every)[0], expand(x, every)[0]
     assert np.all(after - least <= 1e-9 * (before - least))

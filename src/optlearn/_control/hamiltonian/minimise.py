@@ -22,6 +22,7 @@ _SAMPLES_EACH = 32  # at most, on one of them
 _WELLS = {1: 32}  # refined at most, of one interval, by the number of continuous controls
 _WELLS_MANY = 8
 _PRECISE = 1e-7  # of a control, relative to its range; Newton's last step squares that
+_BESIDE = 2  # intervals on either side that get a finer grid together with one that needs it
 _NOTHING = 1e-9  # bends and depths below this share of the range of H̄ count as none
 _ROUND_OFF = 1e-9  # the same, of its size: on singular arcs its terms cancel to fewer digits
 
@@ -68,8 +69,8 @@ class PointwiseMinimiser:
     H̄ is linear in the shares of a discrete control, so a minimum lies at a vertex: all combinations of
     discrete values are tried. For each of them the continuous controls are minimised: of the local minima of
     a grid, all that may lead lowest are refined by Newton's method: one control inside a bracket, several at
-    once inside their bounds. A grid that is too coarse for H̄ gets twice as many points, up to a limit; not
-    under XLA, where shapes are fixed.
+    once inside their bounds. Where a grid is too coarse for H̄, it gets twice as many points, up to a limit;
+    not under XLA, where shapes are fixed.
 
     Args:
         hamiltonian: what to minimise, under NumPy or under XLA.
@@ -97,11 +98,12 @@ class PointwiseMinimiser:
         if domain.costly:
             count, most = min(count, _GRID_POINTS_COSTLY[0]), min(most, _GRID_POINTS_COSTLY[1])
         self._tabulate(of_grid, count)
-        self.resolved: Any = self._is_resolved(of_grid)
-        while self.xp is np and not self.resolved and count < most:
+        doubtful = self._doubtful(of_grid)
+        while self.xp is np and doubtful.any() and count < most:
             count = 2 * count - 1
-            self._tabulate(of_grid, count, known=self._table)
-            self.resolved = self._is_resolved(of_grid)
+            self._refine_table(of_grid, count, doubtful)
+            doubtful = self._doubtful(of_grid)
+        self.resolved: Any = ~self.xp.any(doubtful)
         self._present = hamiltonian.value(w, self._every)
         # Where the last refinement ended, (V·I, m): the next one, for a slope nearby, starts there. The first
         # starts at the present controls, which are not far off when there is little left to win.
@@ -111,39 +113,67 @@ class PointwiseMinimiser:
 
     # The grid.
 
-    def _tabulate(self, hamiltonian: Hamiltonian, count: int, known: Array | None = None) -> None:
-        """Values (V, G, I) of H̄ on a grid with ``count`` points along each continuous control, and bends.
+    def _tabulate(self, hamiltonian: Hamiltonian, count: int) -> None:
+        """Values (V, G, I) of H̄ on a grid with ``count`` points along each continuous control, and bends."""
+        self._lay_out(count)
+        I, candidates = hamiltonian.intervals, self._candidates  # noqa: E741
+        values = hamiltonian.value(np.repeat(candidates, I, axis=0), np.tile(self._every, len(candidates)))
+        self._table = values.reshape(len(self.vertices), -1, I)
+        self._known = np.ones(self._table.shape, dtype=bool)
+        self._reach = np.tile(self._spacing, (I, 1))  # (I, c) to the neighbours on the grid
+        self._measure([self._bend(axis) for axis in range(1, self.continuous + 1)])
 
-        Of ``known`` values on every other point, those are taken.
+    def _refine_table(self, hamiltonian: Hamiltonian, count: int, doubtful: np.ndarray) -> None:
+        """The same on a grid with nearly twice as many points, which doubtful (I,) intervals need.
+
+        On the others a chord joins neighbours, so that minima and bends stay as they are.
         """
-        xp, V, c, I = self.xp, len(self.vertices), self.continuous, hamiltonian.intervals  # noqa: E741
+        tables = [self._on_axes(table) for table in (self._table, self._known, *self._bends)]
+        self._lay_out(count)
+        for axis in range(1, self.continuous + 1):
+            tables = [
+                _with_midpoints(tables[0], axis, self._chord),
+                _with_midpoints(tables[1], axis, lambda low, _: np.zeros_like(low)),
+                *(_with_midpoints(bend, axis, _larger) for bend in tables[2:]),
+            ]
+        flat = (len(self.vertices), -1, hamiltonian.intervals)
+        self._table, self._known = (table.reshape(flat) for table in tables[:2])
+        vertex, point, interval = np.nonzero(~self._known & doubtful)
+        asked = self._candidates.reshape(len(self.vertices), -1, self._candidates.shape[1])[vertex, point]
+        self._table[vertex, point, interval] = hamiltonian.value(asked, interval)
+        self._known[vertex, point, interval] = True
+        self._reach[doubtful] = self._spacing
+        bends = [self._bend(axis) for axis in range(1, self.continuous + 1)]
+        self._measure([np.where(doubtful, new, old) for new, old in zip(bends, tables[2:], strict=True)])
+
+    def _lay_out(self, count: int) -> None:
+        """Points of a grid with ``count`` of them along each continuous control."""
+        c = self.continuous
         # Denser towards both bounds, where functions such as 1/B and √Δ bend most.
         unit = (1 - np.cos(np.linspace(0.0, np.pi, count))) / 2 if count > 1 else np.zeros(1)
         self._unit, self._spacing = unit, (self.upper - self.lower) * np.diff(unit).max(initial=0.0)
         grid = np.array(list(product(unit, repeat=c))).reshape(count**c, c)
         grid = self.lower + (self.upper - self.lower) * grid
         self._candidates = np.array([np.concatenate([g, v]) for v in self.vertices for g in grid])  # (V·G, m)
-        new = np.ones((V, len(grid)), dtype=bool)
-        if known is not None:
-            odd = np.array(list(product(np.arange(count) % 2 == 1, repeat=c))).reshape(count**c, c)
-            new[:] = odd.any(axis=1)
-        asked = self._candidates[new.ravel()]
-        values = hamiltonian.value(np.repeat(asked, I, axis=0), np.tile(self._every, len(asked)))
-        if known is None:
-            self._table = values.reshape(V, -1, I)
-        else:
-            self._table = np.empty((V, len(grid), I))
-            self._table[new], self._table[~new] = values.reshape(-1, I), known.reshape(-1, I)
+
+    def _chord(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Values (…, points) half-way between those of neighbours, on the line through both."""
+        share = (self._unit[1::2] - self._unit[:-1:2]) / (self._unit[2::2] - self._unit[:-1:2])
+        return np.asarray(low + share * (high - low))
+
+    def _measure(self, bends: list[Array]) -> None:
+        """By how much H̄ varies on the grid, and how far it may fall between its points, from its bends."""
+        xp = self.xp
         finite = xp.isfinite(self._table)
         low, high = xp.where(finite, self._table, np.inf), xp.where(finite, self._table, -np.inf)
         low, high = low.min(axis=1), high.max(axis=1)
         self.span = high - low  # (V, I)
         self._size = self.span + xp.maximum(xp.abs(low), xp.abs(high))
         self._nothing = _NOTHING * self.span + _ROUND_OFF * self._size
-        self._bends = [self._bend(axis) for axis in range(1, c + 1)]
+        self._bends = bends
         # How far below a point of the grid H̄ may fall, on the way to its neighbours.
         self._dips = xp.zeros_like(self._table)
-        for axis, bend in enumerate(self._bends, start=1):
+        for axis, bend in enumerate(bends, start=1):
             self._dips = self._dips + self._around(xp.abs(bend), xp.fmax, [axis])
 
     def _on_axes(self, table: Array) -> Array:
@@ -168,22 +198,24 @@ class PointwiseMinimiser:
             table = self.xp.moveaxis(f, -1, axis)
         return table.reshape(self._table.shape)
 
-    def _is_resolved(self, hamiltonian: Hamiltonian) -> Any:
-        """Is the grid fine enough for H̄ on all intervals?
+    def _doubtful(self, hamiltonian: Hamiltonian) -> Any:
+        """(I,) intervals for whose H̄ the grid may be too coarse, and their neighbours, where H̄ is similar.
 
-        Where H̄ bends one way between bends of the other, it must do so at three points in a row or more.
+        Where H̄ bends one way between bends of the other, it must do so at three points in a row or more. If
+        it does and samples say otherwise, all intervals are in doubt.
         """
-        xp, fine, nothing = self.xp, True, self._nothing[:, None]
+        xp, nothing = self.xp, self._nothing[:, None]
+        doubtful = xp.zeros(hamiltonian.intervals, dtype=bool)
         for axis, bend in enumerate(self._bends, start=1):
             bend = bend.reshape(self._table.shape)
             sign = self._on_axes(xp.where(xp.abs(bend) > nothing, xp.sign(bend), 0.0))
             sign = xp.moveaxis(sign, axis, 0)[1:-1]
             turns, stays = sign[:-1] * sign[1:] < 0, sign[:-1] * sign[1:] > 0
-            alone = xp.any(turns[:-1] & turns[1:])
-            fine = fine & ~(alone | xp.any(turns[:-2] & stays[1:-1] & turns[2:]))
-        if not self.continuous or (xp is np and not fine):
-            return fine
-        return fine & self._is_sampled_well(hamiltonian)
+            for lonely in (turns[:-1] & turns[1:], turns[:-2] & stays[1:-1] & turns[2:]):
+                doubtful = doubtful | xp.any(lonely.reshape(-1, hamiltonian.intervals), axis=0)
+        if xp is np and doubtful.any():
+            return np.convolve(doubtful, np.ones(2 * _BESIDE + 1))[_BESIDE:-_BESIDE] > 0
+        return doubtful | ~self._is_sampled_well(hamiltonian) if self.continuous else doubtful
 
     def _is_sampled_well(self, hamiltonian: Hamiltonian) -> Any:
         """Are samples between the points of the grid where the values and the bends around them say?
@@ -335,7 +367,7 @@ class PointwiseMinimiser:
             _, first, second = self.hamiltonian.expand(at, of[rows])
             return first[:, 0] + slope[0], second[:, 0, 0]
 
-        low, high, spacing = self.lower[0], self.upper[0], self._spacing[0]
+        low, high, spacing = self.lower[0], self.upper[0], self._reach[of, 0]
         start, last = w[:, 0], self._last[rows, 0]
         start = self.xp.where(self.xp.abs(last - start) <= spacing, last, start)
         x, yields = stationary(
@@ -365,9 +397,22 @@ class PointwiseMinimiser:
         x = lowest_in_box(
             expand,
             (start[:, :c] - lower) / width,
-            reach=float(np.max(self._spacing / width)),
+            reach=np.max(self._reach[of] / width, axis=1),
             precision=_PRECISE,
             size=self._size.ravel()[rows],
             xp=xp,
         )
         return lower + width * x, xp.zeros(len(w)), ~from_last
+
+
+def _larger(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """That of two bends which is larger in size, with its sign."""
+    return np.where(np.abs(one) >= np.abs(other), one, other)
+
+
+def _with_midpoints(table: np.ndarray, axis: int, between: Callable[..., np.ndarray]) -> np.ndarray:
+    """A table with a value between each two neighbours along an axis, as ``between`` makes it of both."""
+    known = np.moveaxis(table, axis, -1)
+    wider = np.empty((*known.shape[:-1], 2 * known.shape[-1] - 1), dtype=table.dtype)
+    wider[..., ::2], wider[..., 1::2] = known, between(known[..., :-1], known[..., 1:])
+    return np.moveaxis(wider, -1, axis)

@@ -43,7 +43,7 @@ def stationary(
     x: Array,
     bounds: tuple[float, float],
     *,
-    reach: float,
+    reach: Array,
     precision: float,
     xp: ModuleType = np,
 ) -> tuple[Array, Array]:
@@ -53,8 +53,8 @@ def stationary(
         derivatives: x (p,), which functions → first and second derivatives (p,).
         x: (P,) first trials.
         bounds: of x.
-        reach: half the length of the bracket around a trial. A function that still falls at the end of its
-            bracket gets another one there.
+        reach: (P,) half the length of the bracket around a trial. A function that still falls at the end of
+            its bracket gets another one there.
         precision: a step of Newton's method that is shorter than this is the last.
         xp: array namespace.
 
@@ -64,8 +64,8 @@ def stationary(
     """
     bottom, top = bounds
 
-    def bracket(x: Array) -> tuple[Array, Array]:
-        return xp.maximum(x - reach, bottom), xp.minimum(x + reach, top)
+    def bracket(x: Array, rows: Any) -> tuple[Array, Array]:
+        return xp.maximum(x - reach[rows], bottom), xp.minimum(x + reach[rows], top)
 
     def step(at: _Bracketed, rows: Any) -> tuple[_Bracketed, Array]:
         x, left, right = at.x, at.left, at.right
@@ -87,13 +87,13 @@ def stationary(
         # A valley goes on beyond its bracket where the grid, half-way, did not see its bottom.
         beyond = over & (((x == left) & (left > bottom)) | ((x == right) & (right < top)))
         if xp is not np or beyond.any():
-            new_left, new_right = bracket(x)
+            new_left, new_right = bracket(x, rows)
             left, right = xp.where(beyond, new_left, left), xp.where(beyond, new_right, right)
             low, high = xp.where(beyond, left, low), xp.where(beyond, right, high)
             tested_low, tested_high = tested_low & ~beyond, tested_high & ~beyond
         return _Bracketed(x, left, right, low, high, tested_low, tested_high, yields), over & ~beyond
 
-    left, right = bracket(x)
+    left, right = bracket(x, slice(None))
     untested = xp.zeros(len(x), bool)
     start = _Bracketed(x, left, right, left, right, untested, untested, xp.zeros(len(x)))
     ends = repeat_rows(xp, step, start, _BRACKETS * _STEPS)
@@ -117,7 +117,7 @@ def lowest_in_box(
     expand: Callable[[Array, Any], tuple[Array, Array, Array]],
     x: Array,
     *,
-    reach: float,
+    reach: Array,
     precision: float,
     size: Array,
     xp: ModuleType = np,
@@ -130,7 +130,7 @@ def lowest_in_box(
     Args:
         expand: x (p, c), which functions → values (p,), gradients (p, c), Hessians (p, c, c).
         x: (P, c) first trials.
-        reach: longest step along an axis of a function's Hessian.
+        reach: (P,) longest step along an axis of a function's Hessian.
         precision: of x.
         size: (P,) of the functions, which their round-off is a part of.
         xp: array namespace.
@@ -148,7 +148,9 @@ def lowest_in_box(
         slope = xp.where(good[:, None], slope, at.slope)
         hessian = xp.where(good[:, None, None], hessian, at.hessian)
         share = xp.where(good, 1.0, _SHORTER * at.share)
-        moved, promise = _within(x, share[:, None] * _newton(x, slope, hessian, reach, xp), slope, xp)
+        moved, promise = _within(
+            x, share[:, None] * _newton(x, slope, hessian, reach[rows, None], xp), slope, xp
+        )
         quiet = at.quiet + (promise <= round_off).astype(int)
         go_on = (xp.max(xp.abs(moved), axis=1) > precision * share) & (quiet <= _QUIET) & (share > _SHORTEST)
         return _Descending(x, value, slope, hessian, x + moved, promise, share, quiet), ~go_on
@@ -162,7 +164,7 @@ def lowest_in_box(
     return repeat_rows(xp, step, start, _STEPS + 1).x
 
 
-def _newton(x: Array, slope: Array, hessian: Array, reach: float, xp: ModuleType) -> Array:
+def _newton(x: Array, slope: Array, hessian: Array, reach: Array, xp: ModuleType) -> Array:
     """(P, c) Newton steps downhill in the variables that are not held by a bound."""
     free = ~(((x <= 0) & (slope > 0)) | ((x >= 1) & (slope < 0)))
     step = xp.zeros_like(x)
