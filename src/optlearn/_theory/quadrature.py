@@ -1,6 +1,6 @@
 """Choose a quadrature for a model, refine it, and measure how accurate it is there."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
@@ -299,7 +299,7 @@ def quadrature_error(
 def finer(quadrature: Quadrature) -> Quadrature:
     """A finer quadrature that shares no points with ``quadrature``: the difference of both shows the error.
 
-    Twice the nodes of Gauss-Hermite, a third more in a grid of equal steps, or twice the points of
+    Twice the nodes of Gauss-Hermite, a third more in a grid made to measure, or twice the points of
     another scrambling. The difference falls short of the error where that shrinks slowly: by up to a third
     for smooth losses, by more than half where one jumps or bends at places that ``breaks`` does not declare.
     """
@@ -313,9 +313,19 @@ def _finer(rule: AbstractQuadrature) -> GridRule:
         noise_nodes = None if rule.noise_nodes is None else rule.noise_nodes + 1
         return GaussHermite(2 * rule.nodes, noise_nodes)
     if isinstance(rule, Grid):
-        return Grid(tuple(map(_more, rule.nodes)))
+        return _alternating(map(_more, rule.nodes))
     assert isinstance(rule, QuasiMonteCarlo)
     return QuasiMonteCarlo(min(rule.log2_points + 1, MOST_LOG2_POINTS), rule.seed + 1)
+
+
+def _alternating(nodes: Iterable[int]) -> Grid:
+    """A grid of about so many nodes along which two of the label noise, if there are, can alternate.
+
+    They do along lines of which one is even. If none is, they need twice the points.
+    """
+    first, *others = nodes
+    is_odd = others[-1:] == [2] and all(count % 2 for count in (first, *others[:-1]))
+    return Grid((first + is_odd, *others))
 
 
 def _one_more(rule: GridRule) -> GridRule:
@@ -335,7 +345,7 @@ def coarser(table: Table) -> Table | None:
 def _fewer(rule: GridRule) -> GridRule:
     """Half the nodes in each dimension, or a sixteenth of the points."""
     if isinstance(rule, Grid):
-        return Grid(tuple(max(2, -(-nodes // 2)) for nodes in rule.nodes))
+        return _alternating(max(2, -(-nodes // 2)) for nodes in rule.nodes)
     if isinstance(rule, GaussHermite):
         return replace(rule, nodes=max(4, rule.nodes // 2))
     assert isinstance(rule, QuasiMonteCarlo)
@@ -343,7 +353,7 @@ def _fewer(rule: GridRule) -> GridRule:
 
 
 def _more(nodes: int) -> int:
-    """A third more: enough to see the error of a line of equal steps, which falls exponentially.
+    """A third more: enough to see the error of a line of stretched steps, which falls exponentially.
 
     Two nodes stand for label noise for which they are exact.
     """
@@ -381,7 +391,7 @@ def fitted_grid(
         if worst <= accepted / 4:
             return rule
         grown = zip(rule.nodes, larger, changes, strict=True)
-        refined = Grid(tuple(more if change > 0.7 * worst else few for few, more, change in grown))
+        refined = _alternating(more if change > 0.7 * worst else few for few, more, change in grown)
         if refined.size(segments) > MOST_FITTED or _finer(refined).size(segments) > wanted.points:
             return rule
         rule = refined
