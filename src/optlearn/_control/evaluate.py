@@ -60,7 +60,18 @@ def evaluate_anyway(
 
     A costly drift is integrated to ``rtol`` or what suits it, whichever is larger.
     """
-    compiled, free = with_best_free(problem, schedule, parameters)
+    return evaluate_compiled(*with_best_free(problem, schedule, parameters), schedule, record, rtol)
+
+
+def evaluate_compiled(
+    compiled: CompiledProblem,
+    free: Mapping[str, float],
+    schedule: Schedule,
+    record: int = 201,
+    rtol: float = 1e-10,
+) -> Trajectory:
+    """The same for a problem that is compiled already, with the quadratures chosen then."""
+    problem = compiled.problem
     trajectory = integrate(
         schedule=schedule,
         start=problem.start,
@@ -73,7 +84,7 @@ def evaluate_anyway(
     objective = _objective(compiled, schedule, theta, trajectory)
     if not np.isfinite(objective):
         raise UnphysicalStateError(_not_finite(problem, objective, trajectory))
-    info = {**trajectory.info, "objective": objective, "parameters": free}
+    info = {**trajectory.info, "objective": objective, "parameters": dict(free)}
     return replace(trajectory, info=info)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from optlearn._arrays import Float
 from optlearn._control.certificate import LIMITS_MET, STEPS, Certificate, Starts, judged, unmet_limits
-from optlearn._control.compiled import CompiledProblem, Rollout, weighing_on
-from optlearn._control.evaluate import evaluate, evaluate_anyway
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem, weighing_on
+from optlearn._control.evaluate import evaluate_compiled
 from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.kept import excesses, worst
 from optlearn._control.path import KEPT, Excess
@@ -20,7 +20,6 @@ from optlearn._engine.functions import Controls, FreeValues
 from optlearn._engine.rollout import RolloutResult
 from optlearn._errors import RunawayError, UnphysicalStateError, count_of
 from optlearn._progress import Progress, Report
-from optlearn._schedule import Schedule
 from optlearn._trajectory import Trajectory
 
 
@@ -90,7 +89,7 @@ def finish(search: SearchResult, tell: Report) -> Solution:
     tell(Progress("re-integrating and certifying"))
     schedule = compiled.relaxation.schedule(final.w, _named(compiled, final.theta), rounded=True)
     try:
-        trajectory = evaluate(problem, schedule)
+        trajectory = evaluate_compiled(compiled, _named(compiled, final.theta), schedule)
     except UnphysicalStateError as error:
         raise RunawayError(
             f"the optimum with {count_of(rollout.steps, 'step')} in an interval runs away when it is "
@@ -111,7 +110,7 @@ def finish(search: SearchResult, tell: Report) -> Solution:
         starts=search.starts,
         relaxed_controls=(best.w, best.theta) if problem.discrete else None,
         steps=rollout.steps,
-        quadrature_error=_quadrature_error(compiled, schedule, trajectory.objective),
+        quadrature_error=_quadrature_error(rollout, final.w, final.theta),
         weights=best.weights,
         multipliers=best.multipliers(problem.horizon),
         negligible=search.negligible,
@@ -275,23 +274,26 @@ def _variant(
 ) -> Variant | None:
     schedule = compiled.relaxation.schedule(w, _named(compiled, theta))
     try:
-        return Variant(schedule, evaluate(compiled.problem, schedule, record=2).objective)
+        return Variant(schedule, evaluate_compiled(compiled, schedule.parameters, schedule, 2).objective)
     except UnphysicalStateError as error:
         notes.append(f"the {kind} schedule is left out: {error}")
         return None
 
 
-def _quadrature_error(compiled: CompiledProblem, schedule: Schedule, objective: float) -> float | None:
-    """What a finer, independent quadrature changes of a schedule's objective; None: closed forms."""
+def _quadrature_error(rollout: Rollout, w: Controls, theta: FreeValues) -> float | None:
+    """What a finer, independent quadrature changes of an objective; None: closed forms.
+
+    Where the error shrinks slowly, the difference of two rules is only a part of it: it is doubled.
+    """
+    compiled = rollout.compiled
     refined = compiled.functions.system.system.refined()
     if refined is None:
         return None
-    problem = replace(compiled.problem, model=refined, quadrature=None)
-    # With the same tolerance: where a loss bends, drifts over samples have small jumps, and steps that are to
-    # be far more accurate than these end at each. Where the error shrinks slowly, the difference of two rules
-    # is only a part of it.
-    refined_objective = evaluate_anyway(problem, schedule, record=2, rtol=compiled.rtol).objective
-    return 2 * abs(refined_objective - objective)
+    other = compile_problem(replace(compiled.problem, model=refined, quadrature=None))
+    # What rules differ by hardly depends on steps.
+    steps = rollout.steps if compiled.engine.exact else -(-rollout.steps // 2)
+    once, again = (Rollout(each, rollout.edges, steps).objective(w, theta) for each in (compiled, other))
+    return 2 * abs(again - once)
 
 
 def _named(compiled: CompiledProblem, theta: np.ndarray) -> dict[str, float]:

@@ -36,6 +36,7 @@ from optlearn._control.solvers.starts import (
     MORE_STARTS,
     STARTS,
     STARTS_ALONE,
+    STARTS_COSTLY,
     Candidates,
     accurate,
     choose_starts,
@@ -90,8 +91,8 @@ def solve(
         method: "auto", "direct", "indirect" or "greedy"; see ``METHODS``.
         starts: how many first guesses to optimise: the warm start, a neutral guess, the problem's
             baselines from the best on, then random ones that lead the state along different paths (default:
-            3; 6 without baselines; from a solution whose solver converged, that alone, and the others only
-            if it leads nowhere).
+            3; without baselines 6, or 2 where every pass is a wide quadrature; from a solution whose solver
+            converged, that alone, and the others only if it leads nowhere).
         seed: of the random starts.
         warm_start: a solution or schedule to start from, of this problem or of one like it: it is stretched
             to the horizon, and values that are not admissible take the nearest that are.
@@ -207,8 +208,8 @@ class _Search:
             self.curvature = source.curvature if self.near else None
             source = source.mixed_schedule
         self.warm = None if source is None else warm_schedule(compiled.problem, source)
-        few = compiled.problem.baselines or compiled.engine.costly
-        self.starts = starts or (STARTS if few else STARTS_ALONE)
+        alone = STARTS_COSTLY if compiled.engine.costly else STARTS_ALONE
+        self.starts = starts or (STARTS if compiled.problem.baselines else alone)
         # A baseline takes one start; so does a solve that begins near its optimum.
         self.wanted = 1 if self.near or not method.optimises else self.starts
         tell(Progress("choosing starts"))

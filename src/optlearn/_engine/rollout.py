@@ -20,6 +20,8 @@ from optlearn._schedule import uniform_grid
 C = TypeVar("C", bound=Compiled)
 # Controls that go through training in one call.
 LANES = 16
+# Forward passes that are kept, and how large their states may be.
+KEPT, KEPT_BYTES = 4, 2**20
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Rollout(Generic[C]):
         self._tilt: tuple[Controls, FreeValues] | None = None
         self._h = np.repeat(np.diff(edges) / steps, steps)
         self._forward, self._backward = compiled.engine.chains(self._total)
+        # Last forward passes, of all that share a problem and a grid: ends of runs are looked at repeatedly.
+        self._recent: dict[tuple[bool, int, bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
 
     def weighted(self, weigher: Weigher) -> "Rollout[C]":
         """The same passes, with another cost of several costs."""
@@ -73,7 +77,9 @@ class Rollout(Generic[C]):
 
     def with_steps(self, steps: int) -> "Rollout[C]":
         """The same passes with so many steps in each interval."""
-        return type(self)(self.compiled, self.edges, steps)
+        other = type(self)(self.compiled, self.edges, steps)
+        other._recent = self._recent
+        return other
 
     def coarser(self) -> "Rollout[C] | None":
         """The same passes with a coarser drift; None: there is none."""
@@ -106,14 +112,27 @@ class Rollout(Generic[C]):
 
     def forward(self, w: Controls, theta: FreeValues) -> tuple[float, np.ndarray]:
         """Objective, and (I·s + 1, n) states, under controls w (I, m)."""
-        start, constants = self.compiled.start, self.compiled.constants
-        X, cost = self._forward(start, np.repeat(w, self.steps, axis=0), self._h, constants, theta)
-        states = np.vstack([start, X])
+        states, cost = self._chain(w, theta)
         along = self.along(states, w, theta)
         objective = self.compiled.final(states[-1], theta, along) + float(np.sum(cost))
         if self._tilt is not None:
             objective += float(np.sum(self._tilt[0] * w) + self._tilt[1] @ theta)
         return objective, states
+
+    def _chain(self, w: Controls, theta: FreeValues) -> tuple[np.ndarray, np.ndarray]:
+        """(I·s + 1, n) states and (I·s,) costs of the steps."""
+        key = (self.compiled.is_coarse, self.steps, w.tobytes(), theta.tobytes())
+        if key not in self._recent:
+            start, constants = self.compiled.start, self.compiled.constants
+            X, cost = self._forward(start, np.repeat(w, self.steps, axis=0), self._h, constants, theta)
+            states = np.vstack([start, X])
+            states.flags.writeable = False
+            if states.nbytes > KEPT_BYTES:
+                return states, cost
+            if len(self._recent) == KEPT:
+                self._recent.pop(next(iter(self._recent)))
+            self._recent[key] = states, cost
+        return self._recent[key]
 
     def along(self, states: np.ndarray, w: Controls, theta: FreeValues) -> np.ndarray:
         """(L,) values that have limits all along, at ends of steps: interval by interval, step by step."""

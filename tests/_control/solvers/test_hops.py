@@ -51,7 +51,7 @@ def test_a_hop_finds_the_deeper_well_and_the_others_come_back():
     early = np.linspace(0, 1, 10_001)
     costs = 1 + ((early - 0.8) * (early - 0.05)) ** 2 + 0.05 * early
     assert best.objective == pytest.approx(costs[early > 0.5].min(), abs=1e-6)
-    found = hops(rollout, best, lambda start: Descent(rollout, start, 200, 1e-4))
+    found = hops(rollout, best, lambda passes, start: Descent(passes, start, 200, 1e-4))
     assert [hop.name for hop, _ in found] == ["push lower first 2"]
     (_, beside), *_ = found
     assert Indirect().run(rollout, beside).objective == pytest.approx(costs.min(), abs=1e-6)
@@ -61,7 +61,7 @@ def test_where_there_is_one_well_every_hop_comes_back():
     problem = early_or_never()
     rollout = Rollout(compile_problem(problem), INTERVALS, 4)
     deepest = Indirect().run(rollout, Start("low", np.full((INTERVALS, 1), 0.1), THETA, local=True))
-    found = hops(rollout, deepest, lambda start: Descent(rollout, start, 200, 1e-4))
+    found = hops(rollout, deepest, lambda passes, start: Descent(passes, start, 200, 1e-4))
     ends = [Indirect().run(rollout, start).objective for _, start in found]
     assert all(end >= deepest.objective - agreement(deepest.objective) for end in ends)
 

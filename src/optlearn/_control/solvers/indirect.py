@@ -28,7 +28,7 @@ from optlearn._control.hamiltonian.newton import ARMIJO
 from optlearn._control.runs import Curvature, Outcome, Run, Solver, Start, lowest
 from optlearn._control.solvers.feasible import FeasibleSet
 from optlearn._control.solvers.hops import hops
-from optlearn._control.solvers.quasi_newton import QuasiNewton
+from optlearn._control.solvers.quasi_newton import LONG_MEMORY, MEMORY, QuasiNewton
 from optlearn._control.solvers.rules import (
     LITTLE,
     ROUND_OFF,
@@ -64,6 +64,7 @@ _CLEARLY = 1e-3  # a limit that is broken by this share of itself is not broken 
 _MET = 1e-8  # a limit that is broken by this share of itself counts as met
 _CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
 _FAR_BEHIND = 4  # times its gap that a descent is above another: it will not come down to that
+_BESIDE = 0.05  # of a control's range: ends of two runs that are as near as this are in one basin
 _ACCEPTABLE = 20  # gaps up to so many tolerances, 2e-5 of the objective, are what a certificate accepts
 
 
@@ -102,6 +103,8 @@ class Indirect(Solver):
         if ends[-1].astray and coarse is not accurate:
             coarse = accurate
             ends = self._followed(coarse, starts, lowest_before, tell)
+        if not (ends[-1].interrupted or ends[-1].astray):
+            ends = self._settled(coarse, ends, lowest_before, tell)
         if ends[-1].interrupted or ends[-1].astray:
             return ends
         first = lowest(ends)
@@ -111,16 +114,20 @@ class Indirect(Solver):
         else:
             level, best = first.objective, self._refined(rollout, accurate, first, tell)
             doubt = 2 * abs(rollout.objective(first.w, first.theta) - level)
-        runs = []
-        for end in ends:
+        runs: list[Run] = []
+        confirmed = False
+        for end in sorted(ends, key=lambda end: end.objective):
             behind = max(0.0, end.objective - level)
+            doubtful = end.counts and agreement(level) < behind <= doubt and not best.interrupted
             if end is first and best is not rival:
                 runs.append(best)
-            elif end.counts and agreement(level) < behind <= doubt and not best.interrupted:
+            elif doubtful and not (confirmed and _is_beside(coarse, end, first)):
                 runs.append(self._refined(rollout, accurate, end, tell))
+                confirmed |= abs(runs[-1].objective - best.objective) <= agreement(best.objective)
             else:
+                confirmed |= end.counts and behind <= agreement(level)
                 runs.append(replace(end, record=replace(end.record, objective=best.objective + behind)))
-        return [*(run for run in runs if not run.interrupted), *(run for run in runs if run.interrupted)]
+        return sorted(runs, key=lambda run: run.interrupted)
 
     def _followed(
         self, coarse: Rollout, starts: Sequence[Start], lowest_before: float, tell: Report
@@ -129,51 +136,81 @@ class Indirect(Solver):
         ends: list[Run] = []
         for start in starts:
             least = min([lowest_before, *(end.objective for end in ends)])
-            ends.append(self._loosely(least).run(coarse, start, tell))
+            ends.append(self._loosely(least).run(coarse, _informed(start, ends), tell))
             if ends[-1].interrupted or ends[-1].astray:
                 return ends
         # Where a pass costs less, scouts look; and baselines know their problem.
         costly, known = coarse.compiled.engine.costly, coarse.compiled.problem.baselines
         if costly and not known and len(starts) > 1 and starts[0].rival is None:
-            ends += self._beside(coarse, lowest(ends), tell)
+            best = lowest(ends)
+            ends += self._beside(coarse, best, ends, tell)
+            # One that came there alone is no evidence; of two basins, hops may lead from the higher to the
+            # lower.
+            others = [end for end in ends if not _is_beside(coarse, end, best)]
+            alone = lowest(ends) is best and len(others) == len(ends) - 1
+            if alone and others and not ends[-1].interrupted:
+                ends += self._beside(coarse, lowest(others), ends, tell, goal=best)
         return ends
+
+    def _settled(self, coarse: Rollout, ends: list[Run], lowest_before: float, tell: Report) -> list[Run]:
+        """The same ends; where one may still come down to the lowest, both go on to their optima.
+
+        These may be one, and passes with a coarse rule are the cheapest way to see it.
+        """
+        least = min(lowest_before, lowest(ends).objective)
+        if not any(_may_reach(end, least) and end.objective - least > agreement(least) for end in ends):
+            return ends
+        settled = []
+        for end in ends:
+            run = end
+            if _may_reach(end, least):
+                start = Start(end.record.start, end.w, end.theta, near=True, curvature=end.curvature)
+                run = replace(_with_work_of(end, self.run(coarse, start, tell)), counts=end.counts)
+            settled.append(run)
+        return sorted(settled, key=lambda run: run.interrupted)
 
     def _loosely(self, rival: float = np.inf) -> "Indirect":
         """With a tolerance that suffices to tell starts apart: a gap is far above the improvement left."""
         tolerance = _COSTLY_TOLERANCE if self.tolerance is None else self.tolerance
         return replace(self, rival=rival, tolerance=_LOOSE * tolerance)
 
-    def _beside(self, coarse: Rollout, best: Run, tell: Report) -> list[Run]:
-        """Runs from hops that keep away from the best run; one that ends lower is followed by a longer hop.
+    def _beside(
+        self, coarse: Rollout, run: Run, ends: Sequence[Run], tell: Report, goal: Run | None = None
+    ) -> list[Run]:
+        """Runs from hops that keep away from a run; after one below all ends, from hops of other lengths too.
 
-        Where both end alike, they have come there by different ways. Runs that come back all the same are no
-        evidence for the best one, from which they came.
+        Where two end alike, they have come there by different ways. Runs that come back all the same are no
+        evidence for the run from which they came. With a goal, that hop goes on which leads nearest to it.
         """
-        runs: list[Run] = []
-        for hop, start in hops(
-            coarse, best, lambda start: Descent(coarse, start, MAX_ITERATIONS, _HOP_TOLERANCE)
-        ):
-            least = lowest([best, *runs]).objective
-            run = self._loosely(least).run(coarse, start, tell)
-            if run.astray:
+        found: list[Run] = []
+        within = FeasibleSet(coarse.compiled, coarse.intervals)
+
+        def brief(passes: Rollout, start: Start) -> Descent:
+            return Descent(passes, start, MAX_ITERATIONS, _HOP_TOLERANCE)
+
+        for hop, start in hops(coarse, run, brief, goal):
+            least = lowest([*ends, *found]).objective
+            end = self._loosely(least).run(coarse, start, tell)
+            if end.astray:
                 continue
-            runs.append(run)
-            if run.interrupted:
+            found.append(end)
+            if end.interrupted:
                 break
-            if runs[-1].objective < least - agreement(least):
-                longer = hop.longer(coarse.intervals).of(best, FeasibleSet(coarse.compiled, coarse.intervals))
-                runs.append(self._loosely().run(coarse, longer, tell))
-        close = best.objective - agreement(best.objective)
-        return [replace(run, counts=run.objective < close) for run in runs]
+            if end.objective < least - agreement(least):
+                for other in hop.others(coarse.intervals):
+                    start = replace(other.of(run, within), curvature=end.curvature)
+                    again = self._loosely(end.objective).run(coarse, start, tell)
+                    found.append(again)
+                    if again.interrupted or _may_reach(again, end.objective):
+                        break
+        close = run.objective - agreement(run.objective)
+        return [replace(end, counts=end.objective < close) for end in found]
 
     def _refined(self, rollout: Rollout, coarse: Rollout, end: Run, tell: Report) -> Run:
         """On from where a coarse quadrature led, by as few passes with the fine one as suffice."""
         start = Start(end.record.start, end.w, end.theta, near=True, curvature=end.curvature)
         run = self.run(rollout, self._corrected(rollout, coarse, start), tell)
-        both = {
-            name: getattr(end.record, name) + getattr(run.record, name) for name in ("iterations", "seconds")
-        }
-        return replace(run, record=replace(run.record, **both), coarse=end.objective)
+        return replace(_with_work_of(end, run), coarse=end.objective)
 
     def _corrected(self, rollout: Rollout, coarse: Rollout, start: Start) -> Start:
         """Nearer to the optimum under the fine quadrature, by passes of which only a few are with it.
@@ -200,8 +237,7 @@ class Indirect(Solver):
             if not forward[0] < here.objective:
                 break
             here = rollout.run(w, theta, forward)
-            known = Curvature(descent.model.moves, descent.model.changes)
-            start = replace(start, w=w, theta=theta, curvature=known)
+            start = replace(start, w=w, theta=theta, curvature=descent.curvature)
             # Each wins far less than the one before, unless gradients jump, where a loss bends.
             if won <= _NEXT_TO_NOTHING * descent.tolerance or won > before / 2:
                 break
@@ -243,8 +279,33 @@ class Indirect(Solver):
             budget_multipliers=descent.nu * rollout.compiled.problem.horizon,
             gap=descent.gap,
             weights=weights,
-            curvature=Curvature(descent.model.moves, descent.model.changes),
+            curvature=descent.curvature,
         )
+
+
+def _is_beside(rollout: Rollout, end: Run, other: Run) -> bool:
+    """Whether two runs have come to the same place, as far as a coarse rule can tell."""
+    low, high = rollout.compiled.relaxation.bounds
+    return bool(np.all(np.abs(end.w - other.w) <= _BESIDE * (high - low)))
+
+
+def _may_reach(end: Run, level: float) -> bool:
+    """Whether what a run may still win would bring it down to a level."""
+    return end.objective - level <= max(end.gap or 0.0, agreement(level))
+
+
+def _with_work_of(before: Run, run: Run) -> Run:
+    """A run that went on from another, with the iterations and seconds of both."""
+    both = {
+        name: getattr(before.record, name) + getattr(run.record, name) for name in ("iterations", "seconds")
+    }
+    return replace(run, record=replace(run.record, **both))
+
+
+def _informed(start: Start, ends: Sequence[Run]) -> Start:
+    """With the curvature at the best end so far, for a descent of its own: most of it is the same there."""
+    known = lowest(ends).curvature if ends and start.curvature is None else start.curvature
+    return replace(start, curvature=known)
 
 
 def _with_fewer_steps(rollout: Rollout) -> Rollout:
@@ -357,7 +418,7 @@ class Descent:
         self.max_iterations, self.relative_tolerance, self.tell = max_iterations, tolerance, tell
         w, theta = start.w, start.theta
         self.feasible = FeasibleSet(self.compiled, len(w))
-        self.model = QuasiNewton(self.feasible)
+        self.model = QuasiNewton(self.feasible, LONG_MEMORY if self.compiled.engine.costly else MEMORY)
         self.model.recall(start.curvature)
         self.near, self.local, self.brief = start.near, start.near or start.local, brief
         self.iterations = 0
@@ -387,6 +448,11 @@ class Descent:
     def at(self) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
         """Controls (I, m), free parameters (k,), the objective, and states (I·s + 1, n)."""
         return *self.feasible.split(self.point.v), self.point.objective, self.point.rolled.states
+
+    @property
+    def curvature(self) -> Curvature:
+        """Of the objective, as far as it has learned it."""
+        return Curvature(self.model.moves, self.model.changes)
 
     def descend(self) -> Outcome:
         """Alternate damped and quasi-Newton steps until the minimum principle holds."""
@@ -476,7 +542,9 @@ class Descent:
         """Where the minimum principle sends v; sets the gap."""
         w, theta = self.feasible.split(self.point.v)
         rolled = self.point.rolled
-        hamiltonian = IntervalHamiltonian.along(self.compiled, rolled, w, theta, self.steps)
+        # With a coarse quadrature, if there is one: its slope is made exact, and a certificate looks again.
+        shape = self.compiled.coarser() or self.compiled
+        hamiltonian = IntervalHamiltonian.along(shape, rolled, w, theta, self.steps)
         if self.model.multipliers is not None:
             self.nu = self.model.multipliers / self.compiled.problem.horizon
         gap, w_star, self.nu = minimise_hamiltonian(hamiltonian, w, self.nu, quick=True)

@@ -27,7 +27,9 @@ from optlearn._control.solvers.rules import CURVED, FIRST_MOVE, compact
 
 _GUESSES = 20
 _USED_UP = 1e-12  # of a mean of numbers up to 1
-_MEMORY = 20  # pairs of steps and gradient changes
+# Pairs of steps and gradient changes: usually, and where each pass is a wide quadrature, beside which they
+# cost nothing.
+MEMORY, LONG_MEMORY = 20, 80
 _RECENT = 8  # values that a step of the inner method is compared with
 _MODEL_STEPS = 60  # of the projected gradient method that minimises the quadratic model
 
@@ -109,10 +111,12 @@ class QuasiNewton:
     """Limited-memory BFGS matrix of the objective, and its minimum over a feasible set.
 
     Attributes:
+        memory: how many steps it remembers.
         multipliers: (b,) of the budgets on the scaled controls, at the last minimum, if they are known.
     """
 
     feasible: FeasibleSet
+    memory: int = MEMORY
     moves: list[np.ndarray] = field(default_factory=list)
     changes: list[np.ndarray] = field(default_factory=list)
     multipliers: np.ndarray | None = None
@@ -127,8 +131,8 @@ class QuasiNewton:
         length = float(np.linalg.norm(move))
         if move @ change > CURVED * length * np.linalg.norm(change):
             # B is the same for moves of any length; of length 1, those of first and last steps compare.
-            self.moves = [*self.moves[-_MEMORY + 1 :], move / length]
-            self.changes = [*self.changes[-_MEMORY + 1 :], change / length]
+            self.moves = [*self.moves[-self.memory + 1 :], move / length]
+            self.changes = [*self.changes[-self.memory + 1 :], change / length]
             self.__dict__.pop("_matrix", None)
 
     def forget(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from optlearn._control.certificate import LIMITS_MET, ROUND_OFF, limits
 from optlearn._control.compiled import CompiledProblem, Rollout
-from optlearn._control.evaluate import check_controls, check_schedule, evaluate
+from optlearn._control.evaluate import check_controls, check_schedule, evaluate_compiled
 from optlearn._control.problem import Problem, first_guess
 from optlearn._control.runs import Run, Start, finer, quickest
 from optlearn._control.solvers.feasible import FeasibleSet
@@ -19,6 +19,8 @@ from optlearn._schedule import Mixture, Schedule
 STARTS = 3
 # Where no baseline stands beside the neutral guess: chance alone has to find the other basins.
 STARTS_ALONE = 6
+# Where every pass is a wide quadrature: hops look beside where they end, and one alone is followed by others.
+STARTS_COSTLY = 2
 # Random schedules, of which those that make the state go different ways become starts.
 POOL = 32
 POOL_OPERATIONS = 100_000_000  # of all their forward passes
@@ -131,7 +133,7 @@ def accurate(compiled: CompiledProblem, there: Start | Run) -> float:
 
 def _evaluate(compiled: CompiledProblem, there: Start | Run) -> float:
     free = dict(zip(compiled.problem.free, map(float, there.theta), strict=True))
-    return evaluate(compiled.problem, compiled.relaxation.schedule(there.w, free), record=2).objective
+    return evaluate_compiled(compiled, free, compiled.relaxation.schedule(there.w, free), 2).objective
 
 
 def _fault(compiled: CompiledProblem, start: Start) -> str | None:
@@ -278,8 +280,13 @@ def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int 
 
 
 def too_coarse(rollout: Rollout, best: Run, negligible: float) -> bool:
-    """Whether twice as many steps would change the objective by more than a certificate allows."""
-    rollout = quickest(rollout)
+    """Whether twice as many steps would change the objective by more than a certificate allows.
+
+    With a coarse drift first, which mostly sees it, if there is one.
+    """
+    quick = rollout.coarser()
+    if quick is not None and too_coarse(quick, best, negligible):
+        return True
     twice = finer(rollout)
     if twice is None:
         return False
