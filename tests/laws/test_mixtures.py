@@ -245,6 +245,8 @@ def test_wrong_questions_are_told(fitted):
         (None, "shares must map domains"),
         ({"cpp": 0.2}, "must be of the domains old, new"),
         ({"new": 1.4}, "at least 0"),
+        ({"new": np.nan}, "at least 0"),
+        ({"new": "much"}, r"shares\['new'\] must be numbers, got 'much'"),
         ({"old": 0.5, "new": 0.4}, "must add up to 1"),
     ):
         with pytest.raises(ol.SpecificationError, match=message):
@@ -255,6 +257,9 @@ def test_wrong_questions_are_told(fitted):
         ({"weights": {"cpp": 1.0}}, "must be of old, new"),
         ({"weights": {"old": -1.0, "new": 1.0}}, r"weights\['old'\] must be at least 0, got -1"),
         ({"weights": {"old": 0.0}}, "weights must not all be 0"),
+        ({"shares": {"new": 0.3}, "budgets": {"new": 0.2}}, "must be left out where shares are given"),
+        ({"shares": {"new": 0.3}, "share_bounds": {"new": (0, 0.2)}}, "must be left out where shares are"),
+        ({"history": [1e-3, 1e-3]}, "history must be columns lr and share_NAME, a curve, or a schedule"),
         ({"limits": {"old": -1.0}}, r"limits\['old'\] must be above 0, got -1"),
     ):
         with pytest.raises(ol.SpecificationError, match=message):
@@ -277,6 +282,50 @@ def test_families_use_up_the_budget(fitted):
     assert len(kept) < len(members)
     pilot = ol.laws.next_pilot(fitted, STEPS, (0, PEAK), domain="new", budget=0.2)
     assert pilot.horizon == STEPS
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limits": {"cpp": 1.0}}, "limits must be of old, new, got 'cpp'"),
+        ({"limits": {"old": 0.1}}, "are kept by no schedule of the family"),
+        ({"decays": [0.2, 0.0]}, "decays must be above 0"),
+        ({"decays": [-1.0]}, "decays must be from 0 to 1"),
+        ({"decays": []}, "decays must be a list of numbers"),
+        ({"budget": 1.0, "shapes": ["step"]}, "share that exceeds the budget of 1, got"),
+        ({"steps": 50}, "steps must exceed the warm-up of 75, got 50"),
+        ({"domain": "cpp"}, "domain must be one of old, new, got 'cpp'"),
+    ],
+)
+def test_families_that_cannot_be_are_told(fitted, options, message):
+    with pytest.raises(ol.SpecificationError, match=message):
+        fitted.family(**{"domain": "new", "budget": 0.2, "steps": STEPS, "robust": 1, **options})
+
+
+def test_a_pilot_of_an_unknown_domain_or_no_budget_is_told(fitted):
+    for options, message in (({"domain": "cpp"}, "must be one of old, new"), ({"budget": 0.0}, "above 0")):
+        with pytest.raises(ol.SpecificationError, match=message):
+            ol.laws.next_pilot(fitted, STEPS, (0, PEAK), **options)
+
+
+def test_what_is_done_may_be_columns_a_curve_or_a_schedule(fitted):
+    """All the same state, by all that was trained."""
+    (curve,) = (c for c in fitted.data.curves if c.name == "flat constant")
+    rates, shares = settings("flat", "constant")
+    edges = np.arange(STEPS + 1.0)
+    schedule = ol.Schedule.piecewise(
+        edges, {"learning_rate": rates, "share_old": 1 - shares, "share_new": shares}
+    )
+    states = []
+    for history in ({"lr": rates, "share_new": shares}, curve, schedule):
+        problem = fitted.problem(2 * STEPS, (0, PEAK), robust=False, history=history)
+        assert problem.horizon == pytest.approx(1.0)
+        states.append(problem.start[0])
+    for state in states[1:]:
+        for name, values in states[0].items():
+            np.testing.assert_allclose(state[name], values, rtol=5e-3, err_msg=name)
+    nothing = fitted.problem(STEPS, (0, PEAK), robust=False, history={"lr": [], "share_new": []})
+    assert nothing.horizon == 1.0
 
 
 def test_schedules_of_ones_own_are_compared(fitted):

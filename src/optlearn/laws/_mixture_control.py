@@ -24,6 +24,7 @@ from optlearn._signatures import checked
 from optlearn.laws._control import LOWEST, _steps_and_bounds
 from optlearn.laws._curves import as_rates
 from optlearn.laws._law import NODES, relax
+from optlearn.laws._mixture_curves import MixtureCurve
 from optlearn.laws._mixture_families import DECAYS, schedule_of, trial_edges
 from optlearn.laws._mixture_law import (
     Layout,
@@ -230,8 +231,9 @@ def mixture_problem(
             of each interval.
         shares: domain → (steps,) given shares, so that the rate alone is controlled; one may be left out.
         share_bounds: domain → lowest and highest share at any time.
-        history: what is already done: a mapping of ``lr`` and ``share_NAME`` to (done,) numbers, or a curve
-            (default: the fit's linear warm-up to the upper bound, with shares that are controlled as well).
+        history: what is already done: a mapping of ``lr`` and ``share_NAME`` to (done,) numbers, a curve, or
+            a schedule in steps (default: a linear warm-up to the upper bound, as long as the curves', on the
+            domain that these begin with most).
         intervals: of constant rate and shares.
         seed: of the ensemble.
     """
@@ -299,6 +301,12 @@ def mixture_problem(
     to_come = {name: float(budget * total - used[name]) / left for name, budget in budgets.items()}
     order = _order(layout.domains, share_bounds or {}, budgets, to_come)
     mean_budgets: list[Budget] = []
+    if shares is not None and (budgets or share_bounds):
+        name = next(iter({**budgets, **(share_bounds or {})}))
+        raise SpecificationError(
+            f"budgets and share_bounds must be left out where shares are given, got one of {name!r}: they "
+            "would change nothing"
+        )
     if shares is None:
         first = order.near(_first_shares(layout.domains, to_come))
         controls |= {name: Continuous(*ends, first[name]) for name, ends in order.controls.items()}
@@ -402,7 +410,15 @@ def history_of(fit: "MixtureFit", history: Any, high: float) -> tuple[np.ndarray
         rates = high * (np.arange(fit.warmup) + 0.5) / max(fit.warmup, 1)
         first = np.mean([[curve.shares[name][0] for name in domains] for curve in fit.data.curves], axis=0)
         return rates, np.tile(_warm_shares(first), (len(rates), 1))
-    columns = {str(name): history[name] for name in (getattr(history, "columns", None) or history)}
+    if isinstance(history, MixtureCurve | Schedule):
+        lengths, rates, _, shares = fit.mixture_run(history, None, "problem: history")[0]
+        ends = np.round(np.cumsum(lengths) * fit.data.scale.steps).astype(int)
+        counts = np.diff(ends, prepend=0)
+        return np.repeat(rates, counts) * fit.data.scale.peak, np.repeat(shares, counts, axis=0)
+    names = getattr(history, "columns", history if isinstance(history, Mapping) else None)
+    if names is None:
+        check.fail("history", history, "must be columns lr and share_NAME, a curve, or a schedule in steps")
+    columns = {str(name): history[name] for name in names}
     rate = next((columns[name] for name in ("lr", "learning_rate") if name in columns), None)
     known = None if rate is None else as_rates(rate)
     if known is None:
