@@ -106,7 +106,11 @@ def test_errors_and_summary(fitted):
 
 @pytest.mark.slow
 def test_intervals_hold_the_truth():
-    """Of parameters (95 %) and of final losses that were not fitted (90 %), over laws drawn at random."""
+    """Of parameters (95 %) and of final losses that were not fitted (90 %), over 16 laws drawn at random.
+
+    Over 48 others they hold 92 and 92 %; of 16 of those, drawn again, parameters are outside the bounds below
+    in 16 % of all cases, and losses in 29 %, by the scatter of so few.
+    """
     parameters, losses, rng = [], [], np.random.default_rng(3)
     for seed in range(16):
         truth = dict(TRUTH)
@@ -127,7 +131,7 @@ def test_intervals_hold_the_truth():
             for name, (low, high) in found.interval(rates, {"new": shares}).items():
                 losses.append(low[-1] < true[name][-1] < high[-1])
     assert 0.90 <= np.mean(parameters) <= 0.98, np.mean(parameters)
-    assert 0.85 <= np.mean(losses) <= 0.99, np.mean(losses)
+    assert 0.90 <= np.mean(losses) <= 0.98, np.mean(losses)
 
 
 def test_files_frames_and_blanks_are_read(tmp_path, fitted):
@@ -364,20 +368,25 @@ def test_schedules_that_cannot_be_compared_are_told(fitted, schedules, options, 
 
 def test_a_limit_that_no_data_reaches_is_told_at_once(fitted):
     """Before anything is solved: not even a run on this domain alone comes near."""
-    with pytest.raises(ol.SpecificationError, match=r"limits\['old'\] = 0.5 is out of reach: with no other"):
-        fitted.problem(STEPS, (0, PEAK), robust=2, budgets={"new": 0.2}, limits={"old": 0.5})
+    alone = fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.0}, weights={"old": 1.0})
+    lowest = ol.solve(alone, method="direct", starts=1).objective
+    for limit in (0.5, 0.997 * lowest):
+        with pytest.raises(
+            ol.SpecificationError, match=r"limits\['old'\] = .* is out of reach: with no other"
+        ):
+            fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, limits={"old": limit})
+    fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, limits={"old": lowest})
 
 
 def test_a_limit_that_cannot_be_met_is_named(fitted):
     """The reason names the limit and what was reached, and does not speak of budgets."""
-    rates, _ = settings("wsd", "constant")
-    limit = round(0.98 * fitted.predict(rates, {"new": 0.0})["old"][-1], 3)  # nothing but old data
-    options = {"robust": False, "intervals": 8, "budgets": {"new": 0.2}, "limits": {"old": limit}}
+    limit = 0.9  # much of the new domain would reach it, a fiftieth of all samples does not
+    options = {"robust": False, "intervals": 8, "budgets": {"new": 0.02}, "limits": {"new": limit}}
     with pytest.warns(ol.NotConvergedWarning):
         solution = ol.solve(fitted.problem(STEPS, (0, PEAK), **options), method="indirect", starts=1)
-    reached = fitted.predict(fitted.schedule(solution))["old"][-1]
+    reached = fitted.predict(fitted.schedule(solution))["new"][-1]
     (reason,) = solution.certificate.reasons
-    assert reason.startswith(f"loss_old is {reached:.3f}"[:-1])
+    assert reason.startswith(f"loss_new is {reached:.3f}"[:-1])
     assert f"it must be at most {limit:g}: no schedule was found that keeps this limit" in reason
 
 
@@ -535,12 +544,12 @@ def several_domains(names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", ["abc", "abcde"])
-def test_plans_for_several_domains_have_a_certificate(names):
+@pytest.mark.parametrize(("names", "options"), [("abc", {}), ("abcde", {"method": "direct", "starts": 1})])
+def test_plans_for_several_domains_have_a_certificate(names, options):
     """Without bounds on shares; one domain is scarce, and a schedule of a family is not better."""
     found = several_domains(names)
     problem = found.problem(1000, (0, 1.0), robust=False, intervals=12, budgets={"c": 0.1})
-    solution = ol.solve(problem, method="direct", starts=1)
+    solution = ol.solve(problem, **options)
     assert solution.certificate.converged, solution.certificate.reasons
     assert solution.certificate.hamiltonian_gap < 1e-8
     plan = found.schedule(solution)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import minimize
 from typing_extensions import override
 
 from optlearn._arguments import Arguments
@@ -25,11 +26,12 @@ from optlearn.laws._control import LOWEST, _steps_and_bounds
 from optlearn.laws._curves import as_rates
 from optlearn.laws._law import NODES, relax
 from optlearn.laws._mixture_curves import MixtureCurve
-from optlearn.laws._mixture_families import DECAYS, schedule_of, trial_edges
+from optlearn.laws._mixture_families import DECAYS, trial_edges
 from optlearn.laws._mixture_law import (
     Layout,
     MixtureCourse,
     loss_of,
+    losses_after,
     memory_rates,
     nodes_of,
     noise_level,
@@ -45,8 +47,9 @@ if TYPE_CHECKING:
 MEMBERS = 6  # of the ensemble
 INTERVALS = 60
 MODES = ("noise", "memory")  # in the order of ``rates`` and ``weights``
-# A limit this far below what a domain reaches alone is out of reach, whatever the shape of the rate.
-REACHED = 0.97
+KNOTS = 16  # of a rate that is to reach the lowest loss of one domain
+# A limit this far below what a domain reaches alone, with the best of these rates, is out of reach.
+REACHED = 0.998
 
 
 class MixtureLaw(System):
@@ -280,7 +283,7 @@ def mixture_problem(
         ):
             raise SpecificationError(
                 f"limits[{name!r}] = {limit:g} is out of reach: with no other data at all the law predicts "
-                f"{least:.4g} after {total} steps, under the best linear decay"
+                f"{least:.4g} after {total} steps, under the best rate"
             )
     run = (
         fit.data.stepwise(*before)
@@ -339,16 +342,37 @@ def mixture_problem(
 
 
 def _alone(fit: "MixtureFit", name: str, members: np.ndarray, total: int, low: float, high: float) -> float:
-    """The final loss of a domain if nothing else is ever shown, under the best decay of a family.
+    """The lowest final loss of a domain if nothing else is ever shown, over rates between a few knots.
 
     In the law no other share makes more progress, is learned faster or forgotten less.
     """
     edges = trial_edges(fit.warmup, total)
-    schedules = [
-        schedule_of(fit, name, np.ones_like, 1.0, decay, edges, total, low, high) for decay in DECAYS
-    ]
-    finals = fit.finals([fit.data.planned(schedule) for schedule in schedules], members)
-    return float(finals[:, :, fit.layout.losses.index(name)].mean(axis=0).min())
+    lengths, middles = np.diff(edges) / fit.data.scale.steps, (edges[1:] + edges[:-1]) / 2
+    shares = np.tile(np.array(fit.domains) == name, (len(lengths), 1)).astype(float)
+    rise = np.minimum(middles / fit.warmup, 1.0) if fit.warmup else np.ones_like(middles)
+    knots = np.linspace(fit.warmup, total, KNOTS)
+    peak = fit.data.scale.peak
+
+    def finals(rates: np.ndarray) -> np.ndarray:
+        """(trials,) final losses of rates (trials, knots)."""
+        runs = [
+            (lengths, rise * np.interp(middles, knots, each) / peak, np.ones_like(lengths), shares)
+            for each in rates
+        ]
+        return losses_after(fit.layout, members, MixtureCourse.stack(runs), name)[:, :, -1].mean(axis=0)
+
+    lowest = max(low, LOWEST * high)
+    step = 1e-6 * (high - lowest)
+
+    def with_slopes(unit: np.ndarray) -> tuple[float, np.ndarray]:
+        rates = lowest + (high - lowest) * unit
+        values = finals(np.concatenate([rates[None], rates - step * np.eye(KNOTS)]))
+        return float(values[0]), (values[0] - values[1:]) * (high - lowest) / step
+
+    decays = np.stack([np.minimum(1.0, (1 - np.linspace(0, 1, KNOTS)) / decay) for decay in DECAYS])
+    best = decays[finals(lowest + (high - lowest) * decays).argmin()]
+    found = minimize(with_slopes, best, jac=True, bounds=[(1e-5, 1.0)] * KNOTS, method="L-BFGS-B")
+    return float(found.fun)
 
 
 def _order(

@@ -113,8 +113,7 @@ def task_order(
         name=", ".join(
             [
                 "task_order",
-                *["joint"] * joint,
-                *["own rates"] * own_rates,
+                *["own rates" if own_rates else "joint"] * joint,
                 *["limited forgetting"] * bool(paths),
             ]
         ),
