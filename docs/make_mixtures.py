@@ -381,32 +381,52 @@ def draw_plan(
     figure.savefig(IMAGES / "mixtures_plan.png", dpi=110)
 
 
-def theory(joint: bool) -> ol.Solution:
+def theory(**options: bool) -> ol.Problem:
     """Two tasks with a head each, learned from scratch; at most a fifth of the samples from the second."""
-    problem = ol.scenarios.task_order(joint=joint, sigma_n=0.3, alpha_F=20.0, pretraining=0.0, eta=1.5)
-    shares = {**problem.controls, "task": ol.Continuous(0.0, 1.0, 0.2)}
+    problem = ol.scenarios.task_order(sigma_n=0.3, alpha_F=20.0, pretraining=0.0, eta=1.5, **options)
+    shares = problem.controls if options.get("own_rates") else {"task": ol.Continuous(0.0, 1.0, 0.2)}
     budget = ol.Budget("task", mean=0.2, sense="at most")
-    return ol.solve(replace(problem, controls=shares, budgets=(budget,), intervals=30), starts=1)
+    return replace(problem, controls={**problem.controls, **shares}, budgets=(budget,), intervals=30)
+
+
+def pure(schedule: ol.Schedule, pieces: int) -> float:
+    """The objective of one task at a time: every interval in so many pieces, each of both tasks in turn."""
+    edges, tasks, rates = [0.0], [], []
+    for i, length in enumerate(np.diff(schedule.grid)):
+        for _ in range(pieces):
+            for task, share in enumerate((1 - schedule["task"][i], schedule["task"][i])):
+                edges.append(edges[-1] + share * length / pieces)
+                tasks.append(float(task))
+                rates.append(schedule[f"learning_rate{task + 1}"][i])
+    edges[-1] = schedule.horizon
+    values = {"task": np.array(tasks), "learning_rate": np.array(rates)}
+    return ol.evaluate(theory(joint=True), ol.Schedule.piecewise(edges, values), record=2).objective
 
 
 def draw_theory(plan: ol.laws.MixtureCurve) -> None:
     """Rate and share of the scarce kind: the plan for the GPT, and optima of two tasks."""
+    print(ol.solve(theory(joint=True), starts=1).summary())
+    given, own = ol.solve(theory(), starts=1), ol.solve(theory(own_rates=True))
+    for solution in (given, own):
+        print(solution.summary())
+    print("one task at a time:", {pieces: round(pure(own.schedule, pieces), 6) for pieces in (1, 4, 16)})
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained", sharey=True)
     smooth = np.convolve(plan.shares["cpp"], np.ones(5) / 5, "valid")
     axes[0].plot(plan.step / plan.steps, plan.rate / plan.rate.max(), "k", label="rate, over the highest")
     axes[0].plot(plan.step[2:-2] / plan.steps, smooth, "C1", label="share of the scarce kind")
-    for ax, joint in zip(axes[1:], (False, True), strict=True):
-        solution = theory(joint)
-        print(solution.summary())
-        schedule = solution.schedule
-        edges = schedule.grid / schedule.horizon
-        rates = schedule["learning_rate"] if joint else np.ones(len(edges) - 1)
-        ax.stairs(rates / rates.max(), edges, color="k", baseline=None)
-        ax.stairs(schedule["task"], edges, color="C1", baseline=None)
-    titles = ("plan for the GPT", "two tasks, rate given", "two tasks, rate controlled too")
+    edges = given.schedule.grid / given.schedule.horizon
+    axes[1].stairs(np.ones(len(edges) - 1), edges, color="k", baseline=None)
+    highest = max(own.schedule[f"learning_rate{task}"].max() for task in (1, 2))
+    for task, style, kind in ((1, "-", "plentiful"), (2, "--", "scarce")):
+        rate = own.schedule[f"learning_rate{task}"] / highest
+        axes[2].stairs(rate, edges, color="k", ls=style, baseline=None, label=f"rate of the {kind} kind")
+    for ax, solution in zip(axes[1:], (given, own), strict=True):
+        ax.stairs(solution.schedule["task"], edges, color="C1", baseline=None)
+    titles = ("plan for the GPT", "two tasks, rate given", "two tasks, a rate for each controlled too")
     for ax, title in zip(axes, titles, strict=True):
         ax.set(xlabel="share of training", title=title, ylim=(-0.02, 1.05))
-    axes[0].legend(fontsize="small", loc="upper left")
+    axes[0].legend(fontsize="small", loc="center left")
+    axes[2].legend(fontsize="small", loc="upper right")
     figure.savefig(IMAGES / "mixtures_theory.png", dpi=110)
 
 

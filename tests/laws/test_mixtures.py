@@ -106,7 +106,11 @@ def test_errors_and_summary(fitted):
 
 @pytest.mark.slow
 def test_intervals_hold_the_truth():
-    """Of parameters (95 %) and of final losses that were not fitted (90 %), over laws drawn at random."""
+    """Of parameters (95 %) and of final losses that were not fitted (90 %), over 16 laws drawn at random.
+
+    Over 48 others they hold 92 and 92 %; of 16 of those, drawn again, parameters are outside the bounds below
+    in 16 % of all cases, and losses in 29 %, by the scatter of so few.
+    """
     parameters, losses, rng = [], [], np.random.default_rng(3)
     for seed in range(16):
         truth = dict(TRUTH)
@@ -127,7 +131,7 @@ def test_intervals_hold_the_truth():
             for name, (low, high) in found.interval(rates, {"new": shares}).items():
                 losses.append(low[-1] < true[name][-1] < high[-1])
     assert 0.90 <= np.mean(parameters) <= 0.98, np.mean(parameters)
-    assert 0.85 <= np.mean(losses) <= 0.99, np.mean(losses)
+    assert 0.90 <= np.mean(losses) <= 0.98, np.mean(losses)
 
 
 def test_files_frames_and_blanks_are_read(tmp_path, fitted):
@@ -167,6 +171,23 @@ def test_runs_with_prefixes_are_told_apart():
     for name, run in (("a", one), ("b", two)):
         table |= {f"{name} - {column}": values for column, values in run.items() if column != "step"}
     assert [curve.name for curve in ol.laws.read_mixtures({"export": table})] == ["a", "b"]
+
+
+def test_modes_run_for_every_parameter_that_moves_them():
+    """Sets of parameters that differ in one number, together and each alone; with three domains, a target."""
+    layout = Layout(("a", "b", "c"), ("target",))
+    middle = np.array([p.start for p in layout.parameters.values()])
+    moved = np.concatenate([middle[None], middle + np.diag(0.01 * middle)])
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.ones(3), (2, 5))
+    runs = [(np.full(5, 0.2), rng.uniform(0.1, 1, 5), np.ones(5), share) for share in shares]
+    course = MixtureCourse.stack(runs)
+    for name in layout.losses:
+        together = losses_after(layout, moved, course, name)
+        alone = np.concatenate([losses_after(layout, row[None], course, name) for row in moved])
+        np.testing.assert_allclose(together, alone, rtol=1e-13)
+        changed = np.abs(alone[1:] / alone[0] - 1).max(axis=(1, 2)) > 1e-9
+        assert np.flatnonzero(changed).tolist() == layout.columns(name)
 
 
 def test_targets_and_three_domains_have_their_own_parameters():
@@ -228,6 +249,8 @@ def test_wrong_questions_are_told(fitted):
         (None, "shares must map domains"),
         ({"cpp": 0.2}, "must be of the domains old, new"),
         ({"new": 1.4}, "at least 0"),
+        ({"new": np.nan}, "at least 0"),
+        ({"new": "much"}, r"shares\['new'\] must be numbers, got 'much'"),
         ({"old": 0.5, "new": 0.4}, "must add up to 1"),
     ):
         with pytest.raises(ol.SpecificationError, match=message):
@@ -238,6 +261,9 @@ def test_wrong_questions_are_told(fitted):
         ({"weights": {"cpp": 1.0}}, "must be of old, new"),
         ({"weights": {"old": -1.0, "new": 1.0}}, r"weights\['old'\] must be at least 0, got -1"),
         ({"weights": {"old": 0.0}}, "weights must not all be 0"),
+        ({"shares": {"new": 0.3}, "budgets": {"new": 0.2}}, "must be left out where shares are given"),
+        ({"shares": {"new": 0.3}, "share_bounds": {"new": (0, 0.2)}}, "must be left out where shares are"),
+        ({"history": [1e-3, 1e-3]}, "history must be columns lr and share_NAME, a curve, or a schedule"),
         ({"limits": {"old": -1.0}}, r"limits\['old'\] must be above 0, got -1"),
     ):
         with pytest.raises(ol.SpecificationError, match=message):
@@ -260,6 +286,50 @@ def test_families_use_up_the_budget(fitted):
     assert len(kept) < len(members)
     pilot = ol.laws.next_pilot(fitted, STEPS, (0, PEAK), domain="new", budget=0.2)
     assert pilot.horizon == STEPS
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limits": {"cpp": 1.0}}, "limits must be of old, new, got 'cpp'"),
+        ({"limits": {"old": 0.1}}, "are kept by no schedule of the family"),
+        ({"decays": [0.2, 0.0]}, "decays must be above 0"),
+        ({"decays": [-1.0]}, "decays must be from 0 to 1"),
+        ({"decays": []}, "decays must be a list of numbers"),
+        ({"budget": 1.0, "shapes": ["step"]}, "share that exceeds the budget of 1, got"),
+        ({"steps": 50}, "steps must exceed the warm-up of 75, got 50"),
+        ({"domain": "cpp"}, "domain must be one of old, new, got 'cpp'"),
+    ],
+)
+def test_families_that_cannot_be_are_told(fitted, options, message):
+    with pytest.raises(ol.SpecificationError, match=message):
+        fitted.family(**{"domain": "new", "budget": 0.2, "steps": STEPS, "robust": 1, **options})
+
+
+def test_a_pilot_of_an_unknown_domain_or_no_budget_is_told(fitted):
+    for options, message in (({"domain": "cpp"}, "must be one of old, new"), ({"budget": 0.0}, "above 0")):
+        with pytest.raises(ol.SpecificationError, match=message):
+            ol.laws.next_pilot(fitted, STEPS, (0, PEAK), **options)
+
+
+def test_what_is_done_may_be_columns_a_curve_or_a_schedule(fitted):
+    """All the same state, by all that was trained."""
+    (curve,) = (c for c in fitted.data.curves if c.name == "flat constant")
+    rates, shares = settings("flat", "constant")
+    edges = np.arange(STEPS + 1.0)
+    schedule = ol.Schedule.piecewise(
+        edges, {"learning_rate": rates, "share_old": 1 - shares, "share_new": shares}
+    )
+    states = []
+    for history in ({"lr": rates, "share_new": shares}, curve, schedule):
+        problem = fitted.problem(2 * STEPS, (0, PEAK), robust=False, history=history)
+        assert problem.horizon == pytest.approx(1.0)
+        states.append(problem.start[0])
+    for state in states[1:]:
+        for name, values in states[0].items():
+            np.testing.assert_allclose(state[name], values, rtol=5e-3, err_msg=name)
+    nothing = fitted.problem(STEPS, (0, PEAK), robust=False, history={"lr": [], "share_new": []})
+    assert nothing.horizon == 1.0
 
 
 def test_schedules_of_ones_own_are_compared(fitted):
@@ -298,20 +368,25 @@ def test_schedules_that_cannot_be_compared_are_told(fitted, schedules, options, 
 
 def test_a_limit_that_no_data_reaches_is_told_at_once(fitted):
     """Before anything is solved: not even a run on this domain alone comes near."""
-    with pytest.raises(ol.SpecificationError, match=r"limits\['old'\] = 0.5 is out of reach: with no other"):
-        fitted.problem(STEPS, (0, PEAK), robust=2, budgets={"new": 0.2}, limits={"old": 0.5})
+    alone = fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.0}, weights={"old": 1.0})
+    lowest = ol.solve(alone, method="direct", starts=1).objective
+    for limit in (0.5, 0.997 * lowest):
+        with pytest.raises(
+            ol.SpecificationError, match=r"limits\['old'\] = .* is out of reach: with no other"
+        ):
+            fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, limits={"old": limit})
+    fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, limits={"old": lowest})
 
 
 def test_a_limit_that_cannot_be_met_is_named(fitted):
     """The reason names the limit and what was reached, and does not speak of budgets."""
-    rates, _ = settings("wsd", "constant")
-    limit = round(0.98 * fitted.predict(rates, {"new": 0.0})["old"][-1], 3)  # nothing but old data
-    options = {"robust": False, "intervals": 8, "budgets": {"new": 0.2}, "limits": {"old": limit}}
+    limit = 0.9  # much of the new domain would reach it, a fiftieth of all samples does not
+    options = {"robust": False, "intervals": 8, "budgets": {"new": 0.02}, "limits": {"new": limit}}
     with pytest.warns(ol.NotConvergedWarning):
         solution = ol.solve(fitted.problem(STEPS, (0, PEAK), **options), method="indirect", starts=1)
-    reached = fitted.predict(fitted.schedule(solution))["old"][-1]
+    reached = fitted.predict(fitted.schedule(solution))["new"][-1]
     (reason,) = solution.certificate.reasons
-    assert reason.startswith(f"loss_old is {reached:.3f}"[:-1])
+    assert reason.startswith(f"loss_new is {reached:.3f}"[:-1])
     assert f"it must be at most {limit:g}: no schedule was found that keeps this limit" in reason
 
 
@@ -328,6 +403,29 @@ def test_a_share_that_is_fixed_is_no_control(fitted, fixed):
     assert final == pytest.approx(solution.objective, rel=1e-3)
     with pytest.raises(ol.SpecificationError, match="leave nothing to choose of any share"):
         fitted.problem(STEPS, (0, PEAK), rates=np.full(STEPS, PEAK), **fixed)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "name", "ends"), [({}, "old", (0.6, 0.9)), ({"new": 0.2}, "new", (0.1, 0.4))]
+)
+def test_bounds_of_any_domain_count(fitted, budgets, name, ends):
+    """Those of a domain that has what another leaves are bounds of that other."""
+    bounds = {"old": (0.6, 0.9)}
+    problem = fitted.problem(STEPS, (0, PEAK), robust=False, budgets=budgets, share_bounds=bounds)
+    control = problem.controls[f"share_{name}"]
+    assert (control.lower, control.upper) == pytest.approx(ends)
+    assert [budget.control for budget in problem.budgets] == [f"share_{name}" for name in budgets]
+
+
+def test_wrong_bounds_of_shares_are_told(fitted):
+    for bounds, message in (
+        ({"old": (0.6, 1.0), "new": (0.5, 1.0)}, "must leave room for shares that add up to 1"),
+        ({"old": (0.0, 0.3), "new": (0.0, 0.5)}, "must leave room for shares that add up to 1"),
+        ({"old": (0.6, 0.4)}, r"share_bounds\['old'\] must be the lowest and the highest share"),
+        ({"old": (0.6, 1.4)}, r"share_bounds\['old'\] must be from 0 to 1, got"),
+    ):
+        with pytest.raises(ol.SpecificationError, match=message):
+            fitted.problem(STEPS, (0, PEAK), robust=False, share_bounds=bounds)
 
 
 @pytest.mark.slow
@@ -423,19 +521,17 @@ def test_the_front_of_two_domains_falls(fitted):
     assert np.all(np.diff(front.values["new"]) < 0)
 
 
-@pytest.mark.slow
-def test_a_plan_for_three_domains():
-    """Learned while shown and forgotten while not; bounds whose shares always add up to one certify it."""
-    x, names = (np.arange(1000) + 0.5) / 1000, ("a", "b", "c")
-    runs = {}
-    for i, much in enumerate(names):
-        end = np.where(x[:, None] > 0.7, np.eye(3)[i], (1 - np.eye(3)[i]) / 2)
-        for name, shares in (("much", np.tile(0.1 + 0.7 * np.eye(3)[i], (1000, 1))), ("end", end)):
-            rates, known, noise, losses = np.minimum(1.0, 4 * (1 - x)), np.zeros(3), 0.0, []
-            for step in range(1000):
-                shown = shares[step]
-                known = known + rates[step] * (0.05 * shown * (1 - known) - 0.004 * (1 - shown) * known)
-                noise += 0.05 * rates[step] * (rates[step] - noise)
+def several_domains(names):
+    """A fit to runs with much of each domain, and with each at the end: learned if shown, else forgotten."""
+    x, count, runs = (np.arange(1000) + 0.5) / 1000, len(names), {}
+    rates = np.minimum(1.0, 4 * (1 - x))
+    for own, much in zip(np.eye(count), names, strict=True):
+        end = np.where(x[:, None] > 0.7, own, (1 - own) / (count - 1))
+        for name, shares in (("much", np.tile(0.3 / count + 0.7 * own, (1000, 1))), ("end", end)):
+            known, noise, losses = np.zeros(count), 0.0, []
+            for step, (rate, shown) in enumerate(zip(rates, shares, strict=True)):
+                known = known + rate * (0.05 * shown * (1 - known) - 0.004 * (1 - shown) * known)
+                noise += 0.05 * rate * (rate - noise)
                 losses.append(0.8 + 4 * (step + 100) ** -0.5 + 0.1 * noise + 0.4 * (1 - known))
             table = {"step": np.arange(25, 1001, 25), "lr": rates.reshape(-1, 25).mean(axis=1)}
             for k, domain in enumerate(names):
@@ -444,18 +540,37 @@ def test_a_plan_for_three_domains():
             runs[f"{name} {much}"] = table
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LawWarning)
-        found = fit(runs, peak=1.0, starts=1)
-    problem = found.problem(
-        1000,
-        (0, 1.0),
-        robust=False,
-        intervals=12,
-        budgets={"c": 0.2},
-        share_bounds={"b": (0, 0.4), "c": (0, 0.6)},
-    )
-    solution = ol.solve(problem, method="direct", starts=1)
-    assert solution.certificate.converged
+        return fit(runs, peak=1.0, starts=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("names", "options"), [("abc", {}), ("abcde", {"method": "direct", "starts": 1})])
+def test_plans_for_several_domains_have_a_certificate(names, options):
+    """Without bounds on shares; one domain is scarce, and a schedule of a family is not better."""
+    found = several_domains(names)
+    problem = found.problem(1000, (0, 1.0), robust=False, intervals=12, budgets={"c": 0.1})
+    solution = ol.solve(problem, **options)
+    assert solution.certificate.converged, solution.certificate.reasons
+    assert solution.certificate.hamiltonian_gap < 1e-8
     plan = found.schedule(solution)
     np.testing.assert_allclose(sum(plan[f"share_{name}"] for name in names), 1.0)
-    assert np.diff(plan.grid) @ plan["share_c"] <= 200 * (1 + 1e-9)
-    assert plan["share_b"].max() <= 0.4 + 1e-9
+    assert np.diff(plan.grid) @ plan["share_c"] <= 100 * (1 + 1e-9)
+    told = np.mean([loss[-1] for loss in found.predict(plan).values()])
+    assert told == pytest.approx(solution.objective, rel=1e-4)
+    assert solution.objective < found.family("c", 0.1, 1000, (0, 1.0), robust=False)[0].objective
+
+
+@pytest.mark.slow
+def test_a_plan_with_bounds_and_a_budget_of_every_domain():
+    """Budgets of shares that are no controls themselves are kept too."""
+    found = several_domains("abc")
+    budgets, bounds = {"a": 0.5, "b": 0.3, "c": 0.25}, {"a": (0.1, 0.7), "c": (0.05, 1.0)}
+    problem = found.problem(1000, (0, 1.0), robust=False, intervals=8, budgets=budgets, share_bounds=bounds)
+    solution = ol.solve(problem, method="direct", starts=1)
+    assert solution.certificate.converged, solution.certificate.reasons
+    plan = found.schedule(solution)
+    for name, most in budgets.items():
+        assert np.diff(plan.grid) @ plan[f"share_{name}"] <= 1000 * most * (1 + 1e-5)
+        low, high = bounds.get(name, (0.0, 1.0))
+        after = plan[f"share_{name}"][found.warmup :]
+        assert low - 1e-5 <= after.min() <= after.max() <= high + 1e-5

@@ -48,6 +48,27 @@ def test_a_task_is_a_committee_trained_on_that_share(tools):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
+def test_samples_of_each_task_have_their_own_rate(tools):
+    """The drift is the mean over tasks of drifts at their rates; the quadrature, of what SGD does, agrees."""
+    model = continual(2, SIMILARITY, activation="linear", sigma_n=0.3, own_rates=True)
+    plain = continual(2, SIMILARITY, activation="linear", sigma_n=0.3)
+    rates, share = (0.7, 2.3), 0.3
+    u = model.settings({"task": share, "learning_rate1": rates[0], "learning_rate2": rates[1]})
+    (flat,) = tools.random_states(model, 1, 1.5)
+    found = tools.jit(tools.flat_drift(model))(flat, u)
+    alone = [
+        tools.jit(tools.flat_drift(plain))(flat, plain.settings({"task": task, "learning_rate": rate}))
+        for task, rate in enumerate(rates)
+    ]
+    np.testing.assert_allclose(found, (1 - share) * alone[0] + share * alone[1], rtol=1e-12, atol=1e-14)
+    generic = tools.jit(tools.flat_drift(model, GaussHermite(4, 2)))(flat, u)
+    np.testing.assert_allclose(found, generic, rtol=1e-10, atol=1e-12)
+    one, other = (tools.jit(tools.flat_error(m))(flat, m.settings()) for m in (model, plain))
+    assert one == pytest.approx(other)
+    with pytest.raises(SpecificationError, match=r"readout_rate must be None with own_rates.*, got 0.5"):
+        continual(readout_rate=0.5, own_rates=True)
+
+
 def test_only_the_head_of_the_present_task_learns(tools):
     model = continual(2, SIMILARITY)
     (flat,) = tools.random_states(model, 1)

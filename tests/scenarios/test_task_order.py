@@ -1,5 +1,7 @@
 """Continual learning: forgetting, replay, and the optimal order of two tasks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -111,6 +113,37 @@ def test_a_rate_of_its_own_wins_more():
     assert solution.certificate.hamiltonian_gap < 0.05 * solution.objective
 
 
+@pytest.mark.slow
+def test_a_rate_for_each_task_has_a_certificate():
+    """Of two tasks with a budget the share enters linearly; one task at a time, switched fast, comes near."""
+    given = {"sigma_n": 0.3, "alpha_F": 20.0, "pretraining": 0.0, "eta": 1.5}
+    budgets = (ol.Budget("task", mean=0.2, sense="at most"),)
+    problem = replace(task_order(**given, own_rates=True), budgets=budgets)
+    solution = ol.solve(problem, 30, starts=1)
+    assert solution.certificate.converged, solution.certificate.reasons
+    assert solution.certificate.hamiltonian_gap < 1e-6 * solution.objective
+    assert solution.objective == pytest.approx(0.015965447, rel=1e-6)
+    schedule, pieces = solution.schedule, 16
+    shares = np.stack([1 - schedule["task"], schedule["task"]], axis=1)
+    lengths = np.repeat(shares * np.diff(schedule.grid)[:, None], pieces, axis=0).ravel() / pieces
+    rates = np.stack([schedule["learning_rate1"], schedule["learning_rate2"]], axis=1)
+    grid = np.append(0.0, np.cumsum(lengths))
+    grid[-1] = schedule.horizon
+    tasks = np.tile([0.0, 1.0], len(lengths) // 2)
+    switched = {"task": tasks, "learning_rate": np.repeat(rates, pieces, axis=0).ravel()}
+    one_at_a_time = ol.evaluate(
+        task_order(**given, joint=True), ol.Schedule.piecewise(grid, switched), record=2
+    )
+    assert one_at_a_time.objective == pytest.approx(solution.objective, rel=5e-3)
+
+
+def test_baselines_of_own_rates_are_admissible():
+    problem = task_order(own_rates=True, alpha_F=1.0)
+    assert set(problem.controls) == {"task", "learning_rate1", "learning_rate2"}
+    for name in ("blocked", "alternating", "random"):
+        assert ol.evaluate(problem, problem.baselines[name](problem, 6), record=2).objective < 0.1
+
+
 def test_three_tasks():
     problem = task_order(tasks=3, K=1, pretraining=5.0, alpha_F=1.0)
     assert problem.discrete["task"].values == (0.0, 1.0, 2.0)
@@ -131,6 +164,8 @@ def test_three_tasks():
         ({"pretraining": -1}, r"pretraining must be at least 0.*, got -1"),
         ({"alpha_F": 0}, r"alpha_F must be above 0.*, got 0"),
         ({"joint": 1}, r"joint must be True or False.*, got 1"),
+        ({"own_rates": True, "tasks": 3}, r"tasks must be 2 with own_rates, got 3"),
+        ({"own_rates": True, "readout_rate": 1}, r"readout_rate must be None with own_rates.*, got 1"),
         ({"joint": True, "eta": 11}, r"eta must be at most max_learning_rate = 10.*, got 11"),
         ({"start_readout": -1}, r"start_readout must be at least 0.*, got -1"),
         ({"K": 0}, r"K must be a whole number of at least 1.*, got 0"),

@@ -572,9 +572,11 @@ class LawFit:
         }
 
 
-def central_interval(losses: np.ndarray, level: float, misfit: float) -> tuple[np.ndarray, np.ndarray]:
+def central_interval(
+    losses: np.ndarray, level: float, misfit: float, method: Any = "linear"
+) -> tuple[np.ndarray, np.ndarray]:
     """Ends of the interval of losses (draws, points), with what the law misses as a share of the loss."""
-    low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
+    low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0, method=method)
     missed = norm.ppf((1 + level) / 2) * misfit * middle
     return middle - np.hypot(middle - low, missed), middle + np.hypot(high - middle, missed)
 

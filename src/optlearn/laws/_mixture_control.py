@@ -1,10 +1,12 @@
 """The law of mixtures under control: rate and shares as controls, budgets, limits, a start in mid-run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import minimize
 from typing_extensions import override
 
 from optlearn._arguments import Arguments
@@ -12,7 +14,6 @@ from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget
 from optlearn._control.controls import Continuous, Control
 from optlearn._control.objective import Limit, Objective
-from optlearn._control.path import Path
 from optlearn._control.problem import Problem
 from optlearn._control.solution import Solution
 from optlearn._dynamics.ensemble import Ensemble
@@ -24,11 +25,13 @@ from optlearn._signatures import checked
 from optlearn.laws._control import LOWEST, _steps_and_bounds
 from optlearn.laws._curves import as_rates
 from optlearn.laws._law import NODES, relax
-from optlearn.laws._mixture_families import DECAYS, schedule_of, trial_edges
+from optlearn.laws._mixture_curves import MixtureCurve
+from optlearn.laws._mixture_families import DECAYS, trial_edges
 from optlearn.laws._mixture_law import (
     Layout,
     MixtureCourse,
     loss_of,
+    losses_after,
     memory_rates,
     nodes_of,
     noise_level,
@@ -36,6 +39,7 @@ from optlearn.laws._mixture_law import (
     seen,
     shown_of,
 )
+from optlearn.laws._mixture_shares import EQUAL, ShareOrder
 
 if TYPE_CHECKING:
     from optlearn.laws._mixture_fit import MixtureFit
@@ -43,16 +47,15 @@ if TYPE_CHECKING:
 MEMBERS = 6  # of the ensemble
 INTERVALS = 60
 MODES = ("noise", "memory")  # in the order of ``rates`` and ``weights``
-# A budget that is used up to this share of itself counts as used up.
-SPENT = 1e-9
-# A limit this far below what a domain reaches alone is out of reach, whatever the shape of the rate.
-REACHED = 0.97
+KNOTS = 16  # of a rate that is to reach the lowest loss of one domain
+# A limit this far below what a domain reaches alone, with the best of these rates, is out of reach.
+REACHED = 0.998
 
 
 class MixtureLaw(System):
     """Losses of a network under its learning rate and the shares of its data.
 
-    Controls and time are in units of the fit. The share of the main domain is what the others leave.
+    Controls and time are in units of the fit; shares come from theirs by ``order``.
     ``MixtureFit.problem`` makes problems of it and ``MixtureFit.schedule`` translates their solutions.
 
     Attributes:
@@ -61,8 +64,8 @@ class MixtureLaw(System):
         given: (settings, knots) slopes and knots of settings that are given as functions of time: a row of
             knots, then a row of changes of slope for each; empty if none is.
         mixture: domains and names of parameters.
-        main: the domain whose share is not controlled.
-        fixed: settings that are given, in the order of ``given``.
+        order: how domains take their shares.
+        fixed: settings that are given, in the order of ``given``: the rate, or all shares.
     """
 
     numbers: Array
@@ -70,7 +73,7 @@ class MixtureLaw(System):
     weights: Array
     given: Array
     mixture: Layout = field(static=True)
-    main: str = field(static=True)
+    order: ShareOrder = field(static=True)
     fixed: tuple[str, ...] = field(static=True, default=())
 
     @classmethod
@@ -78,7 +81,7 @@ class MixtureLaw(System):
         cls,
         layout: Layout,
         numbers: np.ndarray,
-        main: str,
+        order: ShareOrder,
         given: Mapping[str, np.ndarray],
         knots: np.ndarray,
     ) -> "MixtureLaw":
@@ -86,18 +89,18 @@ class MixtureLaw(System):
         nodes = [nodes_of(np.asarray(numbers)[None], layout.names, kind) for kind in ("", "memory_")]
         table = np.stack([knots, *(_hinges(knots, values) for values in given.values())])
         rates, weights = (np.stack([pair[i][0] for pair in nodes]) for i in (0, 1))
-        return cls(np.asarray(numbers), rates, weights, table, layout, main, tuple(given))
+        return cls(np.asarray(numbers), rates, weights, table, layout, order, tuple(given))
 
     @property
     @override
     def names(self) -> Mapping[str, int | None]:
-        """Progress and modes of noise and memory of every domain, what was shown of the main one, time."""
+        """Progress and modes of noise and memory of every domain, what was shown of each, and time."""
         losses = len(self.mixture.losses)
         return {
             "progress": losses,
             "noise": losses * NODES,
             "memory": losses * NODES,
-            "shown": None,
+            "shown": len(self.mixture.domains),
             "time": None,
         }
 
@@ -105,10 +108,15 @@ class MixtureLaw(System):
     @override
     def parameters(self) -> Mapping[str, Array]:
         """The learning rate in units of the peak, shares, and the weights of losses in the error."""
-        others = [name for name in self.mixture.domains if name != self.main]
-        free = {"learning_rate": 1.0} | {f"share_{name}": 1 / (len(others) + 1) for name in others}
+        equal = dict.fromkeys(self.mixture.domains, 1 / len(self.mixture.domains))
+        free = {"learning_rate": 1.0} | ({} if self._given_shares else self.order.near(equal))
         weights = {f"weight_{name}": 1 / len(self.mixture.losses) for name in self.mixture.losses}
         return {name: value for name, value in free.items() if name not in self.fixed} | weights
+
+    @property
+    def _given_shares(self) -> bool:
+        """Whether shares are given, rather than controlled."""
+        return any(name.startswith("share_") for name in self.fixed)
 
     def _settings(self, u: Settings, time: Array) -> dict[str, Array]:
         """All settings: those that are controlled, and those that are given at a time."""
@@ -118,9 +126,10 @@ class MixtureLaw(System):
     def shares(self, u: Settings, time: Array) -> list[Array]:
         """Shares of the domains."""
         known = self._settings(u, time)
-        others = {name: known[f"share_{name}"] for name in self.mixture.domains if name != self.main}
-        rest = 1 - sum(others.values())
-        return [rest if name == self.main else others[name] for name in self.mixture.domains]
+        if self._given_shares:
+            return [known[f"share_{name}"] for name in self.mixture.domains]
+        shares = self.order.shares(known, jnp)
+        return [jnp.asarray(shares[name]) for name in self.mixture.domains]
 
     @override
     def advance(self, x: Any, u: Settings, length: Array) -> Any:
@@ -137,12 +146,11 @@ class MixtureLaw(System):
             age = x["progress"][i] + gain / 2
             level, pace = memory_rates(value, eta, shown, age, self.rates[1])
             memory.append(relax(x["memory"][own], level, pace * length, jnp))
-        main = shares[self.mixture.domains.index(self.main)]
         return {
             "progress": jnp.stack(progress),
             "noise": jnp.concatenate(noise),
             "memory": jnp.concatenate(memory),
-            "shown": x["shown"] + main * length,
+            "shown": x["shown"] + jnp.stack(shares) * length,
             "time": x["time"] + length,
         }
 
@@ -176,17 +184,17 @@ def _hinges(knots: np.ndarray, values: np.ndarray) -> np.ndarray:
     return changes
 
 
-def state_of(layout: Layout, members: np.ndarray, main: str, run: Any) -> tuple[dict[str, np.ndarray], ...]:
+def state_of(layout: Layout, members: np.ndarray, run: Any) -> tuple[dict[str, np.ndarray], ...]:
     """The state of every member after a run."""
     course = MixtureCourse.stack([run])
     states = [run_domain(layout, members, course, name)[2][:, 0] for name in layout.losses]
-    shown = float((run[0] * run[3][:, layout.domains.index(main)]).sum())
+    shown = run[0] @ run[3]
     return tuple(
         {
             "progress": np.array([state[k, 0] for state in states]),
             "noise": np.concatenate([state[k, 1 : 1 + NODES] for state in states]),
             "memory": np.concatenate([state[k, 1 + NODES :] for state in states]),
-            "shown": np.asarray(shown),
+            "shown": shown,
             "time": np.asarray(0.0),
         }
         for k in range(len(members))
@@ -226,8 +234,9 @@ def mixture_problem(
             of each interval.
         shares: domain → (steps,) given shares, so that the rate alone is controlled; one may be left out.
         share_bounds: domain → lowest and highest share at any time.
-        history: what is already done: a mapping of ``lr`` and ``share_NAME`` to (done,) numbers, or a curve
-            (default: the fit's linear warm-up to the upper bound, with shares that are controlled as well).
+        history: what is already done: a mapping of ``lr`` and ``share_NAME`` to (done,) numbers, a curve, or
+            a schedule in steps (default: a linear warm-up to the upper bound, as long as the curves', on the
+            domain that these begin with most).
         intervals: of constant rate and shares.
         seed: of the ensemble.
     """
@@ -252,14 +261,13 @@ def mixture_problem(
         check.fail("weights", dict(weights), "must not all be 0: nothing would be minimised")
     for name, limit in limits.items():
         check.number(f"limits[{name!r}]", limit, 0.0, open_below=True)
-    if len(budgets) == len(layout.domains) and sum(budgets.values()) < 1 - SPENT:
+    if len(budgets) == len(layout.domains) and sum(budgets.values()) < 1 - EQUAL:
         raise SpecificationError(
             f"budgets must add up to at least 1 where every domain has one, got {sum(budgets.values()):g}: "
             "there is not enough data for so many steps"
         )
     if rates is not None and shares is not None:
         raise SpecificationError("rates and shares must not both be given: nothing would be left to choose")
-    main = next((name for name in layout.domains if name not in budgets), layout.domains[0])
     before = history_of(fit, history, high)
     done = len(before[0])
     left = total - done
@@ -275,7 +283,7 @@ def mixture_problem(
         ):
             raise SpecificationError(
                 f"limits[{name!r}] = {limit:g} is out of reach: with no other data at all the law predicts "
-                f"{least:.4g} after {total} steps, under the best linear decay"
+                f"{least:.4g} after {total} steps, under the best rate"
             )
     run = (
         fit.data.stepwise(*before)
@@ -283,7 +291,7 @@ def mixture_problem(
         else (np.zeros(1), np.ones(1), np.ones(1), np.eye(len(layout.domains))[:1])
     )
     horizon = left / scale.steps
-    given, knots = _given(fit, rates, shares, main, done, total)
+    given, knots = _given(fit, rates, shares, done, total)
     controls: dict[str, Control] = {}
     if rates is None:
         top = high / scale.peak
@@ -292,50 +300,40 @@ def mixture_problem(
         Limit(objective_of(layout, name), at_most=float(value), name=f"loss_{name}")
         for name, value in limits.items()
     ]
+    used = dict(zip(layout.domains, before[1].sum(axis=0), strict=True))
+    to_come = {name: float(budget * total - used[name]) / left for name, budget in budgets.items()}
+    order = _order(layout.domains, share_bounds or {}, budgets, to_come)
     mean_budgets: list[Budget] = []
-    paths: tuple[Path, ...] = ()
-    others = [name for name in layout.domains if name != main]
+    if shares is not None and (budgets or share_bounds):
+        name = next(iter({**budgets, **(share_bounds or {})}))
+        raise SpecificationError(
+            f"budgets and share_bounds must be left out where shares are given, got one of {name!r}: they "
+            "would change nothing"
+        )
     if shares is None:
-        for name in others:
-            lower, upper = (share_bounds or {}).get(name, (0.0, 1.0))
-            mean, most = 0.9 / len(layout.domains), upper
-            if name in budgets:
-                used = float(before[1][:, layout.domains.index(name)].sum())
-                mean = (budgets[name] * total - used) / left
-                if mean < lower:
-                    raise SpecificationError(
-                        f"budgets[{name!r}] = {budgets[name]:g} leaves a mean share of {mean:.4g} for the "
-                        f"steps to come, but at least {lower:g} must be shown"
-                    )
-                most = min(mean, upper)
-            if most <= lower + SPENT:  # nothing is left to choose
-                given[f"share_{name}"] = np.append(0.0, np.full(len(knots) - 1, lower))
-                continue
-            if name in budgets:
+        first = order.near(_first_shares(layout.domains, to_come))
+        controls |= {name: Continuous(*ends, first[name]) for name, ends in order.controls.items()}
+        for name, mean in to_come.items():
+            if f"share_{name}" in controls:
+                most = min(mean, order.controls[f"share_{name}"][1])
                 mean_budgets.append(Budget(f"share_{name}", mean=most, sense="at most"))
-            controls[f"share_{name}"] = Continuous(lower, upper, float(np.clip(mean, lower, upper)))
-        chosen_shares = [name for name in others if f"share_{name}" in controls]
-        if len(chosen_shares) > 1:
-            left_over = 1.0 - sum(float(given[f"share_{n}"][-1]) for n in others if n not in chosen_shares)
-            paths = (Path(_OtherShares(tuple(chosen_shares)), at_most=left_over, name="other_shares"),)
-        if main in budgets:
-            most = budgets[main] * total / scale.steps
-            name = f"samples of {main}, in units of {scale.steps:g} steps,"
-            kept.append(Limit(Objective(final=0.0, terminal=_shown), at_most=most, name=name))
+            elif name == order.last or f"part_{name}" in controls:
+                counted = Objective(final=0.0, terminal=_Shown(layout.domains.index(name)))
+                unit = f"samples of {name}, in units of {scale.steps:g} steps,"
+                kept.append(Limit(counted, at_most=budgets[name] * total / scale.steps, name=unit))
     if not controls:
         raise SpecificationError(
             "rates are given, and budgets or share_bounds leave nothing to choose of any share"
         )
     chosen = weights or {name: 1 / len(layout.domains) for name in layout.domains}
-    systems = [MixtureLaw.of(layout, numbers, main, given, knots) for numbers in members]
+    systems = [MixtureLaw.of(layout, numbers, order, given, knots) for numbers in members]
     return Problem(
         model=Ensemble.of(systems),
-        start=state_of(layout, members, main, run),
+        start=state_of(layout, members, run),
         horizon=horizon,
         controls=controls,
         budgets=tuple(mean_budgets),
         limits=tuple(kept),
-        paths=paths,
         parameters={f"weight_{name}": float(chosen.get(name, 0.0)) for name in layout.losses},
         intervals=intervals,
         baselines={},
@@ -344,33 +342,80 @@ def mixture_problem(
 
 
 def _alone(fit: "MixtureFit", name: str, members: np.ndarray, total: int, low: float, high: float) -> float:
-    """The final loss of a domain if nothing else is ever shown, under the best decay of a family.
+    """The lowest final loss of a domain if nothing else is ever shown, over rates between a few knots.
 
     In the law no other share makes more progress, is learned faster or forgotten less.
     """
     edges = trial_edges(fit.warmup, total)
-    schedules = [
-        schedule_of(fit, name, np.ones_like, 1.0, decay, edges, total, low, high) for decay in DECAYS
-    ]
-    finals = fit.finals([fit.data.planned(schedule) for schedule in schedules], members)
-    return float(finals[:, :, fit.layout.losses.index(name)].mean(axis=0).min())
+    lengths, middles = np.diff(edges) / fit.data.scale.steps, (edges[1:] + edges[:-1]) / 2
+    shares = np.tile(np.array(fit.domains) == name, (len(lengths), 1)).astype(float)
+    rise = np.minimum(middles / fit.warmup, 1.0) if fit.warmup else np.ones_like(middles)
+    knots = np.linspace(fit.warmup, total, KNOTS)
+    peak = fit.data.scale.peak
+
+    def finals(rates: np.ndarray) -> np.ndarray:
+        """(trials,) final losses of rates (trials, knots)."""
+        runs = [
+            (lengths, rise * np.interp(middles, knots, each) / peak, np.ones_like(lengths), shares)
+            for each in rates
+        ]
+        return losses_after(fit.layout, members, MixtureCourse.stack(runs), name)[:, :, -1].mean(axis=0)
+
+    lowest = max(low, LOWEST * high)
+    step = 1e-6 * (high - lowest)
+
+    def with_slopes(unit: np.ndarray) -> tuple[float, np.ndarray]:
+        rates = lowest + (high - lowest) * unit
+        values = finals(np.concatenate([rates[None], rates - step * np.eye(KNOTS)]))
+        return float(values[0]), (values[0] - values[1:]) * (high - lowest) / step
+
+    decays = np.stack([np.minimum(1.0, (1 - np.linspace(0, 1, KNOTS)) / decay) for decay in DECAYS])
+    best = decays[finals(lowest + (high - lowest) * decays).argmin()]
+    found = minimize(with_slopes, best, jac=True, bounds=[(1e-5, 1.0)] * KNOTS, method="L-BFGS-B")
+    return float(found.fun)
 
 
-def _shown(x: Any, u: Settings) -> Array:
-    """What was shown of the main domain."""
-    del u
-    return x["shown"]
+def _order(
+    domains: Sequence[str],
+    bounds: Mapping[str, tuple[float, float]],
+    budgets: Mapping[str, float],
+    to_come: Mapping[str, float],
+) -> ShareOrder:
+    """How domains take their shares; ``to_come``: domain → mean share that its budget leaves for the rest."""
+    check, known = Arguments("problem"), dict(bounds)
+    for name, ends in bounds.items():
+        low, high = check.numbers(f"share_bounds[{name!r}]", ends, (2,), 0.0, 1.0)
+        if low > high:
+            check.fail(f"share_bounds[{name!r}]", ends, "must be the lowest and the highest share")
+    for name, mean in to_come.items():
+        lower = known.get(name, (0.0, 1.0))[0]
+        if mean < lower - EQUAL:
+            raise SpecificationError(
+                f"budgets[{name!r}] = {budgets[name]:g} leaves a mean share of {mean:.4g} for the steps to "
+                f"come, but at least {lower:g} must be shown"
+            )
+        if mean <= lower + EQUAL:  # nothing is left to choose
+            known[name] = (lower, lower)
+    return ShareOrder.of(domains, known, [name for name in domains if name in budgets])
 
 
-class _OtherShares:
-    """The sum of all shares but the main domain's."""
+def _first_shares(domains: Sequence[str], to_come: Mapping[str, float]) -> dict[str, float]:
+    """A first guess: what budgets allow, up to equal shares; the others share the rest."""
+    equal = 1 / len(domains)
+    scarce = {name: min(mean, equal) for name, mean in to_come.items()}
+    others = max(len(domains) - len(scarce), 1)
+    return {name: scarce.get(name, (1 - sum(scarce.values())) / others) for name in domains}
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
+
+@dataclass(frozen=True)
+class _Shown:
+    """How much was shown of a domain."""
+
+    index: int
 
     def __call__(self, x: Any, u: Settings) -> Array:
-        del x
-        return sum(u[f"share_{name}"] for name in self.names)
+        del u
+        return x["shown"][self.index]
 
 
 def objective_of(layout: Layout, name: str) -> Objective:
@@ -389,7 +434,15 @@ def history_of(fit: "MixtureFit", history: Any, high: float) -> tuple[np.ndarray
         rates = high * (np.arange(fit.warmup) + 0.5) / max(fit.warmup, 1)
         first = np.mean([[curve.shares[name][0] for name in domains] for curve in fit.data.curves], axis=0)
         return rates, np.tile(_warm_shares(first), (len(rates), 1))
-    columns = {str(name): history[name] for name in (getattr(history, "columns", None) or history)}
+    if isinstance(history, MixtureCurve | Schedule):
+        lengths, rates, _, shares = fit.mixture_run(history, None, "problem: history")[0]
+        ends = np.round(np.cumsum(lengths) * fit.data.scale.steps).astype(int)
+        counts = np.diff(ends, prepend=0)
+        return np.repeat(rates, counts) * fit.data.scale.peak, np.repeat(shares, counts, axis=0)
+    names = getattr(history, "columns", history if isinstance(history, Mapping) else None)
+    if names is None:
+        check.fail("history", history, "must be columns lr and share_NAME, a curve, or a schedule in steps")
+    columns = {str(name): history[name] for name in names}
     rate = next((columns[name] for name in ("lr", "learning_rate") if name in columns), None)
     known = None if rate is None else as_rates(rate)
     if known is None:
@@ -404,7 +457,7 @@ def _warm_shares(first: np.ndarray) -> np.ndarray:
 
 
 def _given(
-    fit: "MixtureFit", rates: Any, shares: Mapping[str, Any] | None, main: str, done: int, total: int
+    fit: "MixtureFit", rates: Any, shares: Mapping[str, Any] | None, done: int, total: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Settings that are given for the steps to come, at knots, in units of the fit."""
     scale, check = fit.data.scale, Arguments("problem")
@@ -420,9 +473,7 @@ def _given(
     else:
         assert shares is not None
         table = fit.shares_per_step(shares, total, "problem")
-        for i, name in enumerate(fit.domains):
-            if name != main:
-                columns[f"share_{name}"] = table[:, i]
+        columns = {f"share_{name}": table[:, i] for i, name in enumerate(fit.domains)}
     count = min(total - done, 240)
     at = np.linspace(done, total - 1, count)
     knots = (at + 0.5 - done) / scale.steps
@@ -461,7 +512,7 @@ def true_mixture(fit: "MixtureFit", solution: Solution | Schedule, history: Any 
     kept = np.diff(edges) > 0
     shares = np.clip(table[:, 1:], 0.0, 1.0)
     # Edges that are rounded to whole steps must not break budgets.
-    main = fit.domains.index(system.main)
+    main = fit.domains.index(system.order.last)
     planned, lengths = np.diff(schedule.grid) * scale.steps, np.diff(edges)
     for i in range(shares.shape[1]):
         if i != main and lengths @ shares[:, i] > 0:

@@ -152,14 +152,27 @@ def family(
     check.number("budget", budget, 0.0, 1.0, open_below=True)
     if unknown := [shape for shape in shapes if shape not in SHAPES]:
         check.fail("shapes", unknown[0], f"must be of {', '.join(SHAPES)}")
+    falls = check.numbers("decays", list(decays), lowest=0.0, highest=1.0)
+    if not falls.all():
+        check.fail("decays", list(decays), "must be above 0")
+    for name, limit in (limits or {}).items():
+        if name not in fit.layout.losses:
+            check.fail("limits", name, f"must be of {', '.join(fit.layout.losses)}")
+        check.number(f"limits[{name!r}]", limit, 0.0, open_below=True)
     total, low, high = _steps_and_bounds(fit, steps, bounds)
+    if total <= fit.warmup:
+        check.fail("steps", total, f"must exceed the warm-up of {fit.warmup}")
     weight = _weights(fit, weights, "family")
     trials = [
         (shape, {**settings, "decay": float(decay)}, share)
         for shape in shapes
         for settings, share in share_shapes(shape, budget)
-        for decay in decays
+        for decay in falls
     ]
+    if not trials:
+        check.fail(
+            "shapes", list(shapes), f"must hold one with a share that exceeds the budget of {budget:g}"
+        )
     edges = trial_edges(fit.warmup, total)
     schedules = [
         schedule_of(fit, domain, share, budget, settings["decay"], edges, total, low, high)
@@ -274,8 +287,9 @@ def next_mixture_pilot(
         )
         for name in fit.domains
     }
-    scarce = domain or min(means, key=lambda name: means[name])
-    candidates = family(fit, scarce, budget or means[scarce], total, (low, high), robust=1, seed=seed)
+    scarce = min(means, key=lambda name: means[name]) if domain is None else domain
+    share = means.get(scarce, 1.0) if budget is None else budget
+    candidates = family(fit, scarce, share, total, (low, high), robust=1, seed=seed)
     runs = [fit.data.planned(member.schedule) for member in candidates]
     finals = fit.finals(runs, fit.draws(DRAWS, seed))[:, :, : len(fit.domains)].mean(axis=-1)
     return candidates[most_telling(finals, fit.point_noise * float(finals.mean()))].schedule

@@ -59,6 +59,18 @@ OWN: Mapping[str, Parameter] = {
     "forgetting": Parameter(1e-4, 10.0, 0.05, log=True, spread=0.5),  # ε
 }
 LINEAR = ("floor", "amplitude", "noise", "memory")  # the loss is linear in them
+# What the modes of noise and of memory depend on; progress moves memory too, by its age.
+MOVING: Mapping[str, frozenset[str]] = {
+    "noise": frozenset(
+        {"speed", "shape", "noise_power", "noise_shown", "relaxation_power", "kinship"}
+    ),
+    "memory": frozenset(
+        {
+            "memory_speed", "memory_shape", "memory_power", "memory_slowing", "forgetting_power",
+            "forgetting_pace", "forgetting", "kinship", "progress_power", "transfer",
+        }
+    ),
+}  # fmt: skip
 TRANSFER = Parameter(1e-3, 1.0, 0.8, log=True, spread=0.17)  # τ
 KINSHIP = Parameter(1e-4, 1.0, 0.015, log=True, spread=0.7)  # k, of a domain that is trained on
 TARGET_KINSHIP = Parameter(1e-4, 1.0, 0.3, log=True, spread=0.7)
@@ -108,6 +120,13 @@ class Layout:
         own |= {f"{kind}_{loss}_from_{d}" for kind in ("transfer", "kinship") for d in self.domains}
         return [i for i, name in enumerate(self.names) if name in SHARED or name in own]
 
+    def moving(self, kind: str, loss: str) -> list[int]:
+        """Which parameters the modes of a domain depend on; ``kind``: "noise" or "memory"."""
+        shared = MOVING[kind]
+        own = {f"{name}_{loss}" for name in shared}
+        own |= {f"{name}_{loss}_from_{d}" for name in shared for d in self.domains}
+        return [i for i, name in enumerate(self.names) if name in own or (name in shared and name in SHARED)]
+
     def values(self, parameters: Array, loss: str) -> dict[str, Any]:
         """Parameters (…, n) of one domain by their short names; of pairs, lists over ``domains``."""
         at = {name: i for i, name in enumerate(self.names)}
@@ -156,12 +175,12 @@ def memory_rates(
 
     ``age`` is the domain's progress in the middle of the interval, ``rates`` (…, modes) those of the modes.
     """
-    learned = shown[..., None]
     forgotten = (value["forgetting"] * smooth_power(1 - shown, value["forgetting_power"]))[..., None]
     mean = _as_mode(value["memory_speed"])
     forgotten = forgotten * (rates / mean) ** _as_mode(value["forgetting_pace"])
+    both = shown[..., None] + forgotten
     pace = (eta ** value["memory_power"] * (age + YOUTH) ** -value["memory_slowing"])[..., None]
-    return forgotten / (learned + forgotten), rates * pace * (learned + forgotten)
+    return forgotten / both, rates * pace * both
 
 
 def _as_mode(value: Any) -> Any:
@@ -236,34 +255,71 @@ def run_domain(
     """Values by name, courses (K, runs, intervals) of progress, noise and memory, and the last state.
 
     The last state (K, runs, 1 + 2 NODES) is progress, modes of noise and modes of memory.
+
+    Most of K sets of parameters that a fit asks for differ in one number, on which one kind of modes or
+    neither depends: each kind runs once for sets that are alike in what it depends on.
     """
     value = layout.values(parameters[:, None, None, :], loss)
     shares = [course.shares[None, :, :, e] for e in range(len(layout.domains))]
-    eta, length = course.rates[None], course.lengths[None]
-    gain = eta ** value["progress_power"] * seen(value["transfer"], shares) * length
+    gain = course.rates ** value["progress_power"] * seen(value["transfer"], shares) * course.lengths
     progress = np.cumsum(gain, axis=2)
-    size = progress.shape
-    shown = shown_of(value, shares, np)
-    (rates, weight), (memory_nodes, memory_weight) = (
-        nodes_of(parameters, layout.names, kind) for kind in ("", "memory_")
-    )
-    level = noise_level(value, eta, shown) / course.batches
-    noise_time = rates[:, None, None, :] * (eta ** value["relaxation_power"] * length)[..., None]
-    forgotten, pace = memory_rates(value, eta, shown, progress - gain / 2, memory_nodes[:, None, None, :])
-    modes, courses = [], []
-    # Modes depend on all intervals before, so only these are a loop; everything else is vectorised.
-    for target, time, first, weights in (
-        (level[..., None], noise_time, 0.0, weight),
-        (forgotten, pace * length[..., None], 1.0, memory_weight),
-    ):
-        left = np.broadcast_to(np.exp(-time), (*size, NODES))
-        target = np.broadcast_to(target, (*size, target.shape[-1]))
-        mode, total = np.full((*size[:2], NODES), first), np.empty(size)
-        for i in range(size[2]):
-            to = target[:, :, i]
-            mode = to + (mode - to) * left[:, :, i]
-            total[:, :, i] = (mode @ weights[:, :, None])[..., 0]
-        modes.append(mode)
-        courses.append(total)
+    courses, modes = [], []
+    for kind, run in (("noise", _run_noise), ("memory", _run_memory)):
+        first, same = np.unique(
+            parameters[:, layout.moving(kind, loss)], axis=0, return_index=True, return_inverse=True
+        )[1:]
+        once = parameters[first]
+        age = (progress - gain / 2)[first]
+        total, last = run(layout, once, layout.values(once[:, None, None, :], loss), shares, age, course)
+        courses.append(total[same])
+        modes.append(last[same])
     state = np.concatenate([progress[:, :, -1:], *modes], axis=2)
     return value, (progress, courses[0], courses[1]), state
+
+
+def _run_noise(
+    layout: Layout,
+    parameters: np.ndarray,
+    value: Mapping[str, Any],
+    shares: Sequence[np.ndarray],
+    age: np.ndarray,
+    course: MixtureCourse,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(K, runs, intervals) noise at the end of every interval, and (K, runs, NODES) its last modes."""
+    del age
+    rates, weights = nodes_of(parameters, layout.names, "")
+    level = noise_level(value, course.rates, shown_of(value, shares, np)) / course.batches
+    pace = course.rates ** value["relaxation_power"] * course.lengths
+    time = rates[:, None, None, :] * pace[..., None]
+    return _relaxed(np.zeros(1), level[..., None], time, weights)
+
+
+def _run_memory(
+    layout: Layout,
+    parameters: np.ndarray,
+    value: Mapping[str, Any],
+    shares: Sequence[np.ndarray],
+    age: np.ndarray,
+    course: MixtureCourse,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of the memory, of a domain whose progress is ``age`` in the middle of every interval."""
+    rates, weights = nodes_of(parameters, layout.names, "memory_")
+    shown = shown_of(value, shares, np)
+    level, pace = memory_rates(value, course.rates, shown, age, rates[:, None, None, :])
+    return _relaxed(np.ones(1), level, pace * course.lengths[..., None], weights)
+
+
+def _relaxed(
+    first: np.ndarray, level: np.ndarray, time: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(K, runs, intervals) weighted sums of modes that relax to levels, and (K, runs, NODES) the last modes.
+
+    Modes depend on all intervals before, so these alone are a loop.
+    """
+    left = np.exp(-time)
+    mode, total = np.broadcast_to(first, (*left.shape[:2], NODES)).copy(), np.empty(left.shape[:3])
+    for i in range(left.shape[2]):
+        to = level[:, :, i]
+        mode = to + (mode - to) * left[:, :, i]
+        total[:, :, i] = (mode @ weights[:, :, None])[..., 0]
+    return total, mode

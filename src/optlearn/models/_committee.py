@@ -307,16 +307,38 @@ class Continual(Committee):
     Parameters (settings): ``task``, from 0 to M − 1, the task of the training samples; a value between
     two whole numbers draws from both tasks, 0.3 with 30 % of the samples from task 1. The others are
     those of ``Committee`` with heads, but for ``task_share``, which follows from ``task``; and the
-    heads learn at the rate η where there is no ``readout_rate``.
+    heads learn at the rate η where there is no ``readout_rate``. With ``own_rates`` samples of each task
+    have a rate of their own, ``learning_rate1``, ``learning_rate2``, …, and ``learning_rate`` is a factor.
     """
+
+    @property
+    def own_rates(self) -> bool:
+        """Whether each task has a learning rate of its own."""
+        return "learning_rate1" in self.parameters
 
     def latents(self, u: Settings) -> Latents:
         """The task of a training sample."""
         return super().latents(self._as_committee(u))
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters | None:
-        """That of the committee, trained on the present task."""
-        return super().closed_drift(x, self._as_committee(u))
+        """That of the committee, trained on the present task; with own rates, a mean over tasks."""
+        if not self.own_rates or not self._closed():
+            return super().closed_drift(x, self._as_committee(u))
+        drifts = []
+        for task, share in enumerate(np.eye(self.heads)):
+            rate = u["learning_rate"] * u[f"learning_rate{task + 1}"]
+            alone = {**u, "learning_rate": rate, "readout_rate": rate, "task_share": share}
+            drifts.append(super().closed_drift(x, alone))
+        shares = self._as_committee(u)["task_share"]
+        return jax.tree.map(lambda *each: sum(s * d for s, d in zip(shares, each, strict=True)), *drifts)
+
+    def loss(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
+        """That of the committee; with own rates, times that of the sample's task, as SGD sees it."""
+        loss = super().loss(fields, x, latent, u)
+        if not self.own_rates:
+            return loss
+        rates = jnp.stack([u[f"learning_rate{task + 1}"] for task in range(self.heads)])
+        return loss * (self._task(latent) @ rates)
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
         """``error1``, ``error2``, …: the generalisation error of each task; and the committee's own."""
@@ -344,6 +366,7 @@ def continual(
     batch: float = 1.0,
     weight_decay: float = 0.0,
     test_share: Array | None = None,
+    own_rates: bool = False,
 ) -> Continual:
     """A student with one head for each of several tasks.
 
@@ -359,6 +382,8 @@ def continual(
         batch: fresh samples in each step.
         weight_decay: λ of the penalty λ/2 Σ_k Q_kk.
         test_share: (M,) weights of the tasks in the error; None for equal ones.
+        own_rates: samples of each task have a learning rate of their own, ``learning_rate1``,
+            ``learning_rate2``, …, by default η; ``learning_rate`` multiplies them all.
 
     Returns:
         A model with order parameters Q, M and v; training starts with task 0.
@@ -381,6 +406,11 @@ def continual(
     )
     replaced = {"task_share"} if readout_rate is not None else {"task_share", "readout_rate"}
     parameters = {name: value for name, value in made.parameters.items() if name not in replaced}
+    if check.flag("own_rates", own_rates):
+        if readout_rate is not None:
+            check.fail("readout_rate", readout_rate, "must be None with own_rates: heads learn at these too")
+        rates = {f"learning_rate{task + 1}": eta for task in range(tasks)}
+        parameters |= {**rates, "learning_rate": 1.0}
     return Continual._like(made, {**parameters, "task": 0.0})
 
 

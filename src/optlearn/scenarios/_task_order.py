@@ -10,10 +10,11 @@ from optlearn import _time_courses as shapes
 from optlearn._arguments import Arguments
 from optlearn._control.families import BestOf
 from optlearn._schedule import uniform_grid
-from optlearn.scenarios._baselines import Baseline, Baselines, rate_baselines, rate_control
+from optlearn.scenarios._baselines import Baseline, Baselines, bounds_of, rate_baselines, rate_control
 from optlearn.scenarios._catalogue import Example, scenario
 from optlearn.scenarios._committee import random_overlaps
 
+_LEAST_SHARE = 0.002  # of a task with a rate of its own, which would be arbitrary where nothing is shown
 _HALVINGS = 16  # of the share of replay that keeps a limit
 
 
@@ -24,7 +25,7 @@ _HALVINGS = 16  # of the share of replay that keeps a limit
         "readout_rate": "a number, by default eta",
         "forgetting_limit": "a number, by default none",
     },
-    variants=({"joint": True},),
+    variants=({"joint": True}, {"own_rates": True}),
     example=Example({"task": [1.0, 0.0]}, 12, {"alpha_F": 3.0}),
 )
 def task_order(
@@ -34,6 +35,7 @@ def task_order(
     pretraining: float = 20.0,
     eta: float = 3.0,
     joint: bool = False,
+    own_rates: bool = False,
     max_learning_rate: Annotated[float, (3, 30, 0.5)] = 10.0,
     sigma_n: float = 0.0,
     K: int | None = None,
@@ -48,7 +50,9 @@ def task_order(
 
     Control ``task``, from 0 to ``tasks`` − 1, is the task of the training samples; each task has a teacher
     and a readout head of its own, and all share the hidden weights. The first task has been learned
-    before, for a time ``pretraining``. With ``joint`` the control ``learning_rate`` is optimised as well.
+    before, for a time ``pretraining``. With ``joint`` the control ``learning_rate`` is optimised as well;
+    with ``own_rates``, for two tasks, ``learning_rate1`` and ``learning_rate2`` are: samples of each task
+    have a rate of their own, and ``task``, from 0.002 to 0.998, is the share of samples of the second.
     With ``forgetting_limit`` the error of the first task stays below a limit all along. Of two tasks, any
     share of the samples may then be from the second one, ``task`` from 0 to 1: intervals of one task alone
     would overshoot the limit.
@@ -60,6 +64,7 @@ def task_order(
         pretraining: training time on task 0 before α = 0; 0 to start from small random weights.
         eta: learning rate η; with ``joint`` that of the first guess and of baselines.
         joint: optimise the learning rate too.
+        own_rates: optimise a learning rate for each of two tasks.
         max_learning_rate: upper bound of η with ``joint``; the lower one is 0.
         sigma_n: standard deviation of the label noise.
         K: hidden nodes of the student; None for one a task.
@@ -76,7 +81,13 @@ def task_order(
     horizon = check.number("alpha_F", alpha_F, 0.0, open_below=True)
     before = check.number("pretraining", pretraining, 0.0)
     size = check.number("start_readout", start_readout, 0.0)
-    model = ol.models.continual(tasks, similarity, K, sigma_n=sigma_n, eta=eta, readout_rate=readout_rate)
+    own_rates = check.flag("own_rates", own_rates)
+    joint = check.flag("joint", joint) or own_rates
+    if own_rates and tasks != 2:
+        check.fail("tasks", tasks, "must be 2 with own_rates")
+    model = ol.models.continual(
+        tasks, similarity, K, sigma_n=sigma_n, eta=eta, readout_rate=readout_rate, own_rates=own_rates
+    )
     overlaps = np.asarray(model.overlaps.T)
     start = random_overlaps(check, model.students, overlaps, start_norm, start_overlap, seed)
     readout = size * np.random.default_rng(seed + 1).standard_normal((model.students, tasks))
@@ -87,16 +98,25 @@ def task_order(
         paths = (ol.Path("error1", at_most=limit),)
         if tasks == 2:
             controls["task"] = ol.Continuous(0.0, 1.0)
-    if check.flag("joint", joint):
-        controls["learning_rate"] = rate_control(check, eta, highest)
+    if joint:
+        names = ["learning_rate1", "learning_rate2"] if own_rates else ["learning_rate"]
+        controls |= dict.fromkeys(names, rate_control(check, eta, highest))
+    if own_rates:
+        controls["task"] = ol.Continuous(_LEAST_SHARE, 1 - _LEAST_SHARE)
     return ol.Problem(
         model=model,
         start=_pretrained(model, model.state(**start, v=readout), before),
         horizon=horizon,
         controls=controls,
         intervals=50 if joint else 60 if paths else 150,
-        baselines=_baselines(range(1 if before else 0, tasks), joint, bool(paths)),
-        name=", ".join(["task_order", *["joint"] * joint, *["limited forgetting"] * bool(paths)]),
+        baselines=_baselines(range(1 if before else 0, tasks), joint, own_rates, bool(paths)),
+        name=", ".join(
+            [
+                "task_order",
+                *["own rates" if own_rates else "joint"] * joint,
+                *["limited forgetting"] * bool(paths),
+            ]
+        ),
         paths=paths,
     )
 
@@ -111,7 +131,7 @@ def _pretrained(
     return model.layout.unflatten(trained.states[-1])
 
 
-def _baselines(new: range, joint: bool, limited: bool) -> Baselines:
+def _baselines(new: range, joint: bool, own_rates: bool, limited: bool) -> Baselines:
     """Usual orders at a constant rate; ``new`` are the tasks that have not been trained on before."""
     orders: dict[str, Baseline] = {
         "blocked": lambda problem, intervals: _blocks(problem, new, problem.horizon),
@@ -123,7 +143,28 @@ def _baselines(new: range, joint: bool, limited: bool) -> Baselines:
     }
     if limited:
         orders["steady replay"] = _steady
+    if own_rates:
+        best = BestOf(_random_at_constant_rates, bounds_of("learning_rate1"))
+        return {name: _within_bounds(order) for name, order in orders.items()} | {"best constant rate": best}
     return {**orders, **rate_baselines(_random_at_rate)} if joint else orders
+
+
+def _within_bounds(order: Baseline) -> Baseline:
+    """The same order with the nearest shares of the second task that are allowed."""
+
+    def baseline(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
+        schedule, task = order(problem, intervals), problem.continuous["task"]
+        values = {"task": np.clip(schedule["task"], task.lower, task.upper)}
+        return ol.Schedule.piecewise(
+            schedule.grid, {**values, **_constant_rate(problem, len(schedule.grid) - 1)}
+        )
+
+    return baseline
+
+
+def _random_at_constant_rates(problem: "ol.Problem", intervals: int, rate: float) -> "ol.Schedule":
+    del intervals
+    return ol.Schedule.constant(problem.horizon, {**dict.fromkeys(problem.continuous, rate), "task": 0.5})
 
 
 def _steady(problem: "ol.Problem", intervals: int) -> "ol.Schedule":
@@ -177,4 +218,4 @@ def _constant_rate(problem: "ol.Problem", intervals: int) -> dict[str, np.ndarra
 
 
 def _tasks(problem: "ol.Problem") -> int:
-    return int(problem.controls["task"].upper) + 1
+    return round(problem.controls["task"].upper) + 1
