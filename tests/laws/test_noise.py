@@ -103,7 +103,7 @@ def hold_the_truth(size, memory, truths, starts):
     for seed, truth in enumerate(truths, 1000):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = fit(drawn(size, memory, seed, truth), starts=starts)
+            found = fit(drawn(size, memory, seed, truth), starts=starts, same_unit=True)
         held.append([abs(found.parameters[n] - truth[n]) <= 1.96 * found.standard_errors[n] for n in NAMES])
     return np.array(held)
 
