@@ -12,7 +12,7 @@ from optlearn.laws import Curve, fit
 from optlearn.laws._expectations import expectations
 from optlearn.laws._fit import REACH, _relative
 from optlearn.laws._law import NAMES, PARAMETERS, Course, loss_after
-from optlearn.laws._least_squares import NORMAL, VAGUE, Scale
+from optlearn.laws._least_squares import NORMAL, Pull, Scale
 from optlearn.laws._noise import Noise, robust_size
 
 LONG = 6  # as long as the runs that expectations of paces are from, 24,000 steps
@@ -103,7 +103,7 @@ def hold_the_truth(size, memory, truths, starts):
     for seed, truth in enumerate(truths, 1000):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = fit(drawn(size, memory, seed, truth), starts=starts)
+            found = fit(drawn(size, memory, seed, truth), starts=starts, same_unit=True)
         held.append([abs(found.parameters[n] - truth[n]) <= 1.96 * found.standard_errors[n] for n in NAMES])
     return np.array(held)
 
@@ -138,8 +138,8 @@ def test_what_curves_say_little_of_varies_less_than_its_error():
     Its standard error is still the spread of what is expected, as it must be for other truths.
     """
     found = [fit(drawn(1e-2, 0.0, seed), starts=1) for seed in range(4)]
-    i = found[0].fitter.free.index("head_start")
-    numbers = np.log([each.parameters["head_start"] for each in found])
+    i = found[0].fitter.free.index("relaxation_power")
+    numbers = np.array([each.parameters["relaxation_power"] for each in found])
     assert numbers.std() < 0.6 * np.mean([np.sqrt(each.covariance[i, i]) for each in found])
 
 
@@ -161,18 +161,18 @@ def test_an_interval_around_a_parameter_that_is_fitted_as_its_logarithm(error):
 def test_what_is_expected_costs_in_proportion(fitted):
     fitter, z = fitted.fitter, fitted.fitter.encode(fitted.optimum.parameters)
     power, middle = NAMES.index("noise_power"), PARAMETERS["noise_power"]
-    z[power] = middle.start + 3 * middle.spread
+    z[power] = middle.start + 5 * middle.spread
     squares = np.zeros((2, len(fitter.jacobian(z))))
-    squares[:, power - len(z)] = 3.0**2, 4.0**2
+    squares[:, power - len(z)] = 5.0**2, 6.0**2
     cost = fitter._huber(squares)[0].sum(axis=1) / 2
     assert cost[1] - cost[0] == pytest.approx(fitter.pull[power] * middle.spread)
-    assert cost[1] - cost[0] == pytest.approx(VAGUE.rate * fitter.prior**2)
+    assert cost[1] - cost[0] == pytest.approx(NORMAL.rate * fitter.prior**2)
     # Far off it draws, but does not hold; within a spread it holds by the change of its slope.
     assert fitter.hold(z)[power] == 0
     z[power] = middle.start + 0.5 * middle.spread
-    assert fitter.hold(z)[power] == pytest.approx(fitter.pull[power] / middle.spread)
+    assert fitter.hold(z)[power] == pytest.approx(fitter.pull[power] / (NORMAL.corner * middle.spread))
     off = np.linspace(-9, 9, 180_001)
-    for pull in (VAGUE, NORMAL):
+    for pull in (Pull(0.5, 0.1), NORMAL):
         slope = pull.rate * np.minimum(np.abs(off) / pull.corner, 1)
         assert norm.pdf(off) @ slope**2 * (off[1] - off[0]) == pytest.approx(pull.mean_square, rel=1e-6)
 

@@ -27,8 +27,8 @@ DIFFER: Mapping[str, float] = {
     "speed": 0.5,
     "shape": 0.1,
     "noise_power": 0.05,
-    "relaxation_power": 0.1,
-    "noise_fall": 0.05,
+    "relaxation_power": 0.05,
+    "noise_fall": 0.03,
     "critical_batch": 0.5,
     "batch_power": 0.1,
 }

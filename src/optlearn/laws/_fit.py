@@ -16,7 +16,7 @@ from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning, as_rates
 from optlearn.laws._expectations import expectations
 from optlearn.laws._law import PARAMETERS, Course, Parameter, at_size, fixed_parameters, loss_after
-from optlearn.laws._least_squares import NORMAL, PRIOR, STEP, VAGUE, Data, Fitter, Optimum, Run, Scale
+from optlearn.laws._least_squares import STEP, Data, Fitter, Optimum, Run, Scale
 from optlearn.laws._noise import OUTLYING, Noise, robust_size
 from optlearn.laws._readers import read_curves
 
@@ -135,18 +135,16 @@ def fit(
         max((sizes or {"": 1.0}).values()),
     )
     data = Data(read, scale, float(warmup or 0.0), float(first_step), _sizes(read, sizes))
-    pull = NORMAL if known or alone else VAGUE
     last = float(np.median([np.median(curve.loss[-max(len(curve.loss) // 10, 1) :]) for curve in read]))
     expected = expectations(known, scale, last if len(read) == 1 else None)
     constants = fixed_parameters(law, fixed, sizes is not None, data.several_batches)
-    fitter = Fitter(data, constants, expected, pull=pull)
+    fitter = Fitter(data, constants, expected)
     first = fitter.from_starts(starts, seed)
-    # The size of the noise says what an outlier is, and how much curves count beside what is expected. Noise
-    # that is remembered may be a law that misses the curves, which must not be held where it does.
+    # The size of the noise says what an outlier is, and how much curves count beside what is expected. Where
+    # neighbours err alike, as they do where the law misses the curves, they count less than their number.
     fitter = fitter.informed(OUTLYING * robust_size(fitter.data.residuals(first.parameters[None])[0]))
-    guess = LawFit(fitter, first, law)
-    least = LAW_ERROR if pull is NORMAL else 0.0
-    counts = max(least, min(guess.effective_noise, max(guess.point_noise, PRIOR)))
+    least = LAW_ERROR if known or alone else 0.0
+    counts = max(least, LawFit(fitter, first, law).effective_noise)
     fitter = fitter.informed(fitter.outlier, counts)
     informed = LawFit(fitter, fitter.from_start(first.parameters), law)
     for message in informed.doubts:

@@ -19,8 +19,7 @@ Run = tuple[np.ndarray, np.ndarray, np.ndarray]
 # Until the noise of the curves is known: logarithms of losses that differ by more than this count linearly,
 # not squared (spikes are no evidence).
 OUTLIER = 1e-3
-# Being a `spread` off what is expected costs as much as a point that is off by PRIOR, at first and at most: a
-# law that misses the curves looks like noise, and must not be held where it misses them.
+# Until the noise is known, being a `spread` off what is expected costs as much as a point off by this.
 PRIOR = 4.5e-3
 STEP = 1e-6  # of finite differences
 EVALUATIONS = 150
@@ -44,9 +43,7 @@ class Pull:
         return self.rate**2 * (inside + 1 - within)
 
 
-# Expectations of any network are vague: curves that insist are believed.
-VAGUE = Pull(0.5, 0.1)
-# What runs of the same family say is normal.
+# What is expected is normal, but curves that insist on more than three spreads are believed.
 NORMAL = Pull(3.0, 3.0)
 
 
@@ -172,8 +169,9 @@ class Fitter:
         expected: what is known of the others beforehand, by name.
         outlier: size of a residual from which on it counts linearly.
         prior: size of residuals that being a ``spread`` off what is expected is compared with.
-        pull: what that costs.
     """
+
+    _pull = NORMAL
 
     def __init__(
         self,
@@ -182,10 +180,8 @@ class Fitter:
         expected: Mapping[str, Parameter] = PARAMETERS,
         outlier: float = OUTLIER,
         prior: float = PRIOR,
-        pull: Pull = VAGUE,
     ) -> None:
         self.data, self.fixed, self.expected, self.outlier, self.prior = data, fixed, expected, outlier, prior
-        self._pull = pull
         self.free = [name for name in NAMES if name not in fixed]
         free = [expected[name] for name in self.free]
         self.lower = np.array([p.encode(max(p.lower, 1e-300) if p.log else p.lower) for p in free])
@@ -202,7 +198,7 @@ class Fitter:
         return self._like(self.data, outlier, prior)
 
     def _like(self, data: Data, outlier: float, prior: float) -> "Fitter":
-        return Fitter(data, self.fixed, self.expected, outlier, prior, self._pull)
+        return Fitter(data, self.fixed, self.expected, outlier, prior)
 
     def encode(self, parameters: np.ndarray) -> np.ndarray:
         """The fitted numbers z of parameters (15,)."""
