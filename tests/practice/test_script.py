@@ -36,7 +36,9 @@ CASES = [
 
 
 # Controls of the optimiser, of the loss or of episodes, which the user's own loop has to read.
-OF_THE_LOOP = {"weight_decay", "threshold", "gain", "decisions", "penalty", "mistakes"}
+OF_THE_LOOP = {
+    "weight_decay", "threshold", "gain", "decisions", "penalty", "mistakes", "learning_rate1", "learning_rate2",
+}  # fmt: skip
 
 
 def run(text, capsys):
