@@ -203,3 +203,13 @@ def test_predictions_beyond_the_curves_come_with_a_warning(fitted):
     with warnings.catch_warnings():
         warnings.simplefilter("error", LawWarning)
         assert fitted.predict(np.full(STEPS, PEAK)).shape == (STEPS,)
+
+
+def test_without_a_decay_progress_is_expected_to_follow_the_rate():
+    """A rate and its half do not tell noise from progress; a decay that is logged all the way does."""
+    without, with_decay = (
+        fit([curve(name) for name in names], starts=1).fitter.expected["progress_power"]
+        for names in (("constant", "half"), ("constant", "half", "wsd"))
+    )
+    assert without.start == 1.0
+    assert without.spread < 0.1 < with_decay.spread

@@ -37,7 +37,8 @@ CASES = [
 
 # Controls of the optimiser, of the loss or of episodes, which the user's own loop has to read.
 OF_THE_LOOP = {
-    "weight_decay", "threshold", "gain", "decisions", "penalty", "mistakes", "learning_rate1", "learning_rate2",
+    "weight_decay", "threshold", "gain", "decisions", "penalty", "mistakes",
+    "learning_rate1", "learning_rate2",
 }  # fmt: skip
 
 

@@ -43,8 +43,14 @@ RELAXED = 80.0
 NOISE_SHARE, NOISE_DIFFERS = 0.03, 1.1
 
 
+# Without so many losses at rates below this share of the peak, several curves do not tell noise, of which
+# small rates have none, from progress that rates hardly change: it is then expected to follow the rate.
+FALLEN, LOSSES = 0.25, 5
+PROPORTIONAL = replace(PARAMETERS["progress_power"], start=1.0, spread=0.05)
+
+
 def expectations(
-    fits: "Sequence[LawFit]", scale: "Scale", alone: float | None = None
+    fits: "Sequence[LawFit]", scale: "Scale", alone: float | None = None, *, decays: bool = True
 ) -> Mapping[str, Parameter]:
     """Parameters with what is expected of them, in the units of a new fit.
 
@@ -52,10 +58,13 @@ def expectations(
         fits: of other runs; of none, what is expected of any network.
         scale: units of the new fit.
         alone: the last loss of a single curve, which says nothing of its noise; None: there are more.
+        decays: whether losses were logged at small rates, or there is one curve alone.
     """
     pace = PARAMETERS["speed"]
     start = float(np.clip(scale.steps / RELAXED, pace.lower, pace.upper))
     expected = {**PARAMETERS, "speed": replace(pace, start=start)}
+    if not decays:
+        expected["progress_power"] = PROPORTIONAL
     for name, differ in DIFFER.items() if fits else ():
         parameter = PARAMETERS[name]
         # A fit to runs of one batch says nothing of what the batch does.

@@ -14,7 +14,7 @@ from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning, as_rates
-from optlearn.laws._expectations import expectations
+from optlearn.laws._expectations import FALLEN, LOSSES, expectations
 from optlearn.laws._law import PARAMETERS, Course, Parameter, at_size, fixed_parameters, loss_after
 from optlearn.laws._least_squares import STEP, Data, Fitter, Optimum, Run, Scale
 from optlearn.laws._noise import OUTLYING, Noise, robust_size
@@ -136,7 +136,8 @@ def fit(
     )
     data = Data(read, scale, float(warmup or 0.0), float(first_step), _sizes(read, sizes))
     last = float(np.median([np.median(curve.loss[-max(len(curve.loss) // 10, 1) :]) for curve in read]))
-    expected = expectations(known, scale, last if len(read) == 1 else None)
+    decays = len(read) == 1 or np.sum(after <= FALLEN * highest) >= LOSSES
+    expected = expectations(known, scale, last if len(read) == 1 else None, decays=bool(decays))
     constants = fixed_parameters(law, fixed, sizes is not None, data.several_batches)
     fitter = Fitter(data, constants, expected)
     first = fitter.from_starts(starts, seed)
