@@ -306,7 +306,7 @@ class _Search:
                 self.rollout = self.rollout.with_steps(2 * coarse)
                 # A descent costs far more than to see, with a coarse rule, that still more steps are needed.
                 costly = self.compiled.engine.costly
-                while costly and too_coarse(self.rollout, self.best, self.negligible):
+                while costly and too_coarse(quickest(self.rollout), self.best, self.negligible):
                     self.rollout = self.rollout.with_steps(2 * self.rollout.steps)
                 there = Start(
                     "the optimum with coarser steps", self.best.w, self.best.theta,
