@@ -166,15 +166,15 @@ def loss(weights, tokens, size):
     return jnp.mean(jax.nn.logsumexp(scores, axis=-1) - chosen)
 
 
-def adamw(weights, moments, gradient, rate, step):
-    """β = 0.9, 0.95; weight decay 0.1 of matrices; gradients clipped at norm 1."""
+def adamw(weights, moments, gradient, rate, step, weight_decay=0.1):
+    """β = 0.9, 0.95; weight decay of matrices; gradients clipped at norm 1."""
     norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient)))
     gradient = jax.tree.map(lambda g: g / jnp.maximum(norm, 1.0), gradient)
     first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, moments[0], gradient)
     second = jax.tree.map(lambda m, g: 0.95 * m + 0.05 * g**2, moments[1], gradient)
 
     def moved(path, w, m, v):
-        decay = 0.0 if "norm" in path[0].key else 0.1
+        decay = 0.0 if "norm" in path[0].key else weight_decay
         update = m / (1 - 0.9 ** (step + 1)) / (jnp.sqrt(v / (1 - 0.95 ** (step + 1))) + 1e-8)
         return w - rate * (update + decay * w)
 
