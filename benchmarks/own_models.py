@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import optlearn as ol
 from benchmarks.own_problems import hinge, logistic, relu_committee, softmax, three_layers
+from benchmarks.record import Rows
 from optlearn._control.baselines import baselines_of
 
 
@@ -84,7 +85,9 @@ def fresh(*command: str) -> tuple[str, float]:
     """
     here, before = Path(__file__).resolve().parent.parent, os.times()
     with tempfile.TemporaryDirectory() as cache:
-        kept = {"OPTLEARN_CACHE": cache, "JAX_COMPILATION_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
+        # Python's own bytecode is kept from before, too, unless it is looked for elsewhere.
+        folders = dict.fromkeys(("OPTLEARN_CACHE", "JAX_COMPILATION_CACHE_DIR", "PYTHONPYCACHEPREFIX"), cache)
+        kept = {**folders, "OMP_NUM_THREADS": "1"}
         environment = {**os.environ, **kept, "PYTHONPATH": os.pathsep.join([str(here / "src"), str(here)])}
         done = subprocess.run(
             [sys.executable, "-m", *command], capture_output=True, text=True, cwd=cache, env=environment
@@ -96,8 +99,8 @@ def fresh(*command: str) -> tuple[str, float]:
     return done.stdout, seconds
 
 
-def main(*names: str) -> None:
-    """Print the table."""
+def main(*names: str) -> Rows:
+    """Print the table, and return its rows."""
     unknown = [name for name in names if name not in TASKS]
     if unknown:
         sys.exit(f"unknown problem {unknown[0]!r}; there are {', '.join(TASKS)}")
@@ -108,6 +111,7 @@ def main(*names: str) -> None:
     print(
         f"{'problem':>30} {'seconds':>8} {'ratio':>6} {'limit':>6} {'objective':>10} {'error bar':>9}  beside"
     )
+    rows: Rows = []
     for name in names or TASKS:
         task = TASKS[name]
         try:
@@ -123,6 +127,19 @@ def main(*names: str) -> None:
             f"{bar:>9}  {'; '.join([beside, *faults(task, found, ratio)])}",
             flush=True,
         )
+        done = "integrated" if task.integrated else "converged" if found["converged"] else "error bar alone"
+        rows.append(
+            {
+                "problem": name,
+                "objective": f"{found['objective']:.6f}",
+                "error bar": bar,
+                "CPU s": f"{found['seconds']:.0f}",
+                "times curriculum": f"{ratio:.0f}",
+                "limit": f"{task.limit:g}",
+                "outcome": "; ".join(faults(task, found, ratio)) or done,
+            }
+        )
+    return rows
 
 
 if __name__ == "__main__":
