@@ -121,7 +121,7 @@ def table(log, memories, first_step):
             curve = {key: [v for v, step in zip(values, last["step"], strict=True) if step <= at]
                      for key, values in last.items()}  # fmt: skip
             plain = fits[usual].predict(curve)[-1]
-            told = [plain - fits[usual].predict(curve, average=m)[-1] for m in memories]
+            told = [plain - fits[usual].predict(curve, averaged_over=m)[-1] for m in memories]
             trained = [float(row["loss"]) - float(row[f"average_{m}"]) for m in memories]
             cells = "".join(f"{f'{t:+.4f} ({p:+.4f})':>20}" for t, p in zip(trained, told, strict=True))
             print(f"{name:22}{at:6.0f}{float(row['loss']):9.4f}{cells}")

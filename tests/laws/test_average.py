@@ -51,7 +51,7 @@ def law():
 def test_the_gain_of_an_average_follows_from_losses_of_the_weights(law, name, memory):
     rates = PILOTS[name]
     gain = np.subtract(*trained(rates, memory).T)
-    told = law.predict(rates) - law.predict(rates, average=memory)
+    told = law.predict(rates) - law.predict(rates, averaged_over=memory)
     # The largest gain is 0.0155; no parameter is fitted to it.
     for step in (3000, 6000):
         assert told[step - 1] == pytest.approx(gain[step - 1], rel=0.1, abs=8e-4)
@@ -59,7 +59,7 @@ def test_the_gain_of_an_average_follows_from_losses_of_the_weights(law, name, me
 
 def test_a_memory_of_one_step_is_the_weights_themselves(law):
     np.testing.assert_allclose(
-        law.predict(PILOTS["drop"], average=1), law.predict(PILOTS["drop"]), rtol=1e-12
+        law.predict(PILOTS["drop"], averaged_over=1), law.predict(PILOTS["drop"]), rtol=1e-12
     )
 
 
@@ -69,11 +69,11 @@ def test_intervals_of_a_schedule_are_followed_in_small_parts(law, memory, error)
     edges = np.array([0.0, 1500.0, 3000.0, 4001.0, 6000.0])
     values = np.array([PEAK, PEAK / 2, PEAK / 4, 0.0])
     every = np.repeat(values, np.diff(edges).astype(int))
-    ends = law.predict(Schedule.piecewise(edges, {"learning_rate": values}), average=memory)
-    stepwise = law.predict(every, average=memory)
+    ends = law.predict(Schedule.piecewise(edges, {"learning_rate": values}), averaged_over=memory)
+    stepwise = law.predict(every, averaged_over=memory)
     np.testing.assert_allclose(ends, stepwise[edges[1:].astype(int) - 1], rtol=error)
 
 
 def test_a_memory_below_a_step_is_refused(law):
-    with pytest.raises(SpecificationError, match=r"average must be at least 1, got 0\.5"):
-        law.predict(PILOTS["drop"], average=0.5)
+    with pytest.raises(SpecificationError, match=r"averaged_over must be at least 1, got 0\.5"):
+        law.predict(PILOTS["drop"], averaged_over=0.5)

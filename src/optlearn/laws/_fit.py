@@ -408,7 +408,7 @@ class LawFit:
 
     # --- predictions -------------------------------------------------------------------------------
 
-    def predict(self, lr: Any, size: float | None = None, average: float | None = None) -> np.ndarray:
+    def predict(self, lr: Any, size: float | None = None, averaged_over: float | None = None) -> np.ndarray:
         """Loss under rates that were not tried.
 
         Args:
@@ -416,17 +416,17 @@ class LawFit:
                 schedule in steps, for the loss at the end of each interval; or a curve (columns step and lr),
                 for the loss at its steps.
             size: parameters of the network, if several sizes were fitted (default: the largest).
-            average: memory m, in steps, of an exponential average of the weights, w̄ ← w̄ + (w − w̄)/m after
-                every step, whose loss is asked for (default: that of the weights themselves).
+            averaged_over: memory m, in steps, of an exponential average of the weights whose loss is asked
+                for, w̄ ← w̄ + (w − w̄)/m after every step (default: that of the weights themselves).
         """
         run, places = self._run(lr, "predict")
         self.warn_beyond(run)
         numbers = self.sized(self.optimum.parameters[None], size)
-        if average is None:
+        if averaged_over is None:
             return loss_after(numbers, Course.stack([run]))[0, 0, places]
-        Arguments("predict").number("average", average, 1.0)
+        Arguments("predict").number("averaged_over", averaged_over, 1.0)
         step = 1 / self.data.scale.steps
-        return loss_of_average(numbers, Course.stack([run]), average, step)[0, places]
+        return loss_of_average(numbers, Course.stack([run]), averaged_over, step)[0, places]
 
     def sized(self, parameters: np.ndarray, size: float | None) -> np.ndarray:
         """(K, 15) parameters of the law for networks of one size; None is the largest that was fitted."""
