@@ -2,6 +2,7 @@
 
 import csv
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -173,6 +174,61 @@ def test_runs_with_prefixes_are_told_apart():
     assert [curve.name for curve in ol.laws.read_mixtures({"export": table})] == ["a", "b"]
 
 
+def test_domains_are_told_by_name_not_by_the_order_of_columns(fitted):
+    """Logs of TensorBoard, and frames joined from several, have their columns in any order."""
+    tables = {f"{d} {s}": columns(d, s) for d, s in PILOTS}
+    table = tables["wsd end"]
+    shuffled = {
+        name: table[name] for name in ("loss_new", "share_new", "step", "share_old", "loss_old", "lr")
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LawWarning)
+        found = fit(tables | {"wsd end": shuffled}, warmup=WARMUP, peak=PEAK, starts=1)
+    assert found.parameters == fitted.parameters
+    (curve,) = ol.laws.read_mixtures({"run": shuffled})
+    assert fitted.errors([curve])["PredE"] < 0.01
+    others = {"step": table["step"], "lr": table["lr"]}
+    for kind in ("share", "loss"):
+        others |= {f"{kind}_{other}": table[f"{kind}_{own}"] for own, other in (("old", "a"), ("new", "b"))}
+    with pytest.raises(ol.SpecificationError, match=r"curve with shares of old, new, got \['a', 'b'\]"):
+        fitted.predict(ol.laws.read_mixtures({"run": others})[0])
+
+
+def test_validation_losses_are_read_where_there_are_both():
+    table = columns("wsd", "late")
+    for name in ("old", "new"):
+        table[f"val/loss_{name}"] = table.pop(f"loss_{name}")
+        table[f"train/loss_{name}"] = 1.2 * table[f"val/loss_{name}"]
+    (curve,) = ol.laws.read_mixtures({"run": table})
+    np.testing.assert_array_equal(
+        curve.losses["old"][curve.any_loss], table["val/loss_old"][EVERY // 5 - 1 :: EVERY // 5]
+    )
+    few = table | {"val/loss_old": np.where(table["step"] % 300, np.nan, table["val/loss_old"])}
+    for curve in ol.laws.read_mixtures({"run": table, "other": few}):  # of one kind in all runs
+        kept = np.isfinite(table["train/loss_old"])
+        np.testing.assert_array_equal(curve.losses["old"][curve.any_loss], table["train/loss_old"][kept])
+
+
+def test_columns_that_are_no_domains_are_left_out():
+    """Extremes in an export of Weights & Biases; the scale of mixed precision; means that Lightning makes."""
+    table, extremes = columns("wsd", "late"), {}
+    for name, values in table.items():
+        extremes |= {f"{name}__MIN": values, f"{name}__MAX": values}
+    others = {name: np.full(len(table["step"]), 65536.0) for name in ("loss_scale", "train_loss_step")}
+    (curve,) = ol.laws.read_mixtures({"run": table | extremes | others})
+    assert list(curve.shares) == list(curve.losses) == ["old", "new"]
+
+
+def test_what_is_missing_in_a_frame_is_a_blank():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(columns("wsd", "late"))
+    (wanted,) = ol.laws.read_mixtures({"run": table})
+    for missing in (None, "NA", pandas.NA):
+        frame = table.astype(object).where(table.notna(), missing)
+        (curve,) = ol.laws.read_mixtures({"run": frame})
+        np.testing.assert_array_equal(curve.losses["old"], wanted.losses["old"])
+
+
 def test_modes_run_for_every_parameter_that_moves_them():
     """Sets of parameters that differ in one number, together and each alone; with three domains, a target."""
     layout = Layout(("a", "b", "c"), ("target",))
@@ -208,6 +264,8 @@ def test_targets_and_three_domains_have_their_own_parameters():
         ({"share_new": -0.2, "share_old": 1.2}, "shares must be at least 0"),
         ({"loss_new": None}, "'new' has a share but no loss"),
         ({"lr": None}, "must have a column lr"),
+        ({"share_new": 20.0, "share_old": 80.0}, "is 100 at step 5: divide percent by 100"),
+        ({"batch": 32.0}, "must be of one batch size, but 'run' has 32 and 'other' has 64"),
     ],
 )
 def test_wrong_columns_are_told(change, message):
@@ -218,7 +276,35 @@ def test_wrong_columns_are_told(change, message):
         else:
             table[name] = np.full(len(table["step"]), value)
     with pytest.raises(ol.SpecificationError, match=message):
-        fit({"run": table, "other": columns("wsd", "late")})
+        fit({"run": table, "other": columns("wsd", "late") | {"batch": np.full(len(table["step"]), 64.0)}})
+
+
+def test_rows_out_of_order_are_told():
+    """One with losses and one without, which alone are both in order."""
+    table = columns("flat", "constant")
+    table["step"][[13, 14]] = table["step"][[14, 13]]
+    with pytest.raises(ol.SpecificationError, match="steps must increase, but 75 is followed by 70"):
+        ol.laws.read_mixtures({"run": table})
+
+
+def test_curves_that_do_not_go_together_are_told():
+    one, two = ol.laws.read_mixtures({name: columns("wsd", name) for name in ("late", "constant")})
+    renamed = {"a": two.shares["old"], "b": two.shares["new"]}
+    losses = {"a": two.losses["old"], "b": two.losses["new"]}
+    other = replace(two, shares=renamed, losses=losses)
+    for curves, message in (
+        ([one, other], "'late' has shares of old, new and 'constant' of a, b"),
+        ([one, replace(two, name="late")], "must have different names, got late, late"),
+    ):
+        with pytest.raises(ol.SpecificationError, match=message):
+            fit(curves)
+    short = {name: share[:-1] for name, share in one.shares.items()}
+    with pytest.raises(ol.SpecificationError, match=r"share_old must be one number for each step, got shape"):
+        replace(one, shares=short)
+    assert [curve.name for curve in ol.laws.read_mixtures([one, {"b": columns("wsd", "end")}])] == [
+        "late",
+        "b",
+    ]
 
 
 def test_too_many_domains_are_told():
@@ -238,6 +324,9 @@ def test_one_run_equal_shares_and_divergence_are_told():
     endless[200] = np.inf
     with pytest.raises(ol.SpecificationError, match="the run diverged"):
         fit({"run": good | {"loss_new": endless}, "other": columns("wsd", "late")})
+    rising = {name: np.where(good["step"] > 800, 2.0, 1.0) * good[name] for name in ("loss_old", "loss_new")}
+    with pytest.raises(ol.SpecificationError, match=r"the run diverged: loss_old was .* and ends at"):
+        fit({"run": good | rising, "other": columns("wsd", "late")})
     cut = {name: np.where(good["step"] > 800, np.nan, good[name]) for name in ("loss_old", "loss_new")}
     with pytest.raises(ol.SpecificationError, match="no loss is finite after step 800"):
         fit({"run": good | cut, "other": columns("wsd", "late")})
@@ -505,7 +594,7 @@ def test_curves_can_be_made_by_hand():
         {"old": table["loss_old"], "new": table["loss_new"]},
     )  # fmt: skip
     assert curve.steps == STEPS
-    run, ends = curve.run(WARMUP, STEPS, PEAK)
+    run, ends = curve.run(("old", "new"), WARMUP, STEPS, PEAK)
     assert run[0].sum() == pytest.approx(1.0)
     assert len(ends) == STEPS // EVERY
     assert run[0] @ run[3][:, 1] == pytest.approx(0.2)

@@ -212,9 +212,11 @@ class MixtureFit(LawFit):
         self, lr: Any, shares: Mapping[str, Any] | None, owner: str
     ) -> tuple[MixtureRun, np.ndarray]:
         """A run in units of the fit, and the intervals at whose ends losses are asked for."""
-        if isinstance(lr, MixtureCurve):
-            return lr.run(self.data.warmup, self.data.scale.steps, self.data.scale.peak)
         check = Arguments(owner)
+        if isinstance(lr, MixtureCurve):
+            if set(lr.shares) != set(self.domains):
+                check.fail("lr", list(lr.shares), f"must be a curve with shares of {', '.join(self.domains)}")
+            return self.data.logged(lr)
         if isinstance(lr, Schedule):
             wanted = ["learning_rate", *(f"share_{name}" for name in self.domains)]
             if missing := [name for name in wanted if name not in lr.controls]:
@@ -279,7 +281,7 @@ class MixtureFit(LawFit):
             run, places = self.mixture_run(curve, None, "errors")
             predicted = self._predicted(run, places, self.optimum.parameters[None])
             found[curve.name] = {}
-            for name in self.layout.losses:
+            for name in (name for name in self.layout.losses if name in curve.losses):
                 loss = curve.losses[name][curve.any_loss]
                 kept = np.isfinite(loss) & (curve.rates.step >= self.data.first)
                 if kept.any():

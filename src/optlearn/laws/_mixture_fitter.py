@@ -45,7 +45,7 @@ class MixtureData:
 
     @cached_property
     def _runs(self) -> list[tuple[MixtureRun, np.ndarray]]:
-        return [curve.run(self.warmup, self.scale.steps, self.scale.peak) for curve in self.curves]
+        return [self.logged(curve) for curve in self.curves]
 
     @cached_property
     def _unique(self) -> tuple[MixtureCourse, np.ndarray]:
@@ -130,7 +130,11 @@ class MixtureData:
             start[at] = np.maximum(best, [0.0, 1e-3, 1e-3, 1e-3])
         return start
 
-    # --- what is planned, in units of the fit -------------------------------------------------------
+    # --- what was logged and what is planned, in units of the fit -------------------------------------
+
+    def logged(self, curve: MixtureCurve) -> tuple[MixtureRun, np.ndarray]:
+        """A run that was logged, and the intervals that end where its losses were."""
+        return curve.run(self.layout.domains, self.warmup, self.scale.steps, self.scale.peak)
 
     def planned(self, schedule: Schedule) -> MixtureRun:
         """A run under a schedule in steps, with the controls learning_rate and share_NAME."""
