@@ -105,6 +105,58 @@ def test_errors_and_summary(fitted):
     assert set(fitted.to_dict()["standard_errors"]) == set(LAYOUT.names)
 
 
+@pytest.mark.parametrize(
+    ("pilots", "asked", "message"),
+    [
+        (
+            ["flat constant", "linear late"],
+            ("wsd", "end"),
+            r"share of old from 0\.00 to 1\.00 .* nothing beyond 0\.50 to 1\.00",
+        ),
+        (
+            ["flat constant", "linear little"],
+            ("wsd", "late"),
+            r"share of old from 0\.50 to 1\.00 .* beyond 0\.80 to 0\.95",
+        ),
+        (
+            ["linear constant", "wsd late"],
+            ("wsd", "early"),
+            r"share of new that falls by 0\.50 .* beyond falls by 0\.00$",
+        ),
+        (
+            ["linear constant", "wsd end"],
+            ("wsd", "little"),
+            r"share of new of 0\.05 on average .* beyond averages of 0\.20 to 0\.20$",
+        ),
+        (["flat constant", "flat late"], ("wsd", "constant"), r"a rate that falls to .* fewer than 5 losses"),
+    ],
+)
+def test_what_no_pilot_did_is_told(monkeypatch, pilots, asked, message):
+    """A law says little of shares, and of rates, that were never tried, and its intervals do not know."""
+    monkeypatch.setitem(SHARES, "early", lambda x: np.where(x < 0.4, 0.5, 0.0))
+    curves = {name: columns(*name.split()) for name in pilots}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LawWarning)
+        found = fit(curves, warmup=WARMUP, peak=PEAK, starts=1)
+    rates, shares = settings(*asked)
+    with pytest.warns(LawWarning, match=message):
+        found.predict(rates, {"new": shares})
+    with warnings.catch_warnings():  # what was done by a pilot is known
+        warnings.simplefilter("error", LawWarning)
+        rates, shares = settings(*pilots[1].split())
+        found.predict(rates, {"new": shares})
+
+
+def test_plans_of_decays_that_no_pilot_had_are_told():
+    curves = {name: columns("flat", name) for name in ("constant", "late")}
+    found = fit(curves, warmup=WARMUP, peak=PEAK, starts=1)
+    with pytest.warns(LawWarning, match="a rate that falls to 0 is beyond the curves"):
+        found.problem(STEPS, (0, PEAK), robust=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LawWarning)
+        found.problem(STEPS, robust=False, rates=np.full(STEPS, PEAK))
+
+
 @pytest.mark.slow
 def test_intervals_hold_the_truth():
     """Of parameters (95 %) and of final losses that were not fitted (90 %), over 16 laws drawn at random.
@@ -467,6 +519,7 @@ def test_a_limit_that_no_data_reaches_is_told_at_once(fitted):
     fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"new": 0.2}, limits={"old": lowest})
 
 
+@pytest.mark.filterwarnings("ignore:a share of new of:optlearn.laws.LawWarning")
 def test_a_limit_that_cannot_be_met_is_named(fitted):
     """The reason names the limit and what was reached, and does not speak of budgets."""
     limit = 0.9  # much of the new domain would reach it, a fiftieth of all samples does not
@@ -479,6 +532,7 @@ def test_a_limit_that_cannot_be_met_is_named(fitted):
     assert f"it must be at most {limit:g}: no schedule was found that keeps this limit" in reason
 
 
+@pytest.mark.filterwarnings("ignore:a share of new of:optlearn.laws.LawWarning")
 @pytest.mark.parametrize("fixed", [{"budgets": {"new": 0.0}}, {"share_bounds": {"new": (0.3, 0.3)}}])
 def test_a_share_that_is_fixed_is_no_control(fitted, fixed):
     problem = fitted.problem(STEPS, (0, PEAK), robust=False, intervals=8, **fixed)

@@ -273,7 +273,9 @@ def mixture_problem(
     left = total - done
     if left < 1:
         raise SpecificationError(f"steps must exceed the {done} that are done, got {total}")
-    fit.warn_beyond((np.array([total / scale.steps]), np.array([high / scale.peak]), np.ones(1)))
+    lowest = low if rates is None else high
+    ends = np.array([high, lowest]) / scale.peak
+    fit.warn_beyond((np.array([0.0, total / scale.steps]), ends, np.ones(2)))
     if not isinstance(robust, bool):
         check.count("robust", robust)
     members = fit.draws(MEMBERS if robust is True else int(robust) or 1, seed)
