@@ -85,6 +85,9 @@ def test_wrong_budgets_are_told(mixtures, logs):
     run = CliRunner().invoke(app, ["fit-curves", str(logs), "--budget", "cpp=0.2"])
     assert run.exit_code == 2
     assert "is for curves of mixtures" in " ".join(run.stderr.split())
+    run = CliRunner().invoke(app, ["fit-curves", str(mixtures), "--falling"])
+    assert run.exit_code == 2
+    assert "--falling is for curves of one loss" in " ".join(run.stderr.split())
     run = CliRunner().invoke(app, ["fit-curves", str(mixtures), "--budget", "new"])
     assert run.exit_code == 2
     assert "NAME=NUMBER" in " ".join(run.stderr.split())

@@ -405,6 +405,11 @@ def test_wrong_questions_are_told(fitted):
         ({"shares": {"new": 0.3}, "budgets": {"new": 0.2}}, "must be left out where shares are given"),
         ({"shares": {"new": 0.3}, "share_bounds": {"new": (0, 0.2)}}, "must be left out where shares are"),
         ({"history": [1e-3, 1e-3]}, "history must be columns lr and share_NAME, a curve, or a schedule"),
+        (
+            {"history": {"lr": np.ones(700), "share_new": 0.6}, "budgets": {"new": 0.2}},
+            r"budgets\['new'\] = 0.2 is used up: 0.28 of all samples were of it in the 700 steps",
+        ),
+        ({"budgets": {"old": 0.01}}, r"budgets\['old'\] = 0.01 is used up: 0.05 of all samples .* warm-up"),
         ({"limits": {"old": -1.0}}, r"limits\['old'\] must be above 0, got -1"),
     ):
         with pytest.raises(ol.SpecificationError, match=message):
@@ -471,6 +476,18 @@ def test_what_is_done_may_be_columns_a_curve_or_a_schedule(fitted):
             np.testing.assert_allclose(state[name], values, rtol=5e-3, err_msg=name)
     nothing = fitted.problem(STEPS, (0, PEAK), robust=False, history={"lr": [], "share_new": []})
     assert nothing.horizon == 1.0
+
+
+def test_a_plan_needs_the_history_of_its_problem(fitted):
+    """Without it, its steps would be counted from the wrong one."""
+    rates, shares = settings("flat", "constant")
+    history = {"lr": rates[:700], "share_new": shares[:700]}
+    problem = fitted.problem(STEPS, (0, PEAK), robust=False, history=history, intervals=4)
+    solution = ol.solve(problem, method="indirect", starts=1)
+    assert fitted.schedule(solution, history).horizon == STEPS
+    for other in (None, {"lr": rates[:600], "share_new": shares[:600]}):
+        with pytest.raises(ol.SpecificationError, match="with the history of its problem, of 700 steps, got"):
+            fitted.schedule(solution, other)
 
 
 def test_schedules_of_ones_own_are_compared(fitted):
@@ -638,6 +655,37 @@ def test_exports_show_what_the_schedule_says():
     assert int((domains[list(sampler)] == "new").sum()) == wanted
     with pytest.raises(ol.SpecificationError, match="share_NAME"):
         ol.Schedule.constant(10, {"learning_rate": 1.0}).to_phases()
+
+
+def test_phases_are_as_near_as_asked():
+    """To their mean, which a long interval may draw far to one side."""
+    new = np.linspace(0.0, 0.1, 60)
+    grid = np.append(0.0, 1000.0 + np.arange(60))
+    schedule = ol.Schedule.piecewise(
+        grid, {"learning_rate": np.ones(60), "share_old": 1 - new, "share_new": new}
+    )
+    phases = schedule.to_phases(tolerance=0.02)
+    assert len(phases) < 10
+    for phase in phases:
+        inside = (grid[:-1] >= phase.start) & (grid[:-1] < phase.start + phase.steps)
+        assert np.abs(new[inside] - phase.shares["new"]).max() <= 0.02
+    assert sum(p.steps * p.shares["new"] for p in phases) == pytest.approx(np.diff(grid) @ new)
+
+
+def test_exports_that_cannot_be_are_told():
+    schedule = ol.Schedule.piecewise([0, 10], {name: np.full(1, 0.5) for name in ("share_old", "share_new")})
+    stream = schedule.to_interleaved({"old": iter("abc"), "new": ["n"]}, batch_size=2)
+    with pytest.raises(ol.SpecificationError, match=r"stream 'old' .* a generator ends for good"):
+        list(stream)
+    with pytest.raises(ol.SpecificationError, match="done must be a whole number from 0 to 20, got None"):
+        stream.load_state_dict({"samples": 3})
+    pytest.importorskip("torch")
+    for domains, message in (
+        (["old", "code"], "domains must be of old, new, got 'code'"),
+        (["old", "old"], r"domains must hold samples of 'new', which the schedule shows, got \['old'\]"),
+    ):
+        with pytest.raises(ol.SpecificationError, match=message):
+            schedule.to_torch_sampler(domains, batch_size=2)
 
 
 def test_curves_can_be_made_by_hand():
