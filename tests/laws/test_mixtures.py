@@ -121,7 +121,7 @@ def test_errors_and_summary(fitted):
         (
             ["linear constant", "wsd late"],
             ("wsd", "early"),
-            r"share of new that falls by 0\.50 .* beyond falls by 0\.00$",
+            r"share of new that falls by 0\.50 .* beyond a fall by 0\.00$",
         ),
         (
             ["linear constant", "wsd end"],
@@ -329,6 +329,32 @@ def test_wrong_columns_are_told(change, message):
             table[name] = np.full(len(table["step"]), value)
     with pytest.raises(ol.SpecificationError, match=message):
         fit({"run": table, "other": columns("wsd", "late") | {"batch": np.full(len(table["step"]), 64.0)}})
+
+
+def test_rows_of_one_step_are_one():
+    """Settings in a row, each loss in a row of its own, in any order; but not two losses of one step."""
+    table = columns("wsd", "late")
+    (whole,) = ol.laws.read_mixtures({"run": table})
+    kinds = (("loss_new",), ("lr", "share_old", "share_new"), ("loss_old",))
+    rows = [
+        {"step": table["step"]}
+        | {
+            name: table[name] if name in kind else np.full(len(table["step"]), np.nan)
+            for name in list(table)[1:]
+        }
+        for kind in kinds
+    ]
+    order = np.argsort(np.tile(table["step"], 3), kind="stable")
+    apart = {name: np.concatenate([part[name] for part in rows])[order] for name in table}
+    (curve,) = ol.laws.read_mixtures({"run": apart})
+    np.testing.assert_array_equal(curve.step, whole.step)
+    for name in ("old", "new"):
+        np.testing.assert_array_equal(curve.losses[name], whole.losses[name])
+        np.testing.assert_array_equal(curve.shares[name], whole.shares[name])
+    twice = {name: np.repeat(values, 2) for name, values in table.items()}
+    twice["loss_old"][::2] *= 1.01
+    with pytest.raises(ol.SpecificationError, match="steps must increase, but 25 is followed by 25"):
+        ol.laws.read_mixtures({"run": twice})
 
 
 def test_rows_out_of_order_are_told():

@@ -314,6 +314,8 @@ def _mixture_run(run: str, table: Mapping[str, np.ndarray], validated: Collectio
         numbers[kind] = {domain: _numbers(run, column, table[column]) for domain, column in chosen.items()}
     assert step is not None
     assert rate is not None
+    step, (rate, *columns) = _one_row_a_step(step, [rate, *(c for k in numbers.values() for c in k.values())])
+    numbers = {kind: {domain: columns.pop(0) for domain in by_domain} for kind, by_domain in numbers.items()}
     # A logger writes rows of other quantities in between.
     known = np.isfinite(rate) & np.all([np.isfinite(s) for s in numbers["share"].values()], axis=0)
     any_loss = np.any([~np.isnan(x) for x in numbers["loss"].values()], axis=0)
@@ -329,6 +331,19 @@ def _mixture_run(run: str, table: Mapping[str, np.ndarray], validated: Collectio
         },
         {domain: loss[kept] for domain, loss in numbers["loss"].items()},
     )  # fmt: skip
+
+
+def _one_row_a_step(step: np.ndarray, columns: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Neighbouring rows of one step as one: trainers log each validation set in a row of its own.
+
+    Rows that contradict each other are kept, and refused later.
+    """
+    first = np.flatnonzero(np.append(True, np.diff(step) != 0))
+    highest = [np.fmax.reduceat(column, first) for column in columns]
+    lowest = [np.fmin.reduceat(column, first) for column in columns]
+    if any(np.any(low < high) for low, high in zip(lowest, highest, strict=True)):
+        return step, columns
+    return step[first], highest
 
 
 def _check_batches(tables: Sequence[tuple[str, Mapping[str, np.ndarray]]]) -> None:

@@ -179,7 +179,7 @@ class MixtureFit(LawFit):
                     f"{tried.min():.2f} to {tried.max():.2f}",
                 )
             elif falls > fallen + BEYOND:
-                what, known = f"that falls by {falls:.2f}", f"falls by {fallen:.2f}"
+                what, known = f"that falls by {falls:.2f}", f"a fall by {fallen:.2f}"
             elif not parts.min() / 2 <= part <= 2 * parts.max():
                 what, known = (
                     f"of {part:.2f} on average",
