@@ -415,7 +415,8 @@ def test_wrong_questions_are_told(fitted):
     for shares, message in (
         (None, "shares must map domains"),
         ({"cpp": 0.2}, "must be of the domains old, new"),
-        ({"new": 1.4}, "at least 0"),
+        ({"new": 20}, r"shares\['new'\] must be at least 0 and at most 1, got 20"),
+        ({"new": 0.2, "old": -0.2}, r"shares\['old'\] must be at least 0 and at most 1, got -0.2"),
         ({"new": np.nan}, "at least 0"),
         ({"new": "much"}, r"shares\['new'\] must be numbers, got 'much'"),
         ({"old": 0.5, "new": 0.4}, "must add up to 1"),

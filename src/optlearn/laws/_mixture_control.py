@@ -500,15 +500,15 @@ def true_mixture(fit: "MixtureFit", solution: Solution | Schedule, history: Any 
 
     Args:
         fit: the fitted law.
-        solution: the solution, or a schedule of all controls in units of the fit.
+        solution: the solution; its schedule alone does not say which domains its controls are of.
         history: the argument that the problem was made with; it becomes the schedule's beginning.
     """
     scale = fit.data.scale
-    schedule = solution.schedule if isinstance(solution, Solution) else solution
     model = solution.problem.model if isinstance(solution, Solution) else None
     system = model.members[0] if isinstance(model, Ensemble) else None
-    if not isinstance(system, MixtureLaw):
+    if not isinstance(solution, Solution) or not isinstance(system, MixtureLaw):
         Arguments("schedule").fail("solution", solution, "must be a solution of a problem of this fit")
+    schedule = solution.schedule
     middles = (schedule.grid[1:] + schedule.grid[:-1]) / 2
     settings = []
     for i, time in enumerate(middles):
@@ -517,16 +517,15 @@ def true_mixture(fit: "MixtureFit", solution: Solution | Schedule, history: Any 
         settings.append([known["learning_rate"], *(float(s) for s in system.shares(u, time))])
     table = np.array(settings)
     high = float(table[:, 0].max())
-    if "learning_rate" in schedule.controls and isinstance(solution, Solution):
+    if "learning_rate" in schedule.controls:
         high = solution.problem.continuous["learning_rate"].upper
     before = history_of(fit, history, high * scale.peak)
-    if isinstance(solution, Solution):
-        done = round(float(np.sum(solution.problem.start[0]["shown"])) * scale.steps)
-        if len(before[0]) != done:
-            raise SpecificationError(
-                f"schedule must be made with the history of its problem, of {done} steps, got one of "
-                f"{len(before[0])} (by default, the warm-up)"
-            )
+    done = round(float(np.sum(solution.problem.start[0]["shown"])) * scale.steps)
+    if len(before[0]) != done:
+        raise SpecificationError(
+            f"schedule must be made with the history of its problem, of {done} steps, got one of "
+            f"{len(before[0])} (by default, the warm-up)"
+        )
     edges = np.round(schedule.grid * scale.steps) + len(before[0])
     kept = np.diff(edges) > 0
     shares = np.clip(table[:, 1:], 0.0, 1.0)

@@ -299,11 +299,14 @@ class MixtureFit(LawFit):
                 check.fail(
                     f"shares[{name!r}]", column.shape, f"must be one number, or one for each of {steps} steps"
                 )
+            if not np.all((column >= -1e-9) & (column <= 1 + 1e-9)):  # nor is a share that is not a number
+                worst = float(np.ravel(column)[np.abs(np.ravel(column) - 0.5).argmax()])
+                check.fail(f"shares[{name!r}]", worst, "must be at least 0 and at most 1")
             columns[name] = np.broadcast_to(column, (steps,))
         if missing:
             columns[missing[0]] = 1 - np.sum(list(columns.values()), axis=0)
         table = np.stack([columns[name] for name in self.domains], axis=1)
-        if not np.all(table >= -1e-9):  # nor is a share that is not a number
+        if not np.all(table >= -1e-9):
             check.fail("shares", float(table.min()), "must be at least 0 and add up to at most 1")
         if np.abs(table.sum(axis=1) - 1).max(initial=0.0) > 1e-6:
             check.fail(
