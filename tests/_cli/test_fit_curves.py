@@ -81,10 +81,24 @@ def test_mixtures_are_planned_from_a_folder(mixtures, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("limit", "kept"), [(0.97, 5), (0.955, 0)])
+def test_shapes_beside_a_plan_keep_its_limits(mixtures, limit, kept):
+    options = ["--warmup", "75", "--best-fit", "--budget", "new=0.2", "--limit", f"old={limit}"]
+    run = CliRunner().invoke(app, ["fit-curves", str(mixtures), *options, "--intervals", "8", "--json", "-q"])
+    assert run.exit_code == 0, run.stderr
+    family = json.loads(run.stdout)["family"]
+    assert len(family) == kept
+    assert all(member["losses"]["old"] <= limit for member in family)
+
+
 def test_wrong_budgets_are_told(mixtures, logs):
     run = CliRunner().invoke(app, ["fit-curves", str(logs), "--budget", "cpp=0.2"])
     assert run.exit_code == 2
     assert "is for curves of mixtures" in " ".join(run.stderr.split())
+    run = CliRunner().invoke(app, ["fit-curves", str(mixtures), "--falling"])
+    assert run.exit_code == 2
+    assert "--falling is for curves of one loss" in " ".join(run.stderr.split())
     run = CliRunner().invoke(app, ["fit-curves", str(mixtures), "--budget", "new"])
     assert run.exit_code == 2
     assert "NAME=NUMBER" in " ".join(run.stderr.split())

@@ -339,6 +339,8 @@ def run_fit_curves(
         if isinstance(law_fit, MixtureFit):
             from optlearn._cli.mixtures import plan_mixture
 
+            if falling:
+                bad_input("--falling is for curves of one loss: the rate of a mixture may rise again")
             numbers = {
                 name: inputs.by_name(f"--{name}", given)
                 for name, given in (("budget", budget), ("weight", weight), ("limit", limit))

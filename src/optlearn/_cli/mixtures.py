@@ -56,10 +56,14 @@ def plan_mixture(
     pilot = next_pilot(fit, steps, bounds, seed, **pilot_options)
     family = []
     if scarce is not None:
-        members = fit.family(scarce, numbers["budget"][scarce], steps, bounds, weights=weights, seed=seed)
+        members = fit.family(
+            scarce, numbers["budget"][scarce], steps, bounds, weights=weights, robust=options["robust"],
+            seed=seed,
+        )  # fmt: skip
+        kept = [m for m in members if all(m.losses[name] <= most for name, most in numbers["limit"].items())]
         family = [
             {"shape": m.shape, **m.settings, "losses": dict(m.losses), "objective": m.objective}
-            for m in members[:SHOWN]
+            for m in kept[:SHOWN]
         ]
     ends = fit.interval(schedule)
     predicted = {
@@ -86,6 +90,8 @@ def plan_mixture(
         for phase in phases:
             shares = ", ".join(f"{name} {share:.3f}" for name, share in phase.shares.items())
             screen.print(f"  from step {phase.start}: {shares}")
+        if scarce is not None and not family:
+            screen.print("  no schedule of a common shape keeps the limits")
         for member in family:
             numbers_of = ", ".join(f"{k} {member[k]:.3g}" for k in ("share", "start", "decay") if k in member)
             screen.print(f"  as {member['shape']}: {member['objective']:.4f} ({numbers_of})", markup=False)

@@ -49,7 +49,7 @@ class Curve:
         for what in ("step", "rate", "loss", "batch"):
             column = getattr(self, what)
             if column is not None:
-                object.__setattr__(self, what, _real(who, what, column))
+                object.__setattr__(self, what, real(who, what, column))
         step, rate, loss = self.step, self.rate, self.loss
         columns = {"step": step, "rate": rate, "loss": loss}
         if self.batch is not None:
@@ -67,7 +67,7 @@ class Curve:
                     f"{who}: between must be steps and the rates there, two lists of numbers, got shapes "
                     f"{shapes}"
                 )
-            object.__setattr__(self, "between", tuple(_real(who, "between", part) for part in self.between))
+            object.__setattr__(self, "between", tuple(real(who, "between", part) for part in self.between))
         if len(step) < 3:
             raise SpecificationError(f"{who} must have at least 3 points, got {len(step)}")
         for what, column in columns.items():
@@ -80,14 +80,7 @@ class Curve:
                 }
                 raise SpecificationError(f"{who}: {what} is {column[row]} at {at}{why.get(what, '')}")
         for steps in (step, step[:0] if self.between is None else self.between[0]):
-            back = np.flatnonzero(np.diff(steps) <= 0)
-            if len(back):
-                i = int(back[0])
-                raise SpecificationError(
-                    f"{who}: steps must increase, but {steps[i]:g} is followed by {steps[i + 1]:g}. If the "
-                    "run was restarted from a checkpoint, leave out the rows that were done twice; if rows "
-                    "are out of order, sort them by step"
-                )
+            check_steps(who, steps, np.diff(steps) <= 0)
         if self.known[0][0] < 0 or np.any(self.known[1] < 0):
             raise SpecificationError(f"{who}: steps and rates must be at least 0")
         if np.any(loss <= 0):
@@ -192,7 +185,25 @@ class Curve:
         return lengths, rates, batches
 
 
-def _real(who: str, what: str, column: Any) -> np.ndarray:
+def check_steps(who: str, steps: np.ndarray, back: np.ndarray) -> None:
+    """Raise if any of the differences between neighbouring steps goes back."""
+    if np.any(back):
+        i = int(np.argmax(back))
+        raise SpecificationError(
+            f"{who}: steps must increase, but {steps[i]:g} is followed by {steps[i + 1]:g}. If the run was "
+            "restarted from a checkpoint, leave out the rows that were done twice; if rows are out of order, "
+            "sort them by step"
+        )
+
+
+def best_and_last(loss: np.ndarray) -> tuple[float, float]:
+    """The lowest and the last loss of a run, each a median over a tenth of the points."""
+    tenth = max(len(loss) // 10, 1)
+    return float(np.median(np.sort(loss)[:tenth])), float(np.median(loss[-tenth:]))
+
+
+def real(who: str, what: str, column: Any) -> np.ndarray:
+    """A column as real numbers."""
     numbers = as_numbers(column)
     if numbers is None:
         raise SpecificationError(f"{who}: {what} must be real numbers, got {column!r}")
@@ -217,8 +228,7 @@ def check_together(curves: Sequence[Curve], same_unit: bool = False) -> None:
             f"batch must be logged in all curves or in none; {names[with_batch.index(False)]!r} has none"
         )
     for curve in curves:
-        tenth = max(len(curve.loss) // 10, 1)
-        best, last = np.median(np.sort(curve.loss)[:tenth]), np.median(curve.loss[-tenth:])
+        best, last = best_and_last(curve.loss)
         if last > UNITS * best:
             raise SpecificationError(
                 f"curve {curve.name!r}: the run diverged: its loss was {best:.4g} and ends at {last:.4g}; "

@@ -94,7 +94,9 @@ def fit(
         from optlearn.laws._mixture_fit import fit_mixture
 
         special = None if law == "general" else law
-        for name, value in (("prior", prior), ("sizes", sizes), ("rates", rates), ("law", special)):
+        if rates:
+            check.fail("rates", list(rates), "must be left out: logs of mixtures must have a column lr")
+        for name, value in (("prior", prior), ("sizes", sizes), ("law", special)):
             if value:
                 check.fail(name, value, "must be left out: a mixture law is fitted to its own curves")
         return fit_mixture(mixtures, warmup or 0.0, peak, fixed, first_step, starts, seed)

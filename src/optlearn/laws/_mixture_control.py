@@ -273,7 +273,9 @@ def mixture_problem(
     left = total - done
     if left < 1:
         raise SpecificationError(f"steps must exceed the {done} that are done, got {total}")
-    fit.warn_beyond((np.array([total / scale.steps]), np.array([high / scale.peak]), np.ones(1)))
+    lowest = low if rates is None else high
+    ends = np.array([high, lowest]) / scale.peak
+    fit.warn_beyond((np.array([0.0, total / scale.steps]), ends, np.ones(2)))
     if not isinstance(robust, bool):
         check.count("robust", robust)
     members = fit.draws(MEMBERS if robust is True else int(robust) or 1, seed)
@@ -301,8 +303,7 @@ def mixture_problem(
         for name, value in limits.items()
     ]
     used = dict(zip(layout.domains, before[1].sum(axis=0), strict=True))
-    to_come = {name: float(budget * total - used[name]) / left for name, budget in budgets.items()}
-    order = _order(layout.domains, share_bounds or {}, budgets, to_come)
+    order, to_come = _order(layout.domains, share_bounds or {}, budgets, used, done, total)
     mean_budgets: list[Budget] = []
     if shares is not None and (budgets or share_bounds):
         name = next(iter({**budgets, **(share_bounds or {})}))
@@ -379,15 +380,26 @@ def _order(
     domains: Sequence[str],
     bounds: Mapping[str, tuple[float, float]],
     budgets: Mapping[str, float],
-    to_come: Mapping[str, float],
-) -> ShareOrder:
-    """How domains take their shares; ``to_come``: domain → mean share that its budget leaves for the rest."""
+    used: Mapping[str, float],
+    done: int,
+    total: int,
+) -> tuple[ShareOrder, dict[str, float]]:
+    """How domains take their shares, and the mean shares that budgets leave for the steps to come.
+
+    ``used``: domain → steps that were of it, of the ``done``.
+    """
+    to_come = {name: float(budget * total - used[name]) / (total - done) for name, budget in budgets.items()}
     check, known = Arguments("problem"), dict(bounds)
     for name, ends in bounds.items():
         low, high = check.numbers(f"share_bounds[{name!r}]", ends, (2,), 0.0, 1.0)
         if low > high:
             check.fail(f"share_bounds[{name!r}]", ends, "must be the lowest and the highest share")
     for name, mean in to_come.items():
+        if mean < -EQUAL:
+            raise SpecificationError(
+                f"budgets[{name!r}] = {budgets[name]:g} is used up: {used[name] / total:.3g} of all samples "
+                f"were of it in the {done} steps that are done (history, or the warm-up)"
+            )
         lower = known.get(name, (0.0, 1.0))[0]
         if mean < lower - EQUAL:
             raise SpecificationError(
@@ -396,7 +408,7 @@ def _order(
             )
         if mean <= lower + EQUAL:  # nothing is left to choose
             known[name] = (lower, lower)
-    return ShareOrder.of(domains, known, [name for name in domains if name in budgets])
+    return ShareOrder.of(domains, known, [name for name in domains if name in budgets]), to_come
 
 
 def _first_shares(domains: Sequence[str], to_come: Mapping[str, float]) -> dict[str, float]:
@@ -488,15 +500,15 @@ def true_mixture(fit: "MixtureFit", solution: Solution | Schedule, history: Any 
 
     Args:
         fit: the fitted law.
-        solution: the solution, or a schedule of all controls in units of the fit.
+        solution: the solution; its schedule alone does not say which domains its controls are of.
         history: the argument that the problem was made with; it becomes the schedule's beginning.
     """
     scale = fit.data.scale
-    schedule = solution.schedule if isinstance(solution, Solution) else solution
     model = solution.problem.model if isinstance(solution, Solution) else None
     system = model.members[0] if isinstance(model, Ensemble) else None
-    if not isinstance(system, MixtureLaw):
+    if not isinstance(solution, Solution) or not isinstance(system, MixtureLaw):
         Arguments("schedule").fail("solution", solution, "must be a solution of a problem of this fit")
+    schedule = solution.schedule
     middles = (schedule.grid[1:] + schedule.grid[:-1]) / 2
     settings = []
     for i, time in enumerate(middles):
@@ -505,9 +517,15 @@ def true_mixture(fit: "MixtureFit", solution: Solution | Schedule, history: Any 
         settings.append([known["learning_rate"], *(float(s) for s in system.shares(u, time))])
     table = np.array(settings)
     high = float(table[:, 0].max())
-    if "learning_rate" in schedule.controls and isinstance(solution, Solution):
+    if "learning_rate" in schedule.controls:
         high = solution.problem.continuous["learning_rate"].upper
     before = history_of(fit, history, high * scale.peak)
+    done = round(float(np.sum(solution.problem.start[0]["shown"])) * scale.steps)
+    if len(before[0]) != done:
+        raise SpecificationError(
+            f"schedule must be made with the history of its problem, of {done} steps, got one of "
+            f"{len(before[0])} (by default, the warm-up)"
+        )
     edges = np.round(schedule.grid * scale.steps) + len(before[0])
     kept = np.diff(edges) > 0
     shares = np.clip(table[:, 1:], 0.0, 1.0)

@@ -1,7 +1,7 @@
 """Runs on mixtures of data: what was logged of rate, shares and losses, checked, and as intervals."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,13 +10,18 @@ import numpy as np
 
 from optlearn._errors import SpecificationError
 from optlearn._signatures import checked
-from optlearn.laws._curves import Curve
+from optlearn.laws._curves import BITS, Curve, best_and_last, check_steps, real
 from optlearn.laws._mixture_law import MixtureRun
-from optlearn.laws._readers import SPELLINGS, _column, _named, _pick, read_table
+from optlearn.laws._readers import BLANKS, FEW, SPELLINGS, _column, _named, _pick, read_table
 
 SUM = 5e-3  # by how much logged shares, which are rounded, may miss 1
-# Columns such as share_python, val/loss_python or train_loss_python.
-_COLUMN = re.compile(r"(?:.*/)?(?:(?:val|valid|validation|eval|test|train)_)?(share|loss)[_/](.+)")
+# Columns such as share_python, val/loss_python or train_loss_python; not the extremes that Weights & Biases
+# exports, nor the scale of mixed precision, nor Lightning's two forms of a single loss.
+_COLUMN = re.compile(
+    r"(?:.*/)?(?:(?:val|valid|validation|eval|test|train)_)?(share|loss)[_/]"
+    r"(?!(?:scale|step|epoch)$)(.+)(?<!__MIN)(?<!__MAX)"
+)
+_VALIDATION = re.compile(r"(?:.*/)?(?:val|valid|validation|eval|test)[/_]")
 # Rates that differ by less than this share of the largest count as one interval, or as two.
 LEVEL, SLOW = 0.04, 0.25
 MOST = 6  # domains: of each pair, two numbers are fitted
@@ -44,6 +49,11 @@ class MixtureCurve:
 
     def __post_init__(self) -> None:
         who = f"curve {self.name!r}"
+        for what in ("step", "rate"):
+            object.__setattr__(self, what, real(who, what, getattr(self, what)))
+        for what, own in (("share", self.shares), ("loss", self.losses)):
+            by_domain = {name: real(who, f"{what}_{name}", column) for name, column in own.items()}
+            object.__setattr__(self, "shares" if what == "share" else "losses", by_domain)
         if len(self.shares) < 2:
             raise SpecificationError(
                 f"{who} must have shares of at least two domains (columns share_NAME), got "
@@ -61,11 +71,19 @@ class MixtureCurve:
             )
         columns = {"step": self.step, "rate": self.rate}
         columns |= {f"share_{name}": share for name, share in self.shares.items()}
+        for what, column in [*columns.items(), *((f"loss_{name}", x) for name, x in self.losses.items())]:
+            if np.ndim(column) != 1 or len(column) != len(self.step):
+                raise SpecificationError(
+                    f"{who}: {what} must be one number for each step, got shape {np.shape(column)} for steps "
+                    f"of shape {np.shape(self.step)}"
+                )
         for what, column in columns.items():
             if not np.all(np.isfinite(column)):
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
                 at = f"row {row + 1}" if what == "step" else f"step {self.step[row]:g}"
                 raise SpecificationError(f"{who}: {what} is missing at {at}; it is needed in every row")
+        # Settings and losses may have rows of their own at one step.
+        check_steps(who, self.step, np.diff(self.step) < 0)
         for name, share in self.shares.items():
             if np.any(share < 0):
                 row = int(np.argmin(share))
@@ -77,9 +95,10 @@ class MixtureCurve:
         worst = int(np.argmax(np.abs(total - 1)))
         if abs(total[worst] - 1) > SUM:
             names = " + ".join(f"share_{name}" for name in self.shares)
+            percent = abs(total[worst] / 100 - 1) <= SUM
             raise SpecificationError(
                 f"{who}: shares must add up to 1, but {names} is {total[worst]:g} at step "
-                f"{self.step[worst]:g}"
+                f"{self.step[worst]:g}{': divide percent by 100' if percent else ''}"
             )
         for name, loss in self.losses.items():
             if np.any(np.isinf(loss)):
@@ -98,6 +117,17 @@ class MixtureCurve:
                     f"{who}: losses must be above 0, but loss_{name} is {loss[row]:g} at step "
                     f"{self.step[row]:g}"
                 )
+        # Whatever is shown, its own loss falls: no order of data raises all of them.
+        ends = {
+            name: best_and_last(x[np.isfinite(x)]) for name, x in self.losses.items() if name in self.shares
+        }
+        if all(last > BITS * best for best, last in ends.values()):
+            rises = ", ".join(
+                f"loss_{name} was {best:.4g} and ends at {last:.4g}" for name, (best, last) in ends.items()
+            )
+            raise SpecificationError(
+                f"{who}: the run diverged: {rises}; leave out what follows their lowest values, or the run"
+            )
         logged = np.flatnonzero(self.any_loss)
         silent = self.step[-1] - self.step[logged[-1]]
         if silent > 2 * np.max(np.diff(self.step[logged])):
@@ -130,15 +160,20 @@ class MixtureCurve:
         between = (self.step[~kept], self.rate[~kept]) if np.any(~kept) else None
         return Curve(self.name, self.step[kept], self.rate[kept], np.ones(int(kept.sum())), None, between)
 
-    def run(self, warmup: float, steps: float, peak: float) -> tuple[MixtureRun, np.ndarray]:
-        """Intervals of constant settings in units of the fit, and those that end where losses were logged."""
+    def run(
+        self, domains: Sequence[str], warmup: float, steps: float, peak: float
+    ) -> tuple[MixtureRun, np.ndarray]:
+        """Intervals of constant settings in units of the fit, and those that end where losses were logged.
+
+        Shares are in the order of ``domains``, whatever the order of the columns.
+        """
         curve = self.rates
         edges = curve.edges(curve.step, warmup)
         lengths, rates, batches = curve.intervals(edges, warmup, 1.0)
         held = np.searchsorted(self.step, edges)  # the row that is logged next has the shares until then
         nodes = np.append(0.0, self.step)
         means = []
-        for share in self.shares.values():
+        for share in (self.shares[name] for name in domains):
             integral = np.append(0.0, np.cumsum(np.diff(nodes) * share))
             total = np.diff(np.interp(edges, nodes, integral))
             at_edge = share[np.minimum(held[1:], len(share) - 1)]
@@ -180,28 +215,25 @@ def merged(rates: np.ndarray, shares: np.ndarray, ends: np.ndarray) -> np.ndarra
 
 
 def read_mixtures(curves: Any) -> list[MixtureCurve] | None:
-    """Curves on mixtures from what a user has, as in ``read_curves``; None if there are no shares in it."""
-    if isinstance(curves, Sequence) and any(isinstance(curve, MixtureCurve) for curve in curves):
-        return list(curves)
-    if isinstance(curves, MixtureCurve):
-        return [curves]
-    read: list[MixtureCurve] = []
-    others: list[str] = []
-    for name, source in _named(curves):
-        if isinstance(source, MixtureCurve):
-            read.append(source)
-        elif isinstance(source, Curve):
-            others.append(name)
-        else:
-            table = read_table(name, source)
-            if _kinds(table, "share"):
-                read += _mixture_runs(name, table)
-            else:
-                others.append(name)
-    if not read:
+    """Curves on mixtures from what a user has, as in ``read_curves``; None if there are no shares in it.
+
+    Where a domain has both, its validation losses are read, unless a run has fewer than 8 of them.
+    """
+    runs = list(_runs(curves))
+    with_shares = [
+        isinstance(run, MixtureCurve) or (isinstance(run, Mapping) and bool(_columns(run, "share")))
+        for _, run in runs
+    ]
+    if not any(with_shares):
         return None
-    if others:
-        raise SpecificationError(f"curve {others[0]!r} must have columns share_NAME, as others have")
+    if not all(with_shares):
+        without = runs[with_shares.index(False)][0]
+        raise SpecificationError(f"curve {without!r} must have columns share_NAME, as others have")
+    tables = [(name, run) for name, run in runs if isinstance(run, Mapping)]
+    validated = _validated(tables)
+    read = [
+        run if isinstance(run, MixtureCurve) else _mixture_run(name, run, validated) for name, run in runs
+    ]
     names = [curve.name for curve in read]
     if len(set(names)) < len(names):
         raise SpecificationError(f"curves must have different names, got {', '.join(names)}")
@@ -215,57 +247,117 @@ def read_mixtures(curves: Any) -> list[MixtureCurve] | None:
                     f"curves must be of the same domains, but {names[0]!r} has {what} of {', '.join(first)} "
                     f"and {curve.name!r} of {', '.join(own)}"
                 )
+    _check_batches(tables)
     return read
 
 
-def _kinds(table: Mapping[str, Any], kind: str) -> dict[str, str]:
-    """Domain → column, of all columns of a kind: "share" or "loss"."""
-    matches = {column: _COLUMN.fullmatch(column.strip().rpartition(" - ")[2]) for column in table}
-    return {m.group(2): column for column, m in matches.items() if m is not None and m.group(1) == kind}
+def _runs(curves: Any) -> Iterator[tuple[str, Any]]:
+    """Names and runs: curves that were read before, or tables of one run each."""
+    if isinstance(curves, MixtureCurve):
+        yield curves.name, curves
+    elif isinstance(curves, Sequence) and not isinstance(curves, str):
+        for source in curves:
+            yield from _runs(source)
+    else:
+        for name, source in _named(curves):
+            if isinstance(source, MixtureCurve | Curve):
+                yield source.name, source
+            else:
+                yield from _split(name, read_table(name, source))
 
 
-def _mixture_runs(name: str, table: Mapping[str, np.ndarray]) -> Iterator[MixtureCurve]:
+def _split(name: str, table: Mapping[str, np.ndarray]) -> Iterator[tuple[str, Mapping[str, np.ndarray]]]:
     """The runs in a table: one, one for each value of a column run, or one for each prefix RUN - ."""
     of_run = _column(table, "run", "")
     if of_run is not None:
         for run in dict.fromkeys(of_run.tolist()):
             rows = of_run == run
-            yield from _mixture_runs(str(run), {c: v[rows] for c, v in table.items() if v is not of_run})
+            yield from _split(str(run), {c: v[rows] for c, v in table.items() if v is not of_run})
         return
-    prefixes = dict.fromkeys(
-        c.strip().rpartition(" - ")[0] for c in table if _kinds({c: 0}, "share") or _kinds({c: 0}, "loss")
-    )
-    for prefix in prefixes:
-        run = name if len(prefixes) == 1 else prefix
-        own = {c: v for c, v in table.items() if c.strip().rpartition(" - ")[0] in (prefix, "")}
-        step, rate = (_pick(run, own, what, prefix) for what in ("step", "rate"))
-        for what, column in (("step", step), ("rate", rate)):
-            if column is None:
-                spellings = " or ".join(SPELLINGS[what][:3])
+    parts = {column: column.strip().rpartition(" - ") for column in table}
+    prefixes = dict.fromkeys(prefix for prefix, _, end in parts.values() if _COLUMN.fullmatch(end))
+    for prefix in prefixes or [""]:
+        both = [{parts[c][2]: v for c, v in table.items() if parts[c][0] == p} for p in ("", prefix)]
+        yield name if len(prefixes) < 2 else prefix, both[0] | both[1]
+
+
+def _columns(table: Mapping[str, Any], kind: str) -> dict[str, dict[bool, str]]:
+    """Domain → whether it is of validation → column, of all columns of a kind: "share" or "loss"."""
+    found: dict[str, dict[bool, str]] = {}
+    for column in table:
+        match = _COLUMN.fullmatch(column.strip())
+        if match is not None and match.group(1) == kind:
+            found.setdefault(match.group(2), {})[_VALIDATION.match(column.strip()) is not None] = column
+    return found
+
+
+def _validated(tables: Sequence[tuple[str, Mapping[str, np.ndarray]]]) -> set[str]:
+    """Domains whose validation losses are read: those that have enough in all runs."""
+    found: list[set[str]] = []
+    for run, table in tables:
+        columns = {domain: by.get(True) for domain, by in _columns(table, "loss").items()}
+        found.append(
+            {d for d, c in columns.items() if c and np.isfinite(_numbers(run, c, table[c])).sum() >= FEW}
+        )
+    return set.intersection(*found) if found else set()
+
+
+def _mixture_run(run: str, table: Mapping[str, np.ndarray], validated: Collection[str]) -> MixtureCurve:
+    step, rate = (_pick(run, table, what, "") for what in ("step", "rate"))
+    for what, column in (("step", step), ("rate", rate)):
+        if column is None:
+            spellings = " or ".join(SPELLINGS[what][:3])
+            raise SpecificationError(f"curve {run!r} must have a column {spellings}, got {', '.join(table)}")
+    numbers = {}
+    for kind in ("share", "loss"):
+        chosen = {d: by.get(d in validated, [*by.values()][-1]) for d, by in _columns(table, kind).items()}
+        numbers[kind] = {domain: _numbers(run, column, table[column]) for domain, column in chosen.items()}
+    assert step is not None
+    assert rate is not None
+    step, (rate, *columns) = _one_row_a_step(step, [rate, *(c for k in numbers.values() for c in k.values())])
+    numbers = {kind: {domain: columns.pop(0) for domain in by_domain} for kind, by_domain in numbers.items()}
+    # A logger writes rows of other quantities in between.
+    known = np.isfinite(rate) & np.all([np.isfinite(s) for s in numbers["share"].values()], axis=0)
+    any_loss = np.any([~np.isnan(x) for x in numbers["loss"].values()], axis=0)
+    kept = known | any_loss
+    following = np.minimum(np.searchsorted(step[known], step), int(known.sum()) - 1)
+    if known.any():  # losses may have rows of their own
+        rate = np.where(np.isnan(rate) & any_loss, np.interp(step, step[known], rate[known]), rate)
+    return MixtureCurve(
+        run, step[kept], rate[kept],
+        {
+            domain: (np.where(known, share, share[known][following]) if known.any() else share)[kept]
+            for domain, share in numbers["share"].items()
+        },
+        {domain: loss[kept] for domain, loss in numbers["loss"].items()},
+    )  # fmt: skip
+
+
+def _one_row_a_step(step: np.ndarray, columns: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Neighbouring rows of one step as one: trainers log each validation set in a row of its own.
+
+    Rows that contradict each other are kept, and refused later.
+    """
+    first = np.flatnonzero(np.append(True, np.diff(step) != 0))
+    highest = [np.fmax.reduceat(column, first) for column in columns]
+    lowest = [np.fmin.reduceat(column, first) for column in columns]
+    if any(np.any(low < high) for low, high in zip(lowest, highest, strict=True)):
+        return step, columns
+    return step[first], highest
+
+
+def _check_batches(tables: Sequence[tuple[str, Mapping[str, np.ndarray]]]) -> None:
+    """Raise if batch sizes differ: shares and budgets count samples by steps."""
+    first: tuple[str, float] | None = None
+    for run, table in tables:
+        batch = _pick(run, table, "batch", "")
+        for size in () if batch is None else np.unique(batch[np.isfinite(batch)]).tolist():
+            first = first or (run, size)
+            if size != first[1]:
                 raise SpecificationError(
-                    f"curve {run!r} must have a column {spellings}, got {', '.join(own)}"
+                    f"curves on mixtures must be of one batch size, but {first[0]!r} has {first[1]:g} and "
+                    f"{run!r} has {size:g}"
                 )
-        numbers = {
-            kind: {domain: _numbers(run, column, own[column]) for domain, column in _kinds(own, kind).items()}
-            for kind in ("share", "loss")
-        }
-        assert step is not None
-        assert rate is not None
-        # A logger writes rows of other quantities in between.
-        known = np.isfinite(rate) & np.all([np.isfinite(s) for s in numbers["share"].values()], axis=0)
-        any_loss = np.any([~np.isnan(x) for x in numbers["loss"].values()], axis=0)
-        kept = known | any_loss
-        following = np.minimum(np.searchsorted(step[known], step), int(known.sum()) - 1)
-        if known.any():  # losses may have rows of their own
-            rate = np.where(np.isnan(rate) & any_loss, np.interp(step, step[known], rate[known]), rate)
-        yield MixtureCurve(
-            run, step[kept], rate[kept],
-            {
-                domain: (np.where(known, share, share[known][following]) if known.any() else share)[kept]
-                for domain, share in numbers["share"].items()
-            },
-            {domain: loss[kept] for domain, loss in numbers["loss"].items()},
-        )  # fmt: skip
 
 
 def _numbers(run: str, column: str, raw: np.ndarray) -> np.ndarray:
@@ -278,6 +370,6 @@ def _numbers(run: str, column: str, raw: np.ndarray) -> np.ndarray:
                 "follows, or the run (a value that was not logged is left blank)"
             )
     try:
-        return np.array([float(x) if str(x).strip() else np.nan for x in raw])
+        return np.array([np.nan if str(x).strip() in (*BLANKS, "None") else float(x) for x in raw])
     except (TypeError, ValueError) as error:
         raise SpecificationError(f"curve {run!r}: {column} must be numbers: {error}") from error

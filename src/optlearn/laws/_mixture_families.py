@@ -99,7 +99,9 @@ def compare(
         )
         for i, name in enumerate(schedules)
     ]
-    return sorted(found, key=lambda candidate: candidate.objective + candidate.error)
+    found.sort(key=lambda candidate: candidate.objective + candidate.error)
+    fit.warn_beyond(runs[list(schedules).index(found[0].name)])
+    return found
 
 
 def _weights(fit: "MixtureFit", weights: Mapping[str, float] | None, owner: str) -> np.ndarray:

@@ -13,12 +13,13 @@ from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import LawWarning, as_rates
+from optlearn.laws._expectations import FALLEN, LOSSES
 from optlearn.laws._fit import METRICS, MISFIT, LawFit, _metrics, beyond_noise, central_interval
 from optlearn.laws._law import Parameter
 from optlearn.laws._least_squares import Scale
 from optlearn.laws._mixture_curves import MixtureCurve, read_mixtures
 from optlearn.laws._mixture_fitter import PRIOR, MixtureData, MixtureFitter
-from optlearn.laws._mixture_law import Layout, MixtureCourse, MixtureRun, losses_after
+from optlearn.laws._mixture_law import Layout, MixtureCourse, MixtureRun, losses_after, tenths
 from optlearn.laws._noise import OUTLYING, robust_size
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 DRAWS = 32
 FIRST = 0.3  # share of the shortest run before which losses follow no law
 WANDERING = 2.0
+BEYOND = 0.1  # by how much a share may be beyond those of the curves before a warning is due
 ALIKE = 0.02  # shares that never differ by more say nothing of what a share does
 
 
@@ -147,6 +149,51 @@ class MixtureFit(LawFit):
 
     # --- predictions -------------------------------------------------------------------------------
 
+    @override
+    def warn_beyond(self, run: tuple[np.ndarray, ...]) -> None:
+        """Warn as for one loss; and if the rate falls, or shares are or change, as they do in no curve.
+
+        Args:
+            run: lengths, rates, batches, and shares (intervals, domains) if they are known.
+        """
+        lengths, rates, batches, *shares = run
+        super().warn_beyond((lengths, rates, batches))
+        if not self.data.decays and rates[-1] <= FALLEN:
+            warn(
+                f"a rate that falls to {rates[-1] * self.data.scale.peak:.3g} is beyond the curves, of which "
+                f"fewer than {LOSSES} losses are at rates below {FALLEN:g} of the highest: noise is not told "
+                "from a floor, and what a decay gains is not known, nor is its interval",
+                LawWarning,
+            )
+        if not shares:
+            return
+        for i, name in enumerate(self.domains):
+            asked, tried = tenths((lengths, rates, batches, shares[0]))[:, i], self.data.shown[:, :, i]
+            beyond = max(asked.max() - tried.max(), tried.min() - asked.min())
+            # A share that falls is what is forgotten.
+            falls, fallen = ((np.maximum.accumulate(s, axis=-1) - s).max() for s in (asked, tried))
+            part, parts = asked.mean(), tried.mean(axis=1)
+            if beyond > BEYOND:
+                what, known = (
+                    f"from {asked.min():.2f} to {asked.max():.2f}",
+                    f"{tried.min():.2f} to {tried.max():.2f}",
+                )
+            elif falls > fallen + BEYOND:
+                what, known = f"that falls by {falls:.2f}", f"a fall by {fallen:.2f}"
+            elif not parts.min() / 2 <= part <= 2 * parts.max():
+                what, known = (
+                    f"of {part:.2f} on average",
+                    f"averages of {parts.min():.2f} to {parts.max():.2f}",
+                )
+            else:
+                continue
+            warn(
+                f"a share of {name} {what} (in tenths of the run) is beyond the curves, which say nothing "
+                f"beyond {known}",
+                LawWarning,
+            )
+            return
+
     @checked
     @override
     def predict(  # type: ignore[override]
@@ -161,7 +208,7 @@ class MixtureFit(LawFit):
             average: the mean over plausible parameters, instead of the loss by the best ones.
         """
         run, places = self.mixture_run(lr, shares, "predict")
-        self.warn_beyond((run[0], run[1], run[2]))
+        self.warn_beyond(run)
         return self._predicted(run, places, self.draws(DRAWS) if average else self.optimum.parameters[None])
 
     def _predicted(
@@ -192,7 +239,7 @@ class MixtureFit(LawFit):
             raise SpecificationError(f"level must lie between 0 and 1, got {level!r}")
         Arguments("interval").count("draws", draws)
         run, places = self.mixture_run(lr, shares, "interval")
-        self.warn_beyond((run[0], run[1], run[2]))
+        self.warn_beyond(run)
         course, ends = MixtureCourse.stack([run]), {}
         for name in self.layout.losses:
             losses = losses_after(self.layout, self.draws(draws), course, name)[:, 0, places]
@@ -212,9 +259,11 @@ class MixtureFit(LawFit):
         self, lr: Any, shares: Mapping[str, Any] | None, owner: str
     ) -> tuple[MixtureRun, np.ndarray]:
         """A run in units of the fit, and the intervals at whose ends losses are asked for."""
-        if isinstance(lr, MixtureCurve):
-            return lr.run(self.data.warmup, self.data.scale.steps, self.data.scale.peak)
         check = Arguments(owner)
+        if isinstance(lr, MixtureCurve):
+            if set(lr.shares) != set(self.domains):
+                check.fail("lr", list(lr.shares), f"must be a curve with shares of {', '.join(self.domains)}")
+            return self.data.logged(lr)
         if isinstance(lr, Schedule):
             wanted = ["learning_rate", *(f"share_{name}" for name in self.domains)]
             if missing := [name for name in wanted if name not in lr.controls]:
@@ -250,11 +299,14 @@ class MixtureFit(LawFit):
                 check.fail(
                     f"shares[{name!r}]", column.shape, f"must be one number, or one for each of {steps} steps"
                 )
+            if not np.all((column >= -1e-9) & (column <= 1 + 1e-9)):  # nor is a share that is not a number
+                worst = float(np.ravel(column)[np.abs(np.ravel(column) - 0.5).argmax()])
+                check.fail(f"shares[{name!r}]", worst, "must be at least 0 and at most 1")
             columns[name] = np.broadcast_to(column, (steps,))
         if missing:
             columns[missing[0]] = 1 - np.sum(list(columns.values()), axis=0)
         table = np.stack([columns[name] for name in self.domains], axis=1)
-        if not np.all(table >= -1e-9):  # nor is a share that is not a number
+        if not np.all(table >= -1e-9):
             check.fail("shares", float(table.min()), "must be at least 0 and add up to at most 1")
         if np.abs(table.sum(axis=1) - 1).max(initial=0.0) > 1e-6:
             check.fail(
@@ -279,7 +331,7 @@ class MixtureFit(LawFit):
             run, places = self.mixture_run(curve, None, "errors")
             predicted = self._predicted(run, places, self.optimum.parameters[None])
             found[curve.name] = {}
-            for name in self.layout.losses:
+            for name in (name for name in self.layout.losses if name in curve.losses):
                 loss = curve.losses[name][curve.any_loss]
                 kept = np.isfinite(loss) & (curve.rates.step >= self.data.first)
                 if kept.any():
@@ -329,7 +381,9 @@ class MixtureFit(LawFit):
         """Schedules of common shapes that use up a budget, best first; see ``family`` for all options."""
         from optlearn.laws._mixture_families import family
 
-        return family(self, domain, budget, *arguments, **options)
+        members = family(self, domain, budget, *arguments, **options)
+        self.warn_beyond(self.data.planned(members[0].schedule))
+        return members
 
     # --- words and pictures ------------------------------------------------------------------------
 

@@ -10,9 +10,18 @@ from typing_extensions import override
 
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
+from optlearn.laws._expectations import FALLEN, LOSSES
 from optlearn.laws._least_squares import STEP, Fitter, Optimum, Pull, Scale
 from optlearn.laws._mixture_curves import MixtureCurve
-from optlearn.laws._mixture_law import LINEAR, Layout, MixtureCourse, MixtureRun, losses_after, run_domain
+from optlearn.laws._mixture_law import (
+    LINEAR,
+    Layout,
+    MixtureCourse,
+    MixtureRun,
+    losses_after,
+    run_domain,
+    tenths,
+)
 
 OUTLIER = 0.02  # until the noise is known, as for the law of one loss
 # Being a spread off what is expected costs as much as a residual of this size, at first and at most. A law of
@@ -45,7 +54,7 @@ class MixtureData:
 
     @cached_property
     def _runs(self) -> list[tuple[MixtureRun, np.ndarray]]:
-        return [curve.run(self.warmup, self.scale.steps, self.scale.peak) for curve in self.curves]
+        return [self.logged(curve) for curve in self.curves]
 
     @cached_property
     def _unique(self) -> tuple[MixtureCourse, np.ndarray]:
@@ -77,6 +86,17 @@ class MixtureData:
                     )
                 found[name].append((curve.rates.step[kept], ends[kept], loss[kept]))
         return found
+
+    @cached_property
+    def decays(self) -> bool:
+        """Whether losses were logged at small rates; without them noise is not told from a floor."""
+        after = np.concatenate([c.rates.rate[c.rates.from_step(self.first)] for c in self.curves])
+        return bool(np.sum(after <= FALLEN * max(float(c.rate.max()) for c in self.curves)) >= LOSSES)
+
+    @cached_property
+    def shown(self) -> np.ndarray:
+        """(curves, 10, domains) mean shares in each tenth of each curve."""
+        return np.stack([tenths(run) for run, _ in self._runs])
 
     @cached_property
     def series(self) -> list[tuple[str, str]]:
@@ -130,7 +150,11 @@ class MixtureData:
             start[at] = np.maximum(best, [0.0, 1e-3, 1e-3, 1e-3])
         return start
 
-    # --- what is planned, in units of the fit -------------------------------------------------------
+    # --- what was logged and what is planned, in units of the fit -------------------------------------
+
+    def logged(self, curve: MixtureCurve) -> tuple[MixtureRun, np.ndarray]:
+        """A run that was logged, and the intervals that end where its losses were."""
+        return curve.run(self.layout.domains, self.warmup, self.scale.steps, self.scale.peak)
 
     def planned(self, schedule: Schedule) -> MixtureRun:
         """A run under a schedule in steps, with the controls learning_rate and share_NAME."""

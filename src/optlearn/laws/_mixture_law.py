@@ -208,6 +208,15 @@ def nodes_of(parameters: np.ndarray, names: Sequence[str], kind: str) -> tuple[n
 MixtureRun = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
+def tenths(run: MixtureRun) -> np.ndarray:
+    """(10, domains) mean shares in each tenth of a run."""
+    lengths, *_, shares = run
+    time = np.append(0.0, np.cumsum(lengths))
+    shown = np.concatenate([np.zeros((1, shares.shape[1])), np.cumsum(lengths[:, None] * shares, axis=0)])
+    at = np.linspace(0.0, time[-1], 11)
+    return np.stack([np.diff(np.interp(at, time, s)) / np.diff(at) for s in shown.T], axis=1)
+
+
 @dataclass(frozen=True)
 class MixtureCourse:
     """Intervals of constant settings, several runs side by side.

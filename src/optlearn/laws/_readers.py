@@ -32,6 +32,7 @@ SPELLINGS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 LOSSES = ("validation", "training")
 BLANKS = ("", "NA")  # the second is Keras'
+MISSING = ("nan", "None", "<NA>")  # in a frame
 FEW = 8  # validation losses of a run, below which the training loss is taken
 WORDS = frozenset(word for words in SPELLINGS.values() for word in words)
 EVENTS = "tfevents"
@@ -149,10 +150,10 @@ def read_table(name: str, source: Source) -> dict[str, np.ndarray]:
 
 
 def _blanks(values: np.ndarray) -> np.ndarray:
-    """A column of a frame, where NaN is what a blank is in a CSV file, as text."""
-    if values.dtype.kind != "f":
+    """A column of a frame, where NaN, None and NA are what a blank is in a CSV file, as text."""
+    if values.dtype.kind not in "fO":
         return values
-    return np.array(["" if np.isnan(x) else repr(x) for x in values.tolist()], dtype=str)
+    return np.array(["" if str(x) in MISSING else str(x) for x in values.tolist()], dtype=str)
 
 
 def _read_csv(path: Path) -> dict[str, np.ndarray]:

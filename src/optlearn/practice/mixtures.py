@@ -92,13 +92,19 @@ def phases(schedule: Schedule, tolerance: float = 0.02, steps: int | None = None
     lengths = np.diff(edges)
     found: list[Phase] = []
     first = 0
+
+    def mean_of(first: int, end: int) -> np.ndarray:
+        """The mean, so that budgets are kept."""
+        return lengths[first:end] @ table[first:end] / max(lengths[first:end].sum(), 1)
+
     for end in range(1, len(table) + 1):
-        if end < len(table) and np.ptp(table[first : end + 1], axis=0).max() <= 2 * tolerance:
-            continue
+        if end < len(table):
+            off = np.abs(table[first : end + 1] - mean_of(first, end + 1))[lengths[first : end + 1] > 0]
+            if off.max(initial=0.0) <= tolerance:
+                continue
         weight = lengths[first:end]
         if weight.sum():
-            # The mean, so that budgets are kept.
-            mean = weight @ table[first:end] / weight.sum()
+            mean = mean_of(first, end)
             found.append(
                 Phase(int(edges[first]), int(weight.sum()), dict(zip(names, mean.tolist(), strict=True)))
             )
@@ -186,7 +192,10 @@ class Interleaved:
                 else:
                     yield sample
             if not seen:
-                raise SpecificationError(f"stream {name!r} must hold at least one sample, got none")
+                raise SpecificationError(
+                    f"stream {name!r} must hold at least one sample whenever it is iterated over, got none: "
+                    "a generator ends for good, a list or a data set begins again"
+                )
 
     def state_dict(self) -> dict[str, int]:
         """How many samples were taken."""
@@ -194,7 +203,7 @@ class Interleaved:
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on from there."""
-        self.done = Arguments("Interleaved").count("done", state["done"], 0, len(self.order))
+        self.done = Arguments("Interleaved").count("done", state.get("done"), 0, len(self.order))
 
 
 @checked
@@ -217,6 +226,14 @@ def torch_sampler(
     from optlearn.practice.curriculum_sampler import CurriculumSampler
 
     names = domains_of(schedule)
+    found = {str(domain) for domain in np.asarray(domains).tolist()}
+    if unknown := sorted(found - set(names)):
+        Arguments("to_torch_sampler").fail("domains", unknown[0], f"must be of {', '.join(names)}")
+    absent = [name for name in names if name not in found and schedule[PREFIX + name].any()]
+    if absent:
+        Arguments("to_torch_sampler").fail(
+            "domains", sorted(found), f"must hold samples of {absent[0]!r}, which the schedule shows"
+        )
     mixed = Schedule.mixed(
         schedule.grid, {"domain": {float(i): schedule[PREFIX + name] for i, name in enumerate(names)}}
     )
