@@ -9,9 +9,9 @@ import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import float64
-from optlearn._control.certificate import LIMITS_MET, NEGLIGIBLE, Starts, limits
+from optlearn._control.certificate import LIMITS_MET, NEGLIGIBLE, Starts, limits, wrong_derivatives
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem, weighing_on
-from optlearn._control.finish import SearchResult, ends, finish
+from optlearn._control.finish import SearchResult, derivatives_differ, ends, finish
 from optlearn._control.free_horizon import best_horizon
 from optlearn._control.kept import broken_between
 from optlearn._control.problem import Problem
@@ -249,6 +249,13 @@ class _Search:
                 "error jumps, as a sign or a comparison does, say where (breaks=…): else a quadrature does "
                 "not see the jump move"
             )
+            return
+        misled = derivatives_differ(self.rollout, w, theta)
+        if misled:
+            warn(f"solve: at the first guess {wrong_derivatives(misled)}")
+            if self.method.name == "auto":
+                # Where derivatives are wrong, second ones are no help.
+                self.method = make_method("indirect", self.method.max_iterations, self.method.tolerance)
 
     def send_scouts(self) -> None:
         """From where scouts end lower than the best of the starts, which have then missed a basin."""
