@@ -61,3 +61,17 @@ def test_an_error_that_is_no_number_where_no_training_leads():
     # Rules are chosen at states of which some are guesses, and lie beyond the barrier.
     found = ol.solve(problem_of(Barred, highest=0.4), starts=2)
     assert found.certificate.converged
+
+
+class Misread(Linear):
+    """Reads a teacher that is not there, which JAX would replace by the last one."""
+
+    def loss(self, fields, x, latent, u):
+        return (fields.student[0, 0] - fields.teacher[0, 1]) ** 2 / 2
+
+
+def test_what_cannot_be_integrated_is_refused_before_the_search():
+    told = []
+    with pytest.raises(ol.SpecificationError, match=r"Misread.loss fails with IndexError: index 1 is out"):
+        ol.solve(problem_of(Misread), progress=lambda report: told.append(str(report)))
+    assert told == ["tracing the dynamics"]

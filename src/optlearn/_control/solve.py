@@ -47,6 +47,7 @@ from optlearn._control.solvers.starts import (
     warm_schedule,
 )
 from optlearn._control.unbounded import within_wide_bounds
+from optlearn._dynamics.checks import check_problem
 from optlearn._errors import count_of, warn
 from optlearn._progress import Progress, Report, shown
 from optlearn._schedule import Schedule
@@ -141,6 +142,11 @@ def _solve(
     count = int(problem.intervals if options["intervals"] is None else options["intervals"])
     chosen = make_method(options["method"], options["max_iterations"], options["tolerance"])
     tell(Progress("tracing the dynamics"))
+    # What an integration of the end would refuse is refused before the search.
+    guesses = {name: control.start for name, control in problem.controls.items()}
+    free = {name: parameter.start for name, parameter in problem.free.items()}
+    guess = Schedule.constant(problem.horizon, guesses)
+    check_problem(problem.model.current(), problem.start, guess, {**problem.parameters, **free})
     compiled = compile_problem(problem)
     if chosen.optimises:
         compiled.engine.prepare()
