@@ -5,6 +5,7 @@ One small problem with everything in it (free parameter, budget, running cost) i
 
 import dataclasses
 
+import casadi
 import jax
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from optlearn._control.solvers.indirect import Indirect
 from optlearn._engine.adaptive import Course, states_along
 from optlearn._engine.build import engine_for
 from optlearn._engine.casadi import CasadiEngine
+from optlearn._engine.expansion import Callback
 from optlearn._engine.functions import FlatSystem, pack, system_functions
 from optlearn._engine.integrate import integrate
 from optlearn._engine.tracing.trace import UnsupportedPrimitive
@@ -203,3 +205,11 @@ def test_a_state_that_is_not_finite_ends_the_steps(problem):
     states = states_along(engine_for(functions, "xla"), course, edges)
     assert np.all(np.isfinite(states[0]))
     assert np.all(np.isnan(states[1]))
+
+
+def test_a_callback_does_not_keep_its_arguments():
+    # Constants hold the points of a quadrature, megabytes of them, and thousands of results are kept.
+    callback = Callback("mean", [2**12, 1], [(1, 1)], lambda c, x: np.mean(c) + x)
+    point = [casadi.DM(np.ones(2**12)), casadi.DM(2.0)]
+    assert float(callback(*point)) == float(callback(*point)) == 3.0
+    assert [len(key) < 100 for key in callback._known] == [True]

@@ -141,6 +141,15 @@ def test_jumps_far_away_do_no_harm_with_few_nodes():
         np.testing.assert_allclose(weights @ points[:, 0] ** 2, 1, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize(("nodes", "allowed"), [(8, 2e-3), (12, 5e-5), (16, 2e-6), (24, 3e-9)])
+def test_cuts_that_run_away_are_accurate_on_their_way(nodes, allowed):
+    # Two bends around the middle, as those of a Huber loss where what is missed becomes small.
+    for at in np.linspace(0, 1.2 * 2.4 * np.sqrt(nodes), 60):
+        points, weights = laid(GaussHermite(nodes), (False,), cut_at((-at, at)))
+        mean = float(weights @ (points[:, 0] * np.clip(points[:, 0], -at, at)))
+        assert mean == pytest.approx(1 - 2 * stats.norm.sf(at), abs=allowed)
+
+
 @pytest.mark.parametrize("correlation", [-0.9, 0.0, 0.3, 0.95])
 def test_nested_cuts_give_the_arc_cosine_kernels(correlation):
     gram = jnp.array([[2.0, correlation * np.sqrt(3.0)], [correlation * np.sqrt(3.0), 1.5]])

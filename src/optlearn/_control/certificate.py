@@ -157,6 +157,15 @@ def unmet_limits(problem: Problem, costs: np.ndarray) -> list[str]:
     return [limit.broken_by(value) for value, share, limit in ends if share > LIMITS_MET]
 
 
+def wrong_derivatives(share: float) -> str:
+    """What is wrong where a derivative differs by this share from finite differences, and what helps."""
+    return (
+        f"the derivative of the objective differs by {100 * share:.2g} % from finite differences: where the "
+        "loss, its gradient or the error jumps at a place that no breaks=… name, a quadrature does not see "
+        "it move; say where, or ask for more accuracy if all are named"
+    )
+
+
 def judged(
     problem: Problem,
     *,
@@ -173,6 +182,7 @@ def judged(
     broken: Sequence[str] = (),
     negligible: float = 0.0,
     blind: bool = False,
+    misled: float = 0.0,
     path: Excess | None = None,
     path_kept_on_grid: bool = False,
 ) -> Certificate:
@@ -193,6 +203,7 @@ def judged(
         broken: limits that the schedule breaks, in words.
         negligible: see ``Certificate``.
         blind: the objective, a function of the final state, has no derivative with respect to any state.
+        misled: share by which the objective's derivative differs from finite differences.
         path: where the worst of the paths is worst, if there are any.
         path_kept_on_grid: whether all of them are kept at the ends of the solver's steps.
     """
@@ -227,6 +238,8 @@ def judged(
             "the derivative of the objective is 0 in all directions, and gaps say nothing: if the error "
             "jumps, as a sign or a comparison does, say where (breaks=…)"
         )
+    if misled and not blind:
+        reasons.append(f"{wrong_derivatives(misled)}, and gaps say little")
     # Where limits are out of reach, ends of starts differ, and their number is no advice.
     if starts.lone and not broken and (path is None or path.kept):
         reasons.append(

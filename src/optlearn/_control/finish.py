@@ -22,6 +22,11 @@ from optlearn._errors import RunawayError, UnphysicalStateError, count_of
 from optlearn._progress import Progress, Report
 from optlearn._trajectory import Trajectory
 
+# Lengths of finite differences, as shares of the ranges of controls; and shares of first and second
+# derivatives up to which two differences agree well or roughly, and beyond which a derivative is wrong.
+DIFFERENCES = (1e-2, 2.5e-3, 6e-4)
+AGREE_WELL, AGREE, WRONG = 0.01, 0.1, 0.02
+
 
 @dataclass(frozen=True)
 class SearchResult:
@@ -219,6 +224,7 @@ def certify(
         broken=broken,
         negligible=negligible,
         blind=_is_blind(rollout, rolled, theta),
+        misled=derivatives_differ(rollout, w, theta) if outcome.ok else 0.0,
         path=path,
         path_kept_on_grid=on_grid,
     )
@@ -241,6 +247,34 @@ def _is_blind(rollout: Rollout, rolled: RolloutResult, theta: FreeValues) -> boo
     others = (relaxation.neutral, relaxation.bounds[0])
     passes = (rollout.run(np.tile(w, (rollout.intervals, 1)), theta) for w in others)
     return not any(np.any(np.isfinite(p.costates) & (p.costates != 0)) for p in passes)
+
+
+def derivatives_differ(rollout: Rollout, w: Controls, theta: FreeValues) -> float:
+    """Share by which the derivative of the objective differs from its finite differences; 0: it does not.
+
+    A quadrature does not see places move at which a loss jumps or bends, unless cut there (``breaks``): its
+    values are right, and its derivatives are not. All controls move away from their nearer bounds at once, by
+    steps so short that differences over twice the length say the same.
+    """
+    if not rollout.compiled.engine.costly or rollout.compiled.problem.weighing is not None:
+        return 0.0  # few points see no jump as well; the worst of several costs may bend
+    low, high = rollout.compiled.relaxation.bounds
+    inwards = np.where(w > (low + high) / 2, low - high, high - low)
+    inwards = inwards * np.random.default_rng(0).uniform(0.2, 1.0, w.shape)
+    here = rollout.run(w, theta)
+    slope, size = np.sum(here.gradient * inwards), np.sum(np.abs(here.gradient * inwards))
+    for length in DIFFERENCES:
+        first, second, fourth = (
+            rollout.objective(w + times * length * inwards, theta) - here.objective for times in (1, 2, 4)
+        )
+        difference, rough = (4 * first - second) / (2 * length), (4 * second - fourth) / (4 * length)
+        scale = size + abs(second - 2 * first) / length**2
+        spread, missing = abs(difference - rough), abs(difference - slope)
+        if spread <= AGREE * scale and missing > 2 * spread + WRONG * scale:
+            return float(missing / max(abs(difference), size))
+        if spread <= AGREE_WELL * scale:
+            break
+    return 0.0
 
 
 def _gap(

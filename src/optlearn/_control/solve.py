@@ -9,9 +9,9 @@ import numpy as np
 
 from optlearn._arguments import Arguments
 from optlearn._arrays import float64
-from optlearn._control.certificate import LIMITS_MET, NEGLIGIBLE, Starts, limits
+from optlearn._control.certificate import LIMITS_MET, NEGLIGIBLE, Starts, limits, wrong_derivatives
 from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem, weighing_on
-from optlearn._control.finish import SearchResult, ends, finish
+from optlearn._control.finish import SearchResult, derivatives_differ, ends, finish
 from optlearn._control.free_horizon import best_horizon
 from optlearn._control.kept import broken_between
 from optlearn._control.problem import Problem
@@ -47,6 +47,7 @@ from optlearn._control.solvers.starts import (
     warm_schedule,
 )
 from optlearn._control.unbounded import within_wide_bounds
+from optlearn._dynamics.checks import check_problem
 from optlearn._errors import count_of, warn
 from optlearn._progress import Progress, Report, shown
 from optlearn._schedule import Schedule
@@ -141,6 +142,11 @@ def _solve(
     count = int(problem.intervals if options["intervals"] is None else options["intervals"])
     chosen = make_method(options["method"], options["max_iterations"], options["tolerance"])
     tell(Progress("tracing the dynamics"))
+    # What an integration of the end would refuse is refused before the search.
+    guesses = {name: control.start for name, control in problem.controls.items()}
+    free = {name: parameter.start for name, parameter in problem.free.items()}
+    guess = Schedule.constant(problem.horizon, guesses)
+    check_problem(problem.model.current(), problem.start, guess, {**problem.parameters, **free})
     compiled = compile_problem(problem)
     if chosen.optimises:
         compiled.engine.prepare()
@@ -249,6 +255,13 @@ class _Search:
                 "error jumps, as a sign or a comparison does, say where (breaks=…): else a quadrature does "
                 "not see the jump move"
             )
+            return
+        misled = derivatives_differ(self.rollout, w, theta)
+        if misled:
+            warn(f"solve: at the first guess {wrong_derivatives(misled)}")
+            if self.method.name == "auto":
+                # Where derivatives are wrong, second ones are no help.
+                self.method = make_method("indirect", self.method.max_iterations, self.method.tolerance)
 
     def send_scouts(self) -> None:
         """From where scouts end lower than the best of the starts, which have then missed a basin."""

@@ -390,6 +390,8 @@ def fitted_grid(
         worst = max(changes)
         if worst <= accepted / 4:
             return rule
+        if not np.isfinite(worst):
+            return None
         grown = zip(rule.nodes, larger, changes, strict=True)
         refined = _alternating(more if change > 0.7 * worst else few for few, more, change in grown)
         if refined.size(segments) > MOST_FITTED or _finer(refined).size(segments) > wanted.points:
@@ -453,6 +455,11 @@ def _values(
 
 
 def _difference(first: np.ndarray, second: np.ndarray) -> float:
+    """Of states where both are finite, others may be where no training leads; infinite if there are none."""
+    known = np.all(np.isfinite(first) & np.isfinite(second), axis=1)
+    if not np.any(known):
+        return np.inf
+    first, second = first[known], second[known]
     return float(np.abs(first - second).max() / max(SMALLEST_SCALE, np.abs(second).max()))
 
 

@@ -155,7 +155,8 @@ def _reason(compiled: CompiledProblem, starts: list[Start]) -> str:
                 f"an accurate integration from {start.name!r} is finite, so the dynamics are too fast for "
                 "steps of this length; take more intervals"
             )
-    return f"{reason} Tighten the bounds of the controls, or give a warm_start that stays physical."
+    advice = "Tighten the bounds of the controls, or give a guess=… or a warm_start that stays physical."
+    return f"{reason} {advice}"
 
 
 def _distinct(starts: list[Start]) -> list[Start]:
