@@ -145,7 +145,12 @@ def fit(
     # neighbours err alike, as they do where the law misses the curves, they count less than their number.
     fitter = fitter.informed(OUTLYING * robust_size(fitter.data.residuals(first.parameters[None])[0]))
     least = LAW_ERROR if known or alone else 0.0
-    counts = max(least, LawFit(fitter, first, law).effective_noise)
+    found = LawFit(fitter, first, law)
+    counts = max(least, found.effective_noise)
+    if known and len(read) > 1:
+        # A short run and a drop do not show how the law errs; whole runs of the family do.
+        family = np.mean([found.effective(each.noise) ** 2 for each in known])
+        counts = max(counts, float(np.sqrt(family)))
     fitter = fitter.informed(fitter.outlier, counts)
     informed = LawFit(fitter, fitter.from_start(first.parameters), law)
     for message in informed.doubts:
@@ -258,13 +263,18 @@ class LawFit:
 
     @cached_property
     def effective_noise(self) -> float:
-        """Root of what one standard deviation costs: neighbours are correlated, and spikes count less.
+        """Root of what one standard deviation costs: neighbours are correlated, and spikes count less."""
+        return self.effective(self.noise)
+
+    def effective(self, noise: Noise) -> float:
+        """The same if the curves were as noisy as others are, and remembered it as long.
 
         A mean over what the parameters can do to the curves. For independent Gaussian residuals without
         outliers it is their standard deviation.
         """
         directions, _ = np.linalg.qr(self._jacobian)
-        return float(np.sqrt(self._inside * np.diag(self.noise.of_sums(directions)).mean()))
+        here = replace(noise, gaps=self.noise.gaps)
+        return float(np.sqrt(self._inside * np.diag(here.of_sums(directions)).mean()))
 
     @cached_property
     def covariance(self) -> np.ndarray:
