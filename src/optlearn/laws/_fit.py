@@ -13,7 +13,7 @@ from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
-from optlearn.laws._curves import Curve, LawWarning, as_rates
+from optlearn.laws._curves import Curve, LawWarning, as_rates, check_prior_unit
 from optlearn.laws._expectations import FALLEN, LOSSES, expectations
 from optlearn.laws._law import PARAMETERS, Course, Parameter, at_size, fixed_parameters, loss_after
 from optlearn.laws._least_squares import STEP, Data, Fitter, Optimum, Run, Scale
@@ -105,6 +105,9 @@ def fit(
             "Log a second run, such as one whose rate drops halfway; or give fits of other runs, prior=…; or "
             "say alone=True, for what most networks have in common"
         )
+    if not same_unit and sizes is None:
+        for each in known:
+            check_prior_unit(read[0], each.data.curves[0])
     highest = max(float(curve.known[1].max()) for curve in read)
     if highest <= 0:
         raise SpecificationError("curves: rates must not all be 0")
@@ -160,8 +163,9 @@ def fit(
 
 def _as_fits(prior: Any) -> "tuple[LawFit, ...]":
     fits = () if prior is None else (prior,) if isinstance(prior, LawFit) else tuple(prior)
-    if not all(isinstance(known, LawFit) for known in fits):
-        Arguments("fit").fail("prior", prior, "must be a fit of laws.fit, or several")
+    if not all(type(known) is LawFit for known in fits):  # a law of mixtures is a LawFit too
+        kinds = [type(known).__name__ for known in fits]
+        Arguments("fit").fail("prior", kinds, "must be a fit of laws.fit to curves of one loss, or several")
     return fits
 
 
