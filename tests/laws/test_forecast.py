@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
@@ -94,7 +95,7 @@ def test_wrong_forecasts(fitted):
     run = cut(curve("constant"), STEPS // 2)
     for more, message in (
         ({"steps": STEPS // 2}, "steps must exceed the 2000 of the run"),
-        ({"steps": 1000 * STEPS}, "at least 2 % of them"),
+        ({"steps": 1000 * STEPS}, "steps must be at most 100000: 2000 of them are known, and less than 2 %"),
         ({"plan": [1.0]}, "plan .*must be 4000 rates"),
         ({"level": 2.0}, "level must lie between 0 and 1"),
     ):
@@ -102,6 +103,40 @@ def test_wrong_forecasts(fitted):
             forecast(run, **{"steps": STEPS, "prior": fitted, **more})
     with pytest.raises(SpecificationError, match="must be a single run; others are pilots="):
         forecast([curve("constant"), curve("drop")], 2 * STEPS)
+
+
+def test_a_run_that_ended_at_no_rate_has_nothing_to_decay(fitted):
+    done = curve("wsd")
+    over = replace(done, rate=np.where(done.step < done.steps, done.rate, 0.0))
+    with pytest.raises(SpecificationError, match=r"curve must end at a rate above 0, .*plan=…, got 0"):
+        forecast(over, 2 * STEPS, prior=fitted)
+    again = forecast(over, 2 * STEPS, prior=fitted, plan=np.full(2 * STEPS, 5e-4))
+    assert again.finals["planned"].low < again.finals["planned"].loss < again.finals["constant"].high
+
+
+def test_a_prior_in_another_unit_is_told(fitted):
+    """Noise is told in the unit of the prior's losses."""
+    run = cut(curve("constant"), STEPS // 2)
+    bits = replace(run, loss=run.loss / np.log(2))
+    with pytest.warns(LawWarning, match=r"prior must be of losses in the unit.*'prior: .*same_unit=True"):
+        forecast(bits, STEPS, prior=fitted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LawWarning)
+        forecast(bits, STEPS, prior=fitted, same_unit=True)
+        forecast(run, STEPS, prior=fitted)
+
+
+def test_a_training_goes_on_where_no_forecast_can_be_made():
+    """Steps without a finite loss count as steps; a loss that explodes is a warning."""
+    forecaster, optimizer = Forecaster(400, first=100, every=100, report=None), Optimizer()
+    for step in range(1, 200):
+        forecaster.step(optimizer, np.nan if step % 10 == 0 else 3.0 + 1 / step)
+    assert forecaster.state_dict()["rows"][-1][0] == 199
+    forecaster.latest = None
+    for step in range(200, 300):
+        forecaster.step(optimizer, 3.0 + step)
+    with pytest.warns(LawWarning, match="no forecast after step 300: .*diverged"):
+        assert forecaster.step(optimizer, 400.0) is None
 
 
 class Optimizer:

@@ -70,6 +70,25 @@ def test_one_run_alone_and_what_another_network_says(fitted):
         fit(shifted, prior=[3])
 
 
+def test_a_short_run_and_a_drop_count_by_how_the_law_errs_on_other_runs(fitted):
+    """A prior whose curves wander around the law says that these do too; a lone run is left as it was."""
+
+    def wandering(run):
+        return replace(run, loss=run.loss * (1 + 0.01 * np.sin(4 * np.log(run.step))))
+
+    names = ("constant", "cosine", "drop", "half")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LawWarning)
+        wrong = fit([wandering(curve(name)) for name in names], starts=1)
+    short = [cut(curve("constant", seed=1), STEPS / 2), cut(curve("drop", seed=1), 0.7 * STEPS)]
+    plain, cautious = (fit(short, prior=prior, starts=1).fitter.prior for prior in (fitted, wrong))
+    both = fit(short, prior=[fitted, wrong], starts=1).fitter.prior
+    assert cautious > 3 * plain
+    assert both == pytest.approx(cautious / np.sqrt(2), rel=0.15)  # root mean square
+    alone = [fit(short[0], prior=prior, starts=1).fitter.prior for prior in (fitted, wrong)]
+    assert alone[1] == pytest.approx(alone[0], rel=0.5)
+
+
 def test_sizes():
     """Floor and amplitude of three sizes are powers of it; a fourth is predicted."""
     powers = {"floor_power": 0.06, "amplitude_power": 0.1}

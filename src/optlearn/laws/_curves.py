@@ -75,8 +75,10 @@ class Curve:
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
                 at = f"row {row + 1}" if what == "step" else f"step {step[row]:g}"
                 why = {
-                    "rate": "; a rate is needed at every logged step",
-                    "loss": "; if the run diverged, leave out what follows",
+                    "rate": "; a rate is needed at every logged step: fill in the last one (ffill), "
+                    "or give rates=…",
+                    "loss": "; if the run diverged, leave out what follows. Blank where no loss was logged, "
+                    "it may be in a frame or a file",
                 }
                 raise SpecificationError(f"{who}: {what} is {column[row]} at {at}{why.get(what, '')}")
         for steps in (step, step[:0] if self.between is None else self.between[0]):
@@ -241,26 +243,42 @@ def check_together(curves: Sequence[Curve], same_unit: bool = False) -> None:
 def _check_units(curves: Sequence[Curve]) -> None:
     """Raise, or warn, if losses look as if they were of several kinds or units.
 
+    These call for a warning only where first losses were not logged, unless they are worlds apart.
+    """
+    ratio, told, early = _units_apart(curves)
+    if ratio <= BITS:
+        return
+    message = f"curves must be losses of one network in one unit, but {told}. If they are, say same_unit=True"
+    if early or ratio > UNITS:
+        raise SpecificationError(message)
+    warn(message, LawWarning)
+
+
+def check_prior_unit(run: Curve, other: Curve) -> None:
+    """Warn if a run of the prior looks as if its losses were of another kind or unit than those of a run."""
+    ratio, told, _ = _units_apart([run, replace(other, name=f"prior: {other.name}")])
+    if ratio > BITS:
+        warn(
+            f"prior must be of losses in the unit of the curves, whose noise it tells, but {told}. If it is, "
+            "say same_unit=True",
+            LawWarning,
+        )
+
+
+def _units_apart(curves: Sequence[Curve]) -> tuple[float, str, bool]:
+    """The ratio of losses that should be alike, which they are, and whether untrained networks had them.
+
     Untrained networks are equally bad, so that first losses tell. Where they were not logged, there are those
-    at the end of the shortest run, which rates may set apart too: these call for a warning only, unless they
-    are worlds apart.
+    at the end of the shortest run, which rates may set apart too.
     """
     at = max(curve.step[0] for curve in curves)
-    if known := all(at <= EARLY * curve.steps for curve in curves):
+    if early := all(at <= EARLY * curve.steps for curve in curves):
         losses = [float(np.exp(np.interp(at, curve.step, np.log(curve.loss)))) for curve in curves]
     else:
         at = min(curve.steps for curve in curves)
         parts = [curve.loss[curve.step <= max(at, curve.step[0])] for curve in curves]
         losses = [float(np.median(part[-max(len(part) // 10, 1) :])) for part in parts]
     low, high = int(np.argmin(losses)), int(np.argmax(losses))
-    ratio = losses[high] / losses[low]
-    if ratio <= BITS:
-        return
     one, other = (f"{curves[i].name!r} has {losses[i]:.4g} at step {at:g}" for i in (low, high))
-    message = (
-        f"curves must be losses of one network in one unit, but {one} and {other} (bits are nats × 1.44, a "
-        "perplexity is the exponential). If they are, say same_unit=True"
-    )
-    if known or ratio > UNITS:
-        raise SpecificationError(message)
-    warn(message, LawWarning)
+    told = f"{one} and {other} (bits are nats × 1.44, a perplexity is the exponential)"
+    return losses[high] / losses[low], told, early

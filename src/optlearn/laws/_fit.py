@@ -14,7 +14,7 @@ from optlearn._errors import SpecificationError, warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._average import loss_of_average
-from optlearn.laws._curves import Curve, LawWarning, as_rates
+from optlearn.laws._curves import Curve, LawWarning, as_rates, check_prior_unit
 from optlearn.laws._expectations import FALLEN, LOSSES, expectations
 from optlearn.laws._law import PARAMETERS, Course, Parameter, at_size, fixed_parameters, loss_after
 from optlearn.laws._least_squares import STEP, Data, Fitter, Optimum, Run, Scale
@@ -108,6 +108,9 @@ def fit(
             "Log a second run, such as one whose rate drops halfway; or give fits of other runs, prior=…; or "
             "say alone=True, for what most networks have in common"
         )
+    if not same_unit and sizes is None:
+        for each in known:
+            check_prior_unit(read[0], each.data.curves[0])
     highest = max(float(curve.known[1].max()) for curve in read)
     if highest <= 0:
         raise SpecificationError("curves: rates must not all be 0")
@@ -148,7 +151,12 @@ def fit(
     # neighbours err alike, as they do where the law misses the curves, they count less than their number.
     fitter = fitter.informed(OUTLYING * robust_size(fitter.data.residuals(first.parameters[None])[0]))
     least = LAW_ERROR if known or alone else 0.0
-    counts = max(least, LawFit(fitter, first, law).effective_noise)
+    found = LawFit(fitter, first, law)
+    counts = max(least, found.effective_noise)
+    if known and len(read) > 1:
+        # A short run and a drop do not show how the law errs; whole runs of the family do.
+        family = np.mean([found.effective(each.noise) ** 2 for each in known])
+        counts = max(counts, float(np.sqrt(family)))
     fitter = fitter.informed(fitter.outlier, counts)
     informed = LawFit(fitter, fitter.from_start(first.parameters), law)
     for message in informed.doubts:
@@ -158,8 +166,9 @@ def fit(
 
 def _as_fits(prior: Any) -> "tuple[LawFit, ...]":
     fits = () if prior is None else (prior,) if isinstance(prior, LawFit) else tuple(prior)
-    if not all(isinstance(known, LawFit) for known in fits):
-        Arguments("fit").fail("prior", prior, "must be a fit of laws.fit, or several")
+    if not all(type(known) is LawFit for known in fits):  # a law of mixtures is a LawFit too
+        kinds = [type(known).__name__ for known in fits]
+        Arguments("fit").fail("prior", kinds, "must be a fit of laws.fit to curves of one loss, or several")
     return fits
 
 
@@ -261,13 +270,18 @@ class LawFit:
 
     @cached_property
     def effective_noise(self) -> float:
-        """Root of what one standard deviation costs: neighbours are correlated, and spikes count less.
+        """Root of what one standard deviation costs: neighbours are correlated, and spikes count less."""
+        return self.effective(self.noise)
+
+    def effective(self, noise: Noise) -> float:
+        """The same if the curves were as noisy as others are, and remembered it as long.
 
         A mean over what the parameters can do to the curves. For independent Gaussian residuals without
         outliers it is their standard deviation.
         """
         directions, _ = np.linalg.qr(self._jacobian)
-        return float(np.sqrt(self._inside * np.diag(self.noise.of_sums(directions)).mean()))
+        here = replace(noise, gaps=self.noise.gaps)
+        return float(np.sqrt(self._inside * np.diag(here.of_sums(directions)).mean()))
 
     @cached_property
     def covariance(self) -> np.ndarray:

@@ -130,6 +130,7 @@ def forecast(
     level: float = 0.95,
     warmup: float | None = None,
     first_step: float | None = None,
+    same_unit: bool = False,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Forecast:
@@ -146,6 +147,7 @@ def forecast(
         level: probability of the intervals.
         warmup: steps of a linear warm-up that was not logged.
         first_step: losses before it are left out, as in ``fit``.
+        same_unit: losses of the run, prior and pilots are known to be in one unit.
         draws: plausible parameters to try.
         seed: of the draws.
     """
@@ -159,24 +161,32 @@ def forecast(
     if others:
         check.fail("curve", [c.name for c in (run, *others)], "must be a single run; others are pilots=…")
     done = int(run.steps)
-    if not EARLIEST * steps <= done < steps:
-        raise SpecificationError(
-            f"steps must exceed the {done} of the run, which must be at least {100 * EARLIEST:g} % of them, "
-            f"got {steps}"
-        )
-    curves = [run] if pilots is None else [run, *read_curves(pilots)]
+    if steps <= done:
+        check.fail("steps", steps, f"must exceed the {done} of the run: they are those of the whole training")
+    if done < EARLIEST * steps:
+        most = int(done / EARLIEST)
+        check.fail(
+            "steps", steps, f"must be at most {most}: {done} of them are known, and less than "
+            f"{100 * EARLIEST:g} % says next to nothing"
+        )  # fmt: skip
+    planned = _plan(plan, steps, done)
+    if planned is None and run.known[1][-1] == 0:
+        allowed = "must end at a rate above 0, which can decay; leave out its end, or say plan=…"
+        check.fail("curve", 0, allowed)
+    curves = [run] if pilots is None else [run, *read_curves(pilots, same_unit)]
     alone = prior is None and len(curves) < 2
 
     def law_of(part: Curve, starts: int) -> LawFit:
         return fit(
             [part, *curves[1:]],
             prior=prior, warmup=warmup, first_step=first_step, starts=starts, seed=seed, alone=alone,
+            same_unit=same_unit,
         )  # fmt: skip
 
     law = law_of(run, 3)
     members = law.sized(law.draws(draws, seed), None)
     missed = _missed_before(law, run, lambda half: law_of(half, 1)) * np.log2(steps / done)
-    return _Ahead(law, run, steps, members, missed).forecast(_plan(plan, steps, done), end, level)
+    return _Ahead(law, run, steps, members, missed).forecast(planned, end, level)
 
 
 def _missed_before(law: LawFit, run: Curve, law_of: Callable[[Curve], LawFit]) -> float:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._errors import SpecificationError
+from optlearn._errors import SpecificationError, warn
 from optlearn._signatures import checked
-from optlearn.laws._curves import Curve
+from optlearn.laws._curves import Curve, LawWarning
 from optlearn.laws._forecast import EARLIEST, Forecast, forecast
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Forecaster:
         self.every = max(1, steps // LOOKS) if every is None else every
         self._asked = {"prior": prior, "pilots": pilots, "end": end, "level": level}
         self._next = max(int(EARLIEST * steps) + 1, steps // 5 if first is None else first)
+        self._done = 0
         self._rows: list[tuple[int, float, float]] = []
         self._decay: tuple[int, float] | None = None
         self._given: list[float] | None = None
@@ -77,8 +78,10 @@ class Forecaster:
         """Take in a loss after ``step`` steps; a forecast, if one was due.
 
         Steps that a resumed run does again replace what was logged of them. A loss that is no number above 0
-        says nothing of where a training ends, and is left out.
+        says nothing of where a training ends, and is left out. A forecast that cannot be made, as of a loss
+        that explodes, is a warning: it is no reason to end a training.
         """
+        self._done = int(step)
         while self._rows and self._rows[-1][0] >= step:
             self._rows.pop()
         if np.isfinite(loss) and loss > 0:
@@ -87,7 +90,11 @@ class Forecaster:
         if not due or self.decaying:
             return None
         self._next = step + self.every
-        self.latest = self.forecast()
+        try:
+            self.latest = self.forecast()
+        except SpecificationError as error:
+            warn(f"no forecast after step {step}: {error}", LawWarning)
+            return None
         if self.report is not None:
             self.report(self.latest)
         if self.take_over and self.latest.decay.start < step + self.every:
@@ -121,7 +128,7 @@ class Forecaster:
             loss: of the step that was done.
             step: steps done (default: one more than at the last call).
         """
-        done = (self._rows[-1][0] if self._rows else 0) + 1 if step is None else int(step)
+        done = self._done + 1 if step is None else int(step)
         found = self.log(done, float(optimizer.param_groups[0]["lr"]), float(loss))
         self.set_rates(optimizer, done)
         return found
@@ -139,6 +146,7 @@ class Forecaster:
     def state_dict(self) -> dict[str, Any]:
         """What a resumed training needs, in plain numbers."""
         return {
+            "done": self._done,
             "rows": [list(row) for row in self._rows],
             "next": self._next,
             "decay": None if self._decay is None else list(self._decay),
@@ -148,6 +156,7 @@ class Forecaster:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what ``state_dict`` gave."""
         self._rows = [(int(step), float(rate), float(loss)) for step, rate, loss in state["rows"]]
+        self._done = int(state.get("done", self._rows[-1][0] if self._rows else 0))
         self._next = int(state["next"])
         self._decay = None if state["decay"] is None else (int(state["decay"][0]), float(state["decay"][1]))
         self._given = state["given"]

@@ -54,7 +54,9 @@ def promising(
     level, finals = 0.95, []
     for run in read:
         plan = (plans or {}).get(run.name)
-        found = forecast(run, steps, prior=prior, plan=plan, warmup=warmup, level=level, seed=seed)
+        found = forecast(
+            run, steps, prior=prior, plan=plan, warmup=warmup, same_unit=same_unit, level=level, seed=seed
+        )
         finals.append(found.finals["wsd" if plan is None else "planned"])
     # Errors of runs are taken as independent, which leaves the order more open than it is: much of what is
     # not known, such as how noise relaxes, is the same for all.
