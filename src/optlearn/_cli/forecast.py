@@ -26,7 +26,7 @@ def run_forecast(
     level: Annotated[float, option("NUMBER", "Coverage of the intervals.")] = 0.95,
     same_unit: Annotated[
         bool,
-        flag("Take all losses in DIR to be in the same unit, however different they look.", "--same-unit"),
+        flag("Take all losses to be in the same unit, however different they look.", "--same-unit"),
     ] = False,
     seed: inputs.Seed = 0,
     as_json: inputs.Json = False,
@@ -47,7 +47,15 @@ def run_forecast(
         known = [fit(folder, warmup=warmup, same_unit=same_unit, seed=seed) for folder in prior or ()]
         tell(Progress("fitting the run"))
         found = forecast(
-            file, steps, prior=known or None, pilots=pilots, warmup=warmup, end=end, level=level, seed=seed
+            file,
+            steps,
+            prior=known or None,
+            pilots=pilots,
+            warmup=warmup,
+            end=end,
+            level=level,
+            same_unit=same_unit,
+            seed=seed,
         )
     deliver(found.to_dict(), None, as_json, lambda: console().print(found.summary(), markup=False))
     raise typer.Exit(0)

@@ -151,14 +151,11 @@ def fit(
     # neighbours err alike, as they do where the law misses the curves, they count less than their number.
     fitter = fitter.informed(OUTLYING * robust_size(fitter.data.residuals(first.parameters[None])[0]))
     least = LAW_ERROR if known or alone else 0.0
-    found = LawFit(fitter, first, law)
-    counts = max(least, found.effective_noise)
-    if known and len(read) > 1:
-        # A short run and a drop do not show how the law errs; whole runs of the family do.
-        family = np.mean([found.effective(each.noise) ** 2 for each in known])
-        counts = max(counts, float(np.sqrt(family)))
+    # A short run and a drop do not show how the law errs; whole runs of the family do.
+    prior_noise = tuple(each.noise for each in known) if len(read) > 1 else ()
+    counts = max(least, LawFit(fitter, first, law, prior_noise).effective_noise)
     fitter = fitter.informed(fitter.outlier, counts)
-    informed = LawFit(fitter, fitter.from_start(first.parameters), law)
+    informed = LawFit(fitter, fitter.from_start(first.parameters), law, prior_noise)
     for message in informed.doubts:
         warn(message, LawWarning)
     return informed
@@ -196,6 +193,7 @@ class LawFit:
     fitter: Fitter
     optimum: Optimum
     law: str
+    prior_noise: tuple[Noise, ...] = ()  # noise of the prior's curves, if it is evidence
     _drawn: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, init=False, repr=False)
 
     most_misfit: ClassVar[float] = MISFIT
@@ -264,24 +262,26 @@ class LawFit:
 
     @cached_property
     def noise(self) -> Noise:
-        """Noise of points of which none is clipped that leaves parameters as uncertain as they are."""
+        """Noise of points of which none is clipped that leaves parameters as uncertain as they are.
+
+        That of the curves, or of the prior's, whichever leaves them more uncertain.
+        """
         clipped = np.clip(np.concatenate(self._curve_residuals), -self.fitter.outlier, self.fitter.outlier)
-        return Noise.of(clipped / self._inside, self._jacobian, self.fitter.precision**2, self.data.steps)
+        own = Noise.of(clipped / self._inside, self._jacobian, self.fitter.precision**2, self.data.steps)
+        return max([own, *(replace(each, gaps=own.gaps) for each in self.prior_noise)], key=self._effective)
 
     @cached_property
     def effective_noise(self) -> float:
-        """Root of what one standard deviation costs: neighbours are correlated, and spikes count less."""
-        return self.effective(self.noise)
-
-    def effective(self, noise: Noise) -> float:
-        """The same if the curves were as noisy as others are, and remembered it as long.
+        """Root of what one standard deviation costs: neighbours are correlated, and spikes count less.
 
         A mean over what the parameters can do to the curves. For independent Gaussian residuals without
         outliers it is their standard deviation.
         """
+        return self._effective(self.noise)
+
+    def _effective(self, noise: Noise) -> float:
         directions, _ = np.linalg.qr(self._jacobian)
-        here = replace(noise, gaps=self.noise.gaps)
-        return float(np.sqrt(self._inside * np.diag(here.of_sums(directions)).mean()))
+        return float(np.sqrt(self._inside * np.diag(noise.of_sums(directions)).mean()))
 
     @cached_property
     def covariance(self) -> np.ndarray:
