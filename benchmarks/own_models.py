@@ -85,10 +85,9 @@ def fresh(*command: str) -> tuple[str, float]:
     """
     here, before = Path(__file__).resolve().parent.parent, os.times()
     with tempfile.TemporaryDirectory() as cache:
-        # Python's own bytecode is kept from before, too, unless it is looked for elsewhere.
-        folders = dict.fromkeys(("OPTLEARN_CACHE", "JAX_COMPILATION_CACHE_DIR", "PYTHONPYCACHEPREFIX"), cache)
-        kept = {**folders, "OMP_NUM_THREADS": "1"}
+        kept = {"OPTLEARN_CACHE": cache, "JAX_COMPILATION_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
         environment = {**os.environ, **kept, "PYTHONPATH": os.pathsep.join([str(here / "src"), str(here)])}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         done = subprocess.run(
             [sys.executable, "-m", *command], capture_output=True, text=True, cwd=cache, env=environment
         )
@@ -104,7 +103,8 @@ def main(*names: str) -> Rows:
     unknown = [name for name in names if name not in TASKS]
     if unknown:
         sys.exit(f"unknown problem {unknown[0]!r}; there are {', '.join(TASKS)}")
-    _, unit = fresh("optlearn._cli", "solve", "curriculum")
+    for _ in range(2):  # the first may have to compile Python's bytecode, which installations have
+        _, unit = fresh("optlearn._cli", "solve", "curriculum")
     print(
         f"CPU seconds of fresh processes, and as multiples of the {unit:.2f} of `optlearn solve curriculum`."
     )

@@ -54,6 +54,7 @@ _CHECK_AFTER = (5, 40)  # steps to an evaluation of the gap, once the model prom
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
 _CORRECTED = 80  # passes at most with a coarse objective whose gradient is corrected by the fine one
 _NEXT_TO_NOTHING = 1e-4  # of the tolerance: gaps are far above what quasi-Newton steps promise
+_SETTLED = 0.05  # of the tolerance: a correction has won no more, and what follows is less
 _MANY_STEPS, _TOLD_APART = 8, 1e-4  # steps in an interval; what half as many may change of an objective
 _LOOSE = 5  # times the tolerance, to tell starts apart
 _HOP_TOLERANCE = 1e-4  # as coarse as a brief look is
@@ -239,7 +240,7 @@ class Indirect(Solver):
             here = rollout.run(w, theta, forward)
             start = replace(start, w=w, theta=theta, curvature=descent.curvature)
             # Each wins far less than the one before, unless gradients jump, where a loss bends.
-            if won <= _NEXT_TO_NOTHING * descent.tolerance or won > before / 2:
+            if won <= _SETTLED * descent.tolerance or won > before / 2:
                 break
             before = won
         return start
