@@ -27,12 +27,12 @@ from optlearn._signatures import checked
 
 # A cut line reaches this much beyond the last node of its half.
 BEYOND_LAST = 1.02
-# And is cut where a jump is, up to this share of its reach. Farther out a segment has too few nodes for its
-# length, and a jump so little weight that it costs less to leave it out (n = 12: 4e-5 at most, not 4e-2).
+# And is cut up to this share of its reach. Farther out a segment has too few nodes for its length, and a jump
+# so little weight that it costs less to leave it out (n = 12: 4e-5 at most, instead of 4e-2).
 FAR_OUT = 0.6
-# With few nodes a jump has weight there, and where nodes pass it an objective is rough: it is cut up to so
-# many standard deviations, or almost to the end.
-RARE, ALMOST = 4.0, 0.95
+# With few nodes a jump still has weight there, and where nodes pass it an objective is rough: it is cut up to
+# so many standard deviations at least.
+RARE = 4.0
 
 # Nodes up to which a line of Gauss-Hermite is better than one of stretched steps.
 GAUSS_NODES = 8
@@ -577,12 +577,9 @@ def _reach(nodes: int) -> float:
 
 def _edges(where: Array, reach: float | Array) -> Array:
     """(P, c + 2) edges of the segments between cuts (P, c) and beyond, up to a reach."""
-    # A jump out of reach is none; cut in the middle, where each half has as few waves as can be. The cut of
-    # one that moves out goes back there on the way: if it leapt, an objective would jump.
-    far = jnp.maximum(FAR_OUT * reach, jnp.minimum(RARE, ALMOST * reach))
-    back = far / (reach - far) * (reach - jnp.abs(where))
-    cut = jnp.sign(where) * jnp.minimum(jnp.abs(where), back)
-    where = jnp.where(jnp.abs(where) < reach, cut, 0.0)
+    # A jump far out is none; cut in the middle, where each half has as few waves as can be.
+    far = jnp.maximum(FAR_OUT * reach, jnp.minimum(RARE, reach))
+    where = jnp.where(jnp.abs(where) < far, where, 0.0)
     ends = jnp.full(where.shape[0], reach)
     return jnp.stack([-ends, *_ascending(list(where.T)), ends], axis=1)
 
