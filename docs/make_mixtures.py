@@ -63,7 +63,9 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # a law that misses a pilot says so; the tables say by how much
     if arguments.curves:
-        designs({curve.name: curve for curve in ol.laws.read_mixtures(arguments.curves)})
+        curves = {curve.name: curve for curve in ol.laws.read_mixtures(arguments.curves)}
+        designs(curves)
+        random_designs(curves)
     if arguments.mixinglaws:
         outside(arguments.mixinglaws)
     experiment("mixture_gpt.csv.gz")
@@ -178,6 +180,40 @@ def designs(curves: Curves) -> None:
     print(f"the pick is {np.mean(picks):.2%} above the best (by the predicted loss alone {regret:.2%})")
     print(f"who knows the means without their noise of {noise:.4f}: {np.mean(floor):.2%}")
     print(f"the best by one seed is {np.mean(other_seed):.2%} above the best by the other", flush=True)
+
+
+def random_designs(curves: Curves) -> None:
+    """Pilots drawn at random, one seed each: errors with and without a warning, and what intervals hold."""
+    trained, rng = finals(curves, "-seed"), np.random.default_rng(7)
+    for size, count in ((6, 50), (4, 50), (3, 30), (2, 30)):
+        errors, warned, held, ranks, regrets = [], [], [], [], []
+        for _ in range(count):
+            design = rng.choice(sorted(trained), size, replace=False)
+            fit = ol.laws.fit([curves[f"{n}-seed0"] for n in design], warmup=WARMUP, peak=PEAK, starts=1)
+            others, predicted = [name for name in trained if name not in design], {}
+            for name in others:
+                with warnings.catch_warnings(record=True) as told:
+                    warnings.simplefilter("always")
+                    predicted[name] = predict(fit, curves[f"{name}-seed0"])
+                # Some logs end their warm-up a little below the peak.
+                beyond = any("a rate of" not in str(each.message) for each in told)
+                ends = fit.interval(curves[f"{name}-seed0"]).values()
+                held += [
+                    low[-1] <= true <= high[-1] for (low, high), true in zip(ends, trained[name], strict=True)
+                ]
+                errors += np.abs(predicted[name] / trained[name] - 1).tolist()
+                warned += [beyond] * len(DOMAINS)
+            each = scores(predicted, trained, others)
+            ranks.append(each[2])
+            regrets.append(each[3])
+        right, wrong = (np.array(errors)[np.array(warned) == flag] for flag in (False, True))
+        print(
+            f"{count} random designs of {size}: {right.mean():.2%} (95 % below "
+            f"{np.quantile(right, 0.95):.1%}), with a warning {wrong.mean():.1%}, up to {wrong.max():.0%}; "
+            f"intervals hold {np.mean(held):.0%}; rank {np.mean(ranks):.2f}, "
+            f"pick {np.mean(regrets):.2%} above the best",
+            flush=True,
+        )
 
 
 def of_seed(curves: Curves, seed: str) -> Curves:
