@@ -27,7 +27,7 @@ def certificate(compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray = NO
         "outcome": Outcome.SOLVED,
         "starts": Starts.of([objective]),
     }
-    found, rolled = certify(compiled, w, theta, **{**options, **changes})
+    found, rolled = certify(Rollout(compiled, len(w), 4), w, theta, **{**options, **changes})
     assert rolled.objective == pytest.approx(objective, abs=1e-12)
     return found
 

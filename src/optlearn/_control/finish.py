@@ -106,7 +106,7 @@ def finish(search: SearchResult, tell: Report) -> Solution:
         # An interior point stops short of a bound by its tolerance; pure values reach it.
         relaxed = Variant(schedule, trajectory.objective)
     certificate, rolled = certify(
-        compiled,
+        rollout,
         final.w,
         final.theta,
         objective=trajectory.objective,
@@ -115,7 +115,6 @@ def finish(search: SearchResult, tell: Report) -> Solution:
         outcome=best.outcome,
         starts=search.starts,
         relaxed_controls=(best.w, best.theta) if problem.discrete else None,
-        steps=rollout.steps,
         quadrature_error=_quadrature_error(rollout, final.w, final.theta),
         weights=best.weights,
         multipliers=best.multipliers(problem.horizon),
@@ -146,7 +145,7 @@ def finish(search: SearchResult, tell: Report) -> Solution:
 
 
 def certify(
-    compiled: CompiledProblem,
+    rollout: Rollout,
     w: Controls,
     theta: FreeValues,
     *,
@@ -156,7 +155,6 @@ def certify(
     outcome: Outcome,
     starts: Starts,
     relaxed_controls: tuple[Controls, FreeValues] | None = None,
-    steps: int = STEPS,
     quadrature_error: float | None = None,
     weights: Float[np.ndarray, " K"] | None = None,
     multipliers: Float[np.ndarray, " b"] | None = None,
@@ -166,7 +164,7 @@ def certify(
     """Certificate of relaxed controls, and the fine rollout that it is based on.
 
     Args:
-        compiled: the problem.
+        rollout: the problem, with as many steps in each interval as the solver needed.
         w: controls as returned (shares of 0 or 1 where rounded).
         theta: free parameters.
         objective: re-integrated objective.
@@ -177,7 +175,6 @@ def certify(
         relaxed_controls: w and θ of the relaxed optimum. If given, it is *its* Hamiltonian gap that counts,
             if it is smaller: what rounding costs is known exactly, as the relaxation gap, while the
             Hamiltonian gap of a rounded schedule also counts what no schedule on this grid can win.
-        steps: in each interval, that the solver needed.
         quadrature_error: change of the objective under a finer quadrature, if there is one.
         weights: of several costs, if there are. The gap is then that of their weighted sum, plus what
             the sum leaves out of the objective.
@@ -185,7 +182,8 @@ def certify(
         negligible: gain that does not matter.
         path: where the worst of the paths is worst, along a trajectory that was integrated accurately.
     """
-    rollout, on_grid = Rollout(compiled, len(w), steps), False
+    compiled, on_grid = rollout.compiled, False
+    weighted = rollout
     broken: list[str] = []
     weighing, own = weighing_on(rollout), compiled.problem.weighing
     if weighing is not None and own is not None:
@@ -195,7 +193,7 @@ def certify(
         broken = unmet_limits(compiled.problem, costs[: own.size])
         on_grid = weighing.excess(costs) <= max(excess, KEPT)
         weights = weighing.weights(costs) if weights is None else weights
-        compiled = compiled.weighted(Fixed(weights))
+        weighted = rollout.weighted(Fixed(weights))
 
     def left_out(w: Controls, theta: FreeValues) -> float:
         """What the weights leave out of the cost of controls."""
@@ -204,12 +202,13 @@ def certify(
         return max(0.0, weighing.slack(finely(rollout, w, theta), weights))
 
     # Paths have their multipliers at the ends of the solver's own steps.
-    steps = steps if compiled.engine.exact or compiled.problem.paths else max(STEPS, steps)
-    gap, rolled = _gap(compiled, w, theta, steps, multipliers)
+    if not (compiled.engine.exact or compiled.problem.paths or rollout.steps >= STEPS):
+        weighted = weighted.with_steps(STEPS)
+    gap, rolled = _gap(weighted, w, theta, multipliers)
     gap += left_out(w, theta)
     mixed = None
     if relaxed_controls is not None:
-        mixed = _gap(compiled, *relaxed_controls, steps, multipliers)[0] + left_out(*relaxed_controls)
+        mixed = _gap(weighted, *relaxed_controls, multipliers)[0] + left_out(*relaxed_controls)
     certificate = judged(
         compiled.problem,
         objective=objective,
@@ -283,10 +282,10 @@ def derivatives_differ(rollout: Rollout, w: Controls, theta: FreeValues) -> floa
 
 
 def _gap(
-    compiled: CompiledProblem, w: np.ndarray, theta: np.ndarray, steps: int, multipliers: np.ndarray | None
+    rollout: Rollout, w: np.ndarray, theta: np.ndarray, multipliers: np.ndarray | None
 ) -> tuple[float, RolloutResult]:
     """What the minimum principle says is to be won by controls and free parameters; and the rollout."""
-    rolled = Rollout(compiled, len(w), steps).run(w, theta)
+    compiled, steps, rolled = rollout.compiled, rollout.steps, rollout.run(w, theta)
     gap, _, _ = hamiltonian_gap(compiled, rolled, w, theta, steps, multipliers)
     return max(float(gap), 0.0) + free_gap(compiled, rolled, w, theta, steps)[0], rolled
 

@@ -308,6 +308,10 @@ class System(Pytree):
         """A copy of the same structure that computes less accurately and far faster, if there is one."""
         return None
 
+    def forward_only(self) -> "System":
+        """A copy for programs that are never differentiated backwards, which may be arranged otherwise."""
+        return self
+
     def refined(self) -> "System | None":
         """A copy with a finer, independent quadrature; None: nothing is approximated."""
         return None

@@ -187,25 +187,38 @@ class Functions:
     @cached_property
     def on_vectors(self) -> "VectorFunctions":
         """For JAX: the constants are a vector too."""
-        rate, final = (unpacked(function, self.constants) for function in (self.rate(), self.final))
-        paths = None if self.paths is None else unpacked(self.paths.values, self.constants)
-        return VectorFunctions(rate, final, self.stages, paths)
+        split = splitter(self.constants)
+        rate, final = (unpacked(function, split) for function in (self.rate(), self.final))
+        paths = None if self.paths is None else unpacked(self.paths.values, split)
+
+        def split_ahead(packed: Array) -> Any:
+            system, *others = split(packed)
+            return system.forward_only(), *others
+
+        return VectorFunctions(rate, final, self.stages, split, split_ahead, paths)
 
 
 @dataclass(frozen=True, eq=False)
 class VectorFunctions:
     """Functions of vectors for compiled programs.
 
+    Programs that call them in a loop split the constants before it: these hold the tables of quadratures, of
+    which every call would copy its part.
+
     Attributes:
         rate: (c, x, w, θ, h) → dx/dα (n,), running cost ().
         final: (c, x, θ) → final cost ().
         stages: of a step.
+        split: c → its tree, which all take in place of c.
+        split_ahead: the same for programs that are never differentiated backwards.
         paths: (c, x, w, θ) → (p,) what must stay within limits all along, if anything must.
     """
 
     rate: Callable[..., tuple[Array, Array]]
     final: Callable[..., Array]
     stages: Stages
+    split: Callable[[Array], Any]
+    split_ahead: Callable[[Array], Any]
     paths: Callable[..., Array] | None = None
 
     def step(
@@ -274,17 +287,26 @@ def pack(tree: Any) -> Float[np.ndarray, " c"]:
     return np.concatenate([np.zeros(0), *leaves])
 
 
-def unpacked(function: Callable[..., Any], constants: Any) -> Callable[..., Any]:
-    """``function(constants, …)`` with its constants, a tree of numbers, packed into one vector."""
+def splitter(constants: Any) -> Callable[[Array], Any]:
+    """What turns the vector that ``pack`` makes of such constants into their tree again."""
     leaves, structure = jax.tree.flatten(constants)
     shapes = [np.shape(leaf) for leaf in leaves]
     stops = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
 
-    def unpack(packed: Array, *arguments: Array) -> Any:
+    def split(packed: Array) -> Any:
         parts = [
             packed[start:stop].reshape(shape)
             for shape, start, stop in zip(shapes, stops[:-1], stops[1:], strict=True)
         ]
-        return function(jax.tree.unflatten(structure, parts), *arguments)
+        return jax.tree.unflatten(structure, parts)
+
+    return split
+
+
+def unpacked(function: Callable[..., Any], split: Callable[[Array], Any]) -> Callable[..., Any]:
+    """``function(constants, …)`` whose constants, a tuple, may also be packed into one vector."""
+
+    def unpack(packed: Any, *arguments: Array) -> Any:
+        return function(packed if isinstance(packed, tuple) else split(packed), *arguments)
 
     return unpack

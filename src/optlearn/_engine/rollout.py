@@ -22,6 +22,8 @@ C = TypeVar("C", bound=Compiled)
 LANES = 16
 # Forward passes that are kept, and how large their states may be.
 KEPT, KEPT_BYTES = 4, 2**20
+# Whether the drift is coarse, steps in an interval, controls, free parameters.
+_Key = tuple[bool, int, bytes, bytes]
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,21 @@ class Rollout(Generic[C]):
         self._h = np.repeat(np.diff(edges) / steps, steps)
         self._forward, self._backward = compiled.engine.chains(self._total)
         # Last forward passes, of all that share a problem and a grid: ends of runs are looked at repeatedly.
-        self._recent: dict[tuple[bool, int, bytes, bytes], tuple[np.ndarray, np.ndarray]] = {}
+        self._recent: dict[_Key, tuple[np.ndarray, np.ndarray]] = {}
+        # And last passes both ways, of all that share the weights of costs as well.
+        self._both_ways: dict[_Key, RolloutResult] = {}
 
     def weighted(self, weigher: Weigher) -> "Rollout[C]":
         """The same passes, with another cost of several costs."""
         other = copy(self)
         other.compiled = self.compiled.weighted(weigher)
+        other._both_ways = {}
         return other
 
     def with_steps(self, steps: int) -> "Rollout[C]":
         """The same passes with so many steps in each interval."""
         other = type(self)(self.compiled, self.edges, steps)
-        other._recent = self._recent
+        other._recent, other._both_ways = self._recent, self._both_ways
         return other
 
     def coarser(self) -> "Rollout[C] | None":
@@ -121,7 +126,7 @@ class Rollout(Generic[C]):
 
     def _chain(self, w: Controls, theta: FreeValues) -> tuple[np.ndarray, np.ndarray]:
         """(I·s + 1, n) states and (I·s,) costs of the steps."""
-        key = (self.compiled.is_coarse, self.steps, w.tobytes(), theta.tobytes())
+        key = self._key(w, theta)
         if key not in self._recent:
             start, constants = self.compiled.start, self.compiled.constants
             X, cost = self._forward(start, np.repeat(w, self.steps, axis=0), self._h, constants, theta)
@@ -133,6 +138,9 @@ class Rollout(Generic[C]):
                 self._recent.pop(next(iter(self._recent)))
             self._recent[key] = states, cost
         return self._recent[key]
+
+    def _key(self, w: Controls, theta: FreeValues) -> _Key:
+        return self.compiled.is_coarse, self.steps, w.tobytes(), theta.tobytes()
 
     def along(self, states: np.ndarray, w: Controls, theta: FreeValues) -> np.ndarray:
         """(L,) values that have limits all along, at ends of steps: interval by interval, step by step."""
@@ -164,6 +172,19 @@ class Rollout(Generic[C]):
         forward: tuple[float, np.ndarray] | None = None,
     ) -> RolloutResult:
         """A forward pass, unless what it gives is known, and a backward pass."""
+        if self._tilt is not None:
+            return self._run(w, theta, forward)
+        key = self._key(w, theta)
+        if key not in self._both_ways:
+            result = self._run(w, theta, forward)
+            if result.states.nbytes > KEPT_BYTES:
+                return result
+            if len(self._both_ways) == KEPT:
+                self._both_ways.pop(next(iter(self._both_ways)))
+            self._both_ways[key] = result
+        return self._both_ways[key]
+
+    def _run(self, w: Controls, theta: FreeValues, forward: tuple[float, np.ndarray] | None) -> RolloutResult:
         objective, states = self.forward(w, theta) if forward is None else forward
         along = self.along(states, w, theta)
         _, end, by_theta = self.compiled.final_gradient(states[-1], theta, along)

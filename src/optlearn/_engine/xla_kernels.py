@@ -56,12 +56,17 @@ class Columns(_Compiled):
         function: vectors → array, or a tuple of arrays, of one dimension or none.
         lengths: of its arguments.
         shared: a flag for each argument: it is the same for all columns.
+        split: what the first argument is turned into, once for all columns.
     """
 
-    def __init__(self, function: Callable[..., Any], lengths: list[int], shared: list[bool]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], lengths: list[int], shared: list[bool], split: Callable[..., Any]
+    ) -> None:
         self._shared = shared
 
-        def block(count: Array, *given: Array) -> list[Array]:
+        def block(count: Array, constants: Array, *others: Array) -> list[Array]:
+            given = split(constants), *others
+
             def one(i: Array) -> list[Array]:
                 result = function(*(v if same else v[i] for v, same in zip(given, shared, strict=True)))
                 return _vectors(result if isinstance(result, tuple) else (result,))
@@ -107,12 +112,19 @@ class Chain(_Compiled):
         function: of vectors; the results are a tuple of vectors or numbers.
         lengths: of its arguments.
         rows: how many arguments after the carry are rows of tables.
+        split: what the first of those that follow is turned into, once for all rows.
     """
 
     def __init__(
-        self, function: Callable[..., tuple[Array, tuple[Array, ...]]], lengths: list[int], rows: int
+        self,
+        function: Callable[..., tuple[Array, tuple[Array, ...]]],
+        lengths: list[int],
+        rows: int,
+        split: Callable[..., Any],
     ) -> None:
-        def block(count: Array, carry: Array, tables: list[Array], shared: list[Array]) -> Any:
+        def block(count: Array, carry: Array, tables: list[Array], given: list[Array]) -> Any:
+            shared = split(given[0]), *given[1:]
+
             def one(carry: Array, i: Array) -> tuple[Array, list[Array]]:
                 end, results = function(carry, *(table[i] for table in tables), *shared)
                 return end, _vectors(results)

@@ -349,6 +349,8 @@ class Table(Pytree):
         segments: into how many each coordinate is cut; 0 for the label noise.
         mirrored: whether only one of each pair of mirrored points is held.
         cut: whether any line is cut; quasi-random points take no notice.
+        differentiated: whether sums are also differentiated backwards. If not, no block is copied that is not
+            used; else a program would copy the whole table for that.
     """
 
     positions: Float[Array, "B C d"]
@@ -359,6 +361,7 @@ class Table(Pytree):
     segments: tuple[int, ...] = field(static=True)
     mirrored: bool = field(static=True)
     cut: bool = field(static=True)
+    differentiated: bool = field(static=True)
 
     # Expressions of so many numbers would be too large: for compiled programs only.
     wide: ClassVar[bool] = True
@@ -372,6 +375,7 @@ class Table(Pytree):
         mirrored: bool = False,
         block: int | None = None,
         blocks: int | None = None,
+        differentiated: bool = True,
     ) -> "Table":
         """A rule in blocks of so many points, as many as it takes unless more are asked for."""
         positions, weights = rule.grid(segments)
@@ -392,6 +396,7 @@ class Table(Pytree):
             segments,
             mirrored,
             max(segments, default=0) > 1 and not isinstance(rule, QuasiMonteCarlo),
+            differentiated,
         )
 
     @property
@@ -405,14 +410,23 @@ class Table(Pytree):
     def holding(self, rule: "GridRule") -> "Table":
         """The same with another rule: of the same shape if that takes no more blocks."""
         blocks, block = self.weights.shape
-        return Table.of(rule, self.segments, mirrored=self.mirrored, block=block, blocks=blocks)
+        return Table.of(
+            rule,
+            self.segments,
+            mirrored=self.mirrored,
+            block=block,
+            blocks=blocks,
+            differentiated=self.differentiated,
+        )
 
     def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> PointsAndWeights:
         """Points (C, d) and weights (C,) of a block, positions (C, d), that ``summed_over`` hands on."""
+        if not self.cut:
+            return self.positions, self.weights
         weights, points = self.weights, self.positions[:, :0]
         for coordinate in range(len(smooth)):
             column = self.positions[:, coordinate]
-            where = cut(coordinate, points) if self.cut else None
+            where = cut(coordinate, points)
             if where is not None:
                 edges = _edges(where, self.reach[coordinate])
                 segment = jnp.floor(column)
@@ -435,22 +449,29 @@ def summed_over(quadrature: "Quadrature", function: Callable[["Quadrature"], Any
         return function(quadrature)
     table = quadrature
 
-    @jax.checkpoint
     def of_block(positions: Array, weights: Array) -> Any:
         return function(replace(table, positions=positions, weights=weights))
 
+    def add(total: Any, positions: Array, weights: Array) -> Any:
+        return jax.tree.map(jnp.add, total, of_block(positions, weights))
+
     @jax.checkpoint
-    def add(total: Any, block: tuple[Array, Array, Array]) -> tuple[Any, None]:
+    def add_given(total: Any, block: tuple[Array, Array, Array]) -> tuple[Any, None]:
         positions, weights, used = block
+        return jax.lax.cond(used > 0, lambda: add(total, positions, weights), lambda: total), None
 
+    def add_numbered(total: Any, number: Array) -> tuple[Any, None]:
+        # A block is copied only where it is used.
         def more() -> Any:
-            return jax.tree.map(jnp.add, total, of_block(positions, weights))
+            return add(total, table.positions[number], table.weights[number])
 
-        return jax.lax.cond(used > 0, more, lambda: total), None
+        return jax.lax.cond(table.used[number] > 0, more, lambda: total), None
 
     shapes = jax.eval_shape(of_block, table.positions[0], table.weights[0])
     none = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    return jax.lax.scan(add, none, (table.positions, table.weights, table.used))[0]
+    if table.differentiated:
+        return jax.lax.scan(add_given, none, (table.positions, table.weights, table.used))[0]
+    return jax.lax.scan(add_numbered, none, np.arange(len(table.used)))[0]
 
 
 def _line(segments: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -579,6 +579,13 @@ class LearningModel(System):
         coarse = coarser(table) if isinstance(table, Table) else None
         return None if coarse is None else replace(self, drift_quadrature=coarse)
 
+    def forward_only(self) -> Self:
+        """A copy for programs that are never differentiated backwards: coarse quadratures take less time."""
+        table = self.drift_quadrature
+        if not isinstance(table, Table):
+            return self
+        return replace(self, drift_quadrature=replace(table, differentiated=False))
+
     def resolved(
         self, states: Array, u: Settings, quadrature: AbstractQuadrature | AutoQuadrature | None = None
     ) -> Resolved:

@@ -190,14 +190,27 @@ def _tabulated(
 
 
 def _table(
-    model: LearningModel, rule: GridRule, what: What, block: int, counts: Sequence[int] = (1,)
+    model: LearningModel,
+    rule: GridRule,
+    what: What,
+    block: int,
+    counts: Sequence[int] = (1,),
+    *,
+    differentiated: bool = True,
 ) -> Table:
     """A rule in blocks; as many as ``counts`` says, if one of these is enough."""
     where = _where(model, what)
     centred = not any(model.clusters) and not any(where.cuts)
     size = rule.size(where.segments)
     blocks = next((count for count in counts if count * block >= size), 1)
-    return Table.of(rule, where.segments, mirrored=model.even and centred, block=block, blocks=blocks)
+    return Table.of(
+        rule,
+        where.segments,
+        mirrored=model.even and centred,
+        block=block,
+        blocks=blocks,
+        differentiated=differentiated,
+    )
 
 
 def _where(model: LearningModel, what: What) -> Coordinates:
@@ -435,7 +448,8 @@ def _values(
     quadrature: Quadrature = rule
     if isinstance(rule, GridRule) and not model.redrawn:
         # One program for nearly all rules that are tried; blocks that are not used cost nothing.
-        quadrature = _table(model, rule, what, 256, (2 * MANY_POINTS // 256, 4096))
+        counts = 2 * MANY_POINTS // 256, 4096
+        quadrature = _table(model, rule, what, 256, counts, differentiated=False)
     leaves, structure = jax.tree.flatten((model, dict(u), quadrature))
     key = (structure, tuple(np.shape(leaf) for leaf in leaves), what)
     if key not in _VALUES:

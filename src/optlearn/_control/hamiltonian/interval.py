@@ -22,6 +22,10 @@ from optlearn._control.budgets import BudgetRows
 from optlearn._control.relaxation import Relaxation
 from optlearn._engine.steps import interval_weights
 
+# Steps of an interval over which H̄ is a mean, where a value is a wide quadrature: by Simpson's rule that is
+# as good as over more, which only the states need.
+_STEPS_COSTLY = 4
+
 if TYPE_CHECKING:  # batches, which share this file, need no CasADi
     from optlearn._control.compiled import CompiledProblem
     from optlearn._engine.rollout import RolloutResult
@@ -178,9 +182,10 @@ class IntervalHamiltonian(Hamiltonian):
         """H̄ along a rollout under controls w (I, m), with the exact slope at w."""
         assert len(rolled.states) == len(w) * steps + 1
         horizon, paths = compiled.problem.horizon, compiled.engine.paths
-        points = on_intervals(
-            rolled.states, rolled.costates, len(w), horizon, compiled.engine.exact, rolled.jumps
-        )
+        states, costates, jumps = rolled.states, rolled.costates, rolled.jumps
+        if compiled.engine.costly and jumps is None and steps % _STEPS_COSTLY == 0:
+            states, costates = (part[:: steps // _STEPS_COSTLY] for part in (states, costates))
+        points = on_intervals(states, costates, len(w), horizon, compiled.engine.exact, jumps)
         plain = cls(_domain(compiled), *points, np.zeros_like(w), w, compiled, theta)
         multipliers = rolled.multipliers
         if paths is not None and any(paths.read_controls) and multipliers is not None and multipliers.any():
@@ -188,6 +193,11 @@ class IntervalHamiltonian(Hamiltonian):
             # In units of H: what is weighed in an interval counts for its whole length.
             plain = replace(plain, paths=(rolled.states[ends], multipliers * len(w) / horizon))
         return plain.tilted(w, rolled.gradient)
+
+    def coarser(self, points: int) -> "IntervalHamiltonian":
+        """Also with a coarser drift, if there is one."""
+        compiled = self.compiled.coarser() if self.domain.costly else None
+        return replace(super().coarser(points), compiled=compiled or self.compiled)
 
     def mean(self, w: np.ndarray, of: Any) -> np.ndarray:
         """(P,) means of H, nothing added."""

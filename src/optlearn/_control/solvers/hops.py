@@ -9,6 +9,7 @@ or does not come back from there once it is let go, is a start.
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple, Protocol
 
@@ -22,11 +23,12 @@ from optlearn._control.solvers.feasible import FeasibleSet
 # Shares of training, at its beginning or at its end.
 LENGTHS = 0.25, 0.1
 # Hops at most, quasi-Newton steps of each; how many go on, and how many times as many steps at most.
-MOST, STEPS, FOLLOWED, ROUNDS = 24, 6, 3, 3
-PATIENCE = 3  # times what it has just won, that a hop may still be above the best run
+MOST, STEPS, FOLLOWED, ROUNDS = 24, 6, 3, 5
+PATIENCE = 10  # times what it has just won, that a hop may still be above the best run
 PRESSURE = 10  # times the largest derivative along a control, that holds it at a bound
 SHORTEST = 1e-6  # distance of states that counts as one, in ranges of the best run
 BACK = 0.2  # of how far away it was when it was let go: it has come back
+HOPELESS = 2  # times the objective of the best run: what begins still higher is not held
 WORTH = 1.1  # times the objective of the best run: what is still higher is not followed
 STAYS = 1e-3  # of a control's range: what is as near to the bound as this is no hop
 
@@ -81,72 +83,114 @@ class Hop(NamedTuple):
         return Start(self.name, *within.nearest(w, start.theta), local=True, curvature=start.curvature)
 
 
-class _Place(NamedTuple):
-    """Where a hop has led.
+@dataclass
+class _Held:
+    """A hop on its way: what holds it, and where it has led.
 
     Attributes:
+        hop: what is held.
+        walker: that adapts the other controls.
         away: distance of states from the best run's, in ranges of these.
         objective: without what holds the hop.
-        start: from there.
     """
 
-    away: float
-    objective: float
-    start: Start
+    hop: Hop
+    walker: Walker
+    away: float = 0.0
+    objective: float = np.inf
+
+    @property
+    def start(self) -> Start:
+        """From where it has led."""
+        w, theta, *_ = self.walker.at
+        return Start(self.hop.name, w, theta, local=True, curvature=self.walker.curvature)
 
 
-def hops(
-    rollout: Rollout, best: Run, walk: Callable[[Rollout, Start], Walker], goal: Run | None = None
-) -> list[tuple[Hop, Start]]:
-    """Those that do not lead back to the best run, and starts from where they lead.
+class Hops:
+    """Hops from one run, whose other controls adapt with the run's curvature to begin with.
 
-    While a hop is held, all other controls adapt to it, with the best run's curvature to begin with. Those go
-    on that are far away at the lowest price: in a basin the objective rises with the square of the distance.
-    With a goal, which is another run, it is those that have come nearest to it. One that ends lower than the
-    best run has found another basin; if none does, the lowest is let go, to see whether it comes back.
+    Args:
+        rollout: coarse passes.
+        best: the run.
+        walk: how to descend from a start.
     """
-    within = FeasibleSet(rollout.compiled, rollout.intervals)
-    objective, states = rollout.forward(best.w, best.theta)
-    worthwhile = objective + (WORTH - 1) * abs(objective)
-    size = np.ptp(states, axis=0)
-    size = np.where(size > 0, size, 1.0)
-    wanted = None if goal is None else rollout.forward(goal.w, goal.theta)[1]
 
-    def between(one: np.ndarray, other: np.ndarray) -> float:
-        return float(np.linalg.norm((one - other)[:: rollout.steps] / size))
+    def __init__(self, rollout: Rollout, best: Run, walk: Callable[[Rollout, Start], Walker]) -> None:
+        self.rollout, self.best, self.walk = rollout, best, walk
+        self.within = FeasibleSet(rollout.compiled, rollout.intervals)
+        self.objective, self.states = rollout.forward(best.w, best.theta)
+        size = np.ptp(self.states, axis=0)
+        self._size = np.where(size > 0, size, 1.0)
 
-    def walked(hop: Hop, walker: Walker) -> _Place:
-        walker.settle(STEPS)
-        w, theta, _, course = walker.at
-        start = Start(hop.name, w, theta, local=True, curvature=walker.curvature)
-        return _Place(between(course, states), rollout.objective(w, theta), start)
+    def starts(self, goal: Run | None = None) -> list[tuple[Hop, Start]]:
+        """Those that do not lead back to the best run, and starts from where they lead.
 
-    held: list[tuple[float, _Place, Hop, Walker]] = []
-    for hop in list(_every(rollout, best))[:MOST]:
-        start = hop.of(best, within)
-        rolled = rollout.run(start.w, start.theta)
-        if np.isfinite(rolled.objective) and rollout.compiled.is_possible(rolled.states[:: rollout.steps]):
-            pressure = hop.pressure(rolled.gradient, best.w)
-            walker = walk(rollout.tilted(pressure, np.zeros(len(best.theta))), start)
-            place = walked(hop, walker)
-            price = (place.objective - objective) / max(place.away, SHORTEST) ** 2
-            if place.objective < worthwhile:
-                rank = price if wanted is None else between(walker.at[3], wanted)
-                held.append((rank, place, hop, walker))
-    ends: list[tuple[_Place, Hop]] = []
-    for _, place, hop, walker in sorted(held, key=lambda each: each[0])[:FOLLOWED]:
+        Those go on that are far away at the lowest price: in a basin the objective rises with the square of
+        the distance. With a goal, which is another run, it is those that have come nearest to it. One that
+        ends lower than the best run has found another basin; if none does, the lowest is let go, to see
+        whether it comes back.
+        """
+        worthwhile = self.objective + (WORTH - 1) * abs(self.objective)
+        wanted = None if goal is None else self.rollout.forward(goal.w, goal.theta)[1]
+        ranked: list[tuple[float, _Held]] = []
+        for hop in list(_every(self.rollout, self.best))[:MOST]:
+            held = self._hold(hop)
+            if held is not None and held.objective < worthwhile:
+                price = (held.objective - self.objective) / max(held.away, SHORTEST) ** 2
+                rank = price if wanted is None else self._between(held.walker.at[3], wanted)
+                ranked.append((rank, held))
+        ends = [held for _, held in sorted(ranked, key=lambda each: each[0])[:FOLLOWED]]
+        for held in ends:
+            if self._leads_lower(held):
+                return [(held.hop, held.start)]
+        if not ends:
+            return []
+        lowest = min(ends, key=lambda held: held.objective)
+        released = _Held(lowest.hop, self.walk(self.rollout, lowest.start))
+        self._go_on(released)
+        return [(lowest.hop, released.start)] if released.away > BACK * lowest.away else []
+
+    def start(self, hop: Hop) -> Start | None:
+        """From where one hop leads; None: to no possible state."""
+        held = self._hold(hop)
+        if held is None:
+            return None
+        self._leads_lower(held)
+        return held.start
+
+    def _hold(self, hop: Hop) -> _Held | None:
+        """The first steps of a hop that is held."""
+        start = hop.of(self.best, self.within)
+        first = self.rollout.objective(start.w, start.theta)
+        if not first < self.objective + (HOPELESS - 1) * abs(self.objective):
+            return None
+        rolled = self.rollout.run(start.w, start.theta)
+        possible = self.rollout.compiled.is_possible(rolled.states[:: self.rollout.steps])
+        if not possible:
+            return None
+        pressure = hop.pressure(rolled.gradient, self.best.w)
+        held = _Held(hop, self.walk(self.rollout.tilted(pressure, np.zeros(len(self.best.theta))), start))
+        self._go_on(held)
+        return held
+
+    def _leads_lower(self, held: _Held) -> bool:
+        """Whether it ends lower than the best run, still held, if it goes on while that can be hoped for."""
         for _ in range(ROUNDS):
-            before, place = place, walked(hop, walker)
-            if place.objective < objective - agreement(objective):
-                return [(hop, place.start)]
-            if place.objective - objective > PATIENCE * (before.objective - place.objective):
+            before = held.objective
+            self._go_on(held)
+            if held.objective < self.objective - agreement(self.objective):
+                return True
+            if held.objective - self.objective > PATIENCE * (before - held.objective):
                 break
-        ends.append((place, hop))
-    if not ends:
-        return []
-    place, hop = min(ends, key=lambda end: end[0].objective)
-    released = walked(hop, walk(rollout, place.start))
-    return [(hop, released.start)] if released.away > BACK * place.away else []
+        return False
+
+    def _go_on(self, held: _Held) -> None:
+        held.walker.settle(STEPS)
+        w, theta, _, course = held.walker.at
+        held.away, held.objective = self._between(course, self.states), self.rollout.objective(w, theta)
+
+    def _between(self, one: np.ndarray, other: np.ndarray) -> float:
+        return float(np.linalg.norm((one - other)[:: self.rollout.steps] / self._size))
 
 
 def _every(rollout: Rollout, best: Run) -> Iterator[Hop]:

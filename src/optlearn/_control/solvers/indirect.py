@@ -27,7 +27,7 @@ from optlearn._control.hamiltonian.interval import IntervalHamiltonian
 from optlearn._control.hamiltonian.newton import ARMIJO
 from optlearn._control.runs import Curvature, Outcome, Run, Solver, Start, lowest
 from optlearn._control.solvers.feasible import FeasibleSet
-from optlearn._control.solvers.hops import hops
+from optlearn._control.solvers.hops import Hops
 from optlearn._control.solvers.quasi_newton import LONG_MEMORY, MEMORY, QuasiNewton
 from optlearn._control.solvers.rules import (
     LITTLE,
@@ -65,6 +65,8 @@ _CLEARLY = 1e-3  # a limit that is broken by this share of itself is not broken 
 _MET = 1e-8  # a limit that is broken by this share of itself counts as met
 _CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
 _FAR_BEHIND = 4  # times its gap that a descent is above another: it will not come down to that
+_NEARLY_ALL = 0.7  # of what its slope promises, that a step wins: it was too short
+_FARTHER = 10  # times as far at most, with each look ahead
 _BESIDE = 0.05  # of a control's range: ends of two runs that are as near as this are in one basin
 _ACCEPTABLE = 20  # gaps up to so many tolerances, 2e-5 of the objective, are what a certificate accepts
 
@@ -184,12 +186,12 @@ class Indirect(Solver):
         evidence for the run from which they came. With a goal, that hop goes on which leads nearest to it.
         """
         found: list[Run] = []
-        within = FeasibleSet(coarse.compiled, coarse.intervals)
 
         def brief(passes: Rollout, start: Start) -> Descent:
             return Descent(passes, start, MAX_ITERATIONS, _HOP_TOLERANCE)
 
-        for hop, start in hops(coarse, run, brief, goal):
+        beside = Hops(coarse, run, brief)
+        for hop, start in beside.starts(goal):
             least = lowest([*ends, *found]).objective
             end = self._loosely(least).run(coarse, start, tell)
             if end.astray:
@@ -199,8 +201,10 @@ class Indirect(Solver):
                 break
             if end.objective < least - agreement(least):
                 for other in hop.others(coarse.intervals):
-                    start = replace(other.of(run, within), curvature=end.curvature)
-                    again = self._loosely(end.objective).run(coarse, start, tell)
+                    begin = beside.start(other)
+                    if begin is None:
+                        continue
+                    again = self._loosely(end.objective).run(coarse, begin, tell)
                     found.append(again)
                     if again.interrupted or _may_reach(again, end.objective):
                         break
@@ -446,6 +450,11 @@ class Descent:
         return behind if behind > agreement(self.rival) else 0.0
 
     @property
+    def _agrees(self) -> bool:
+        """Has it come as low as its rival, from which it need not go on?"""
+        return 0.0 <= self.point.objective - self.rival <= agreement(self.rival)
+
+    @property
     def at(self) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
         """Controls (I, m), free parameters (k,), the objective, and states (I·s + 1, n)."""
         return *self.feasible.split(self.point.v), self.point.objective, self.point.rolled.states
@@ -572,6 +581,9 @@ class Descent:
             direction = self.model.direction(self.point.v, gradient, 0.01 * negligible)
             promise = -float(gradient @ direction)
             limit = self.iterations >= self.max_iterations
+            if self.compiled.engine.costly and self._agrees and promise <= agreement(self.rival):
+                self._minimise_hamiltonian()
+                return Outcome.SOLVED if self.gap <= _ACCEPTABLE * self.tolerance else Outcome.ACCEPTABLE
             little = max(self.tolerance, self._behind / _FAR_BEHIND)
             if limit or (promise < little and self.iterations >= checked + wait):
                 self._minimise_hamiltonian()
@@ -584,7 +596,8 @@ class Descent:
                     return Outcome.BEHIND
                 if self.brief and self.gap > _CREEPING * self.tolerance:
                     return Outcome.STALLED
-            if promise <= negligible or self._search(direction, 1.0) == 0.0:
+            farther = self.compiled.engine.costly
+            if promise <= negligible or self._search(direction, 1.0, farther=farther) == 0.0:
                 if fresh:
                     break
                 # A model gone wrong looks like this too: ask a fresh one.
@@ -596,8 +609,11 @@ class Descent:
 
     # Both.
 
-    def _search(self, direction: np.ndarray, share: float) -> float:
-        """Move a share of the direction that lowers the objective enough; 0 if there is none."""
+    def _search(self, direction: np.ndarray, share: float, *, farther: bool = False) -> float:
+        """Move a share of the direction that lowers the objective enough; 0 if there is none.
+
+        Or farther, where the whole direction wins nearly all that its slope promises.
+        """
         start = self.point
         gradient = self.feasible.gradient(start.rolled)
         slope = float(gradient @ direction)
@@ -608,12 +624,39 @@ class Descent:
             forward = self.rollout.forward(*self.feasible.split(trial))
             rise = forward[0] - start.objective
             if np.isfinite(rise) and lowers(rise, share, slope) and self._is_possible(forward[1]):
+                if farther:
+                    trial, forward = self._farther(start, direction, share, slope, (trial, forward))
                 self.point = self._pass(trial, forward)
                 change = self.feasible.gradient(self.point.rolled) - gradient
                 self.model.learn(trial - start.v, change)
                 return share
             share = float(shortened(share, rise, slope))
         return 0.0
+
+    def _farther(
+        self,
+        start: _Point,
+        direction: np.ndarray,
+        share: float,
+        slope: float,
+        found: tuple[np.ndarray, tuple[float, np.ndarray]],
+    ) -> tuple[np.ndarray, tuple[float, np.ndarray]]:
+        """Beyond a share that wins nearly all that its slope promises, while that holds.
+
+        There the model is too stiff: curvature from elsewhere forbids long steps along flat valleys, and is
+        forgotten by halves, a pass each. A look ahead costs a third of one.
+        """
+        while True:
+            rise = found[1][0] - start.objective
+            if rise > _NEARLY_ALL * share * slope:
+                return found
+            # The minimum of the parabola through what is known.
+            share *= min(_FARTHER, 1 / (2 * max(1 - rise / (share * slope), 1e-3)))
+            trial = self.feasible.project(start.v + share * direction)
+            forward = self.rollout.forward(*self.feasible.split(trial))
+            if not (forward[0] < found[1][0] and self._is_possible(forward[1])):
+                return found
+            found = trial, forward
 
     def _is_possible(self, states: np.ndarray) -> bool:
         return self.compiled.is_possible(states[:: self.steps])

@@ -24,6 +24,7 @@ STARTS_COSTLY = 2
 # Random schedules, of which those that make the state go different ways become starts.
 POOL = 32
 POOL_OPERATIONS = 100_000_000  # of all their forward passes
+POOL_COSTLY = 4  # for each start, where passes are wide quadratures: a descent takes fifty of them
 # Steps in an interval beyond which fewer digits suffice for a beginning.
 MANY_STEPS = 8
 # Rounds of further starts, while at most half of them have reached the best.
@@ -104,7 +105,9 @@ def random_starts(rollout: Rollout, count: int, seed: Seed) -> list[Start]:
     if count < 1:
         return []
     compiled = rollout.compiled
-    affordable = 0 if compiled.engine.costly else POOL_OPERATIONS // max(1, rollout.operations)
+    affordable = POOL_OPERATIONS // max(1, rollout.operations)
+    if compiled.engine.costly:
+        affordable = POOL_COSTLY * count
     pool = _randoms(compiled, rollout.intervals, max(count, min(POOL, affordable)), seed)
     tried = [(start, *rollout.forward(start.w, start.theta)) for start in pool]
     possible = compiled.is_possible
@@ -249,9 +252,9 @@ def warm_schedule(problem: Problem, schedule: Schedule) -> Schedule:
 def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[Start]) -> int:
     """Steps in an interval after which the objective changes by less than 1e-8, or 1e-5 of itself.
 
-    Or 1e-7 where expectations are wide quadratures, which are no more accurate than that; or 1e-6 where it
-    takes many steps, since the fast start that asks for these may be the guess's alone. This is under the
-    first guess whose dynamics stay finite; the optimum may need more, see ``too_coarse``.
+    Or 1e-6 where expectations are wide quadratures, and where it takes many steps, since the fast start that
+    asks for these may be the guess's alone. This is under the first guess whose dynamics stay finite; the
+    optimum may need more, see ``too_coarse``.
     """
     if compiled.engine.exact:
         return compiled.exact_steps(compiled.problem.horizon / intervals)
@@ -261,12 +264,11 @@ def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[St
 
 def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int | None:
     """Enough steps for a guess; None: its dynamics run away, however fine the steps."""
-    small = 1e-7 if compiled.engine.costly else 1e-8
     rollout, known_to_stay = quickest(Rollout(compiled, intervals, 1)), False
     coarse = rollout.objective(guess.w, guess.theta)
     while (twice := finer(rollout)) is not None:
         fine = twice.objective(guess.w, guess.theta)
-        allowed = small if rollout.steps < MANY_STEPS else 1e-6
+        allowed = 1e-6 if compiled.engine.costly or rollout.steps >= MANY_STEPS else 1e-8
         if not np.isfinite(fine):
             # It may be an unstable step, or the dynamics themselves.
             if not known_to_stay and _fault(compiled, guess) is not None:
