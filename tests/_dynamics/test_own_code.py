@@ -134,6 +134,7 @@ def test_a_misspelt_method_is_named():
 
             def latent(self, u):
                 return None
+
         return Misspelt
 
     with pytest.warns(UserWarning, match=r"nothing uses Misspelt\.latent; did you mean latents\?") as told:
@@ -153,7 +154,7 @@ def test_a_misspelt_method_is_named():
     with pytest.warns(UserWarning, match=r"Third\.Penalties; did you mean penalty\?"):
 
         class Third(ol.LearningModel):
-            def Penalties(self, x, u):  # noqa: N802
+            def Penalties(self, x, u):
                 return x.Q[0, 0]
 
 
@@ -233,7 +234,7 @@ class RatesOfItsOwn(Layered):
 
 def unread(kind, **others):
     """Names of parameters that a problem of ``kind`` says nothing reads."""
-    parameters = {name: 0.5 for name in others.pop("names")}
+    parameters = dict.fromkeys(others.pop("names"), 0.5)
     model = kind(
         students=1, overlaps=ol.Overlaps(T=1.0), trained={"hidden": ()},
         parameters={"learning_rate": 0.5, **parameters}, **others,

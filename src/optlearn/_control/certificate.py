@@ -222,8 +222,8 @@ def judged(
         )
     elif np.isnan(solver_gap):
         reasons.append(
-            "hamiltonian_gap is not known: along this schedule the error, the drift or a derivative of theirs "
-            "is not a number"
+            "hamiltonian_gap is not known: along this schedule the error, the drift or a derivative of them is "
+            "not a number"
         )
     elif solver_gap > small["hamiltonian_gap"]:
         reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small['hamiltonian_gap']:.1e}")
