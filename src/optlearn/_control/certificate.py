@@ -222,7 +222,7 @@ def judged(
         )
     elif np.isnan(solver_gap):
         reasons.append(
-            "hamiltonian_gap is not known: along this schedule the error, the drift or a derivative of them is "
+            "hamiltonian_gap is not known: along this schedule the error, drift or a derivative of them is "
             "not a number"
         )
     elif solver_gap > small["hamiltonian_gap"]:
