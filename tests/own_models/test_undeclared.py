@@ -1,7 +1,5 @@
 """What an own model does not say of itself: where it jumps, and where its error is no number."""
 
-from dataclasses import replace
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -77,26 +75,3 @@ def test_what_cannot_be_integrated_is_refused_before_the_search():
     with pytest.raises(ol.SpecificationError, match=r"Misread.loss fails with IndexError: index 1 is out"):
         ol.solve(problem_of(Misread), progress=lambda report: told.append(str(report)))
     assert told == ["tracing the dynamics"]
-
-
-class Exponential(Linear):
-    """An exponential loss, of which large rates run away, judged by wrong signs: NaN is none."""
-
-    def loss(self, fields, x, latent, u):
-        return jnp.exp(-jnp.tanh(4 * fields.teacher[0, 0]) * fields.student[0, 0])
-
-    def metric(self, fields, x, latent, u):
-        return jnp.where(fields.teacher[0, 0] * fields.student[0, 0] < 0, 1.0, 0.0)
-
-
-def test_what_runs_away_is_no_baseline():
-    breaks = (ol.Break("teacher", 0, 0), ol.Break("student", 0, 0))
-    problem = replace(problem_of(Exponential, breaks, highest=4.0), horizon=5.0)
-    compiled = compile_problem(problem)
-    fast = Rollout(compiled, 6, 4)
-    w = np.full((6, 1), 4.0)
-    assert np.isnan(fast.objective(w, np.zeros(0)))
-    assert np.isnan(fast.many(w[None], np.zeros(0))[0][0])
-    values = {name: ol.evaluate(problem, made).objective for name, made in ol.baselines(problem).items()}
-    assert len(values) == 4
-    assert all(values["best constant"] > values[name] > 0.1 for name in values if name != "best constant")

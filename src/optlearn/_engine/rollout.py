@@ -113,8 +113,8 @@ class Rollout(Generic[C]):
     def forward(self, w: Controls, theta: FreeValues) -> tuple[float, np.ndarray]:
         """Objective, and (I·s + 1, n) states, under controls w (I, m).
 
-        Where a state is not finite the objective is NaN, whatever an error makes of it: none of the comparisons
-        that count mistakes hold for NaN.
+        Where a state is not finite the objective is NaN, whatever an error makes of it: one that counts
+        mistakes would find none.
         """
         states, cost = self._chain(w, theta)
         if not np.all(np.isfinite(states[-1])):

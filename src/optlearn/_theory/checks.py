@@ -50,8 +50,9 @@ def check_sizes(model: LearningModel) -> None:
             f"{name}(redrawn={model.redrawn!r}): at least one slot must be shared by the views; "
             "leave redrawn empty for batches of fresh samples"
         )
-    if not (isinstance(model.breaks, list | tuple) and all(isinstance(b, Break) for b in model.breaks)):
-        raise SpecificationError(f"{name}: breaks must be a list of ol.Break(…), got {model.breaks!r}")
+    breaks: Any = model.breaks
+    if not (isinstance(breaks, list | tuple) and all(isinstance(place, Break) for place in breaks)):
+        raise SpecificationError(f"{name}: breaks must be a list of ol.Break(…), got {breaks!r}")
     for place in model.breaks:
         _check_break(model, place)
     if len(set(model.breaks)) < len(model.breaks):
