@@ -72,6 +72,26 @@ def test_the_certificate_says_what_was_proven():
     assert (certificate.lower_bound, certificate.lower_bound_kind) == (found.value, "sos")
 
 
+class Decays(ol.System):
+    """Six numbers that decay at rates of their own."""
+
+    names = {"x": 6}  # noqa: RUF012
+    parameters = {"rate": 0.3}  # noqa: RUF012
+
+    def drift(self, x, u):
+        return {"x": -u["rate"] * np.arange(1.0, 7.0) * x["x"] + 0.1 * u["rate"] ** 2}
+
+    def error(self, x, u):
+        return (x["x"] ** 2).sum()
+
+
+def test_what_would_take_gigabytes_is_refused():
+    rate = {"rate": ol.Continuous(0, 1)}
+    problem = ol.Problem(model=Decays(), start={"x": np.ones(6)}, horizon=1, controls=rate)
+    with pytest.raises(ValueError, match=r"no kind fits .* at most 60,000 entries .*; lower pieces= or deg"):
+        ol.bound(problem)
+
+
 def test_degree_and_size_are_checked():
     with pytest.raises(ValueError, match="degree must be at least 2, that of the final cost, got 1"):
         ol.bound(copies(), "sos", degree=1)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
@@ -9,6 +10,7 @@ from scipy.optimize import minimize_scalar
 import optlearn as ol
 from optlearn._control.baselines import baselines_of
 from optlearn._control.compare import broken_limits
+from optlearn._control.compiled import Rollout, compile_problem
 
 INTERVALS = 20
 SHAPES = ["best constant", "best linear", "best cosine", "best single switch"]
@@ -40,6 +42,19 @@ class Tasks(ol.System):
 
     def error(self, x, u):
         return x["a"] + x["b"]
+
+
+class Runaway(ol.System):
+    """Large rates lower the error, and lead ``q`` to infinity, which it hardly sees: NaN is not > 2."""
+
+    names = ("e", "q")
+    parameters = {"rate": 0.5}  # noqa: RUF012
+
+    def drift(self, x, u):
+        return {"e": -u["rate"] * x["e"], "q": u["rate"] ** 2 * x["q"] ** 2 - 0.1 * x["q"]}
+
+    def error(self, x, u):
+        return x["e"] + jnp.where(x["q"] > 2, 0.3, 0.0)
 
 
 def relaxation(*budgets, **options):
@@ -200,3 +215,12 @@ def test_limits_on_switches_are_limits():
     ]
     mixed = ol.Schedule.mixed([0, 6], {"task": {0.0: 0.5, 1.0: 0.5}})
     assert "mixed" in broken_limits(problem, mixed)[0]
+
+
+def test_what_runs_away_is_no_baseline():
+    rate = {"rate": ol.Continuous(0, 3, guess=0.3)}
+    problem = ol.Problem(model=Runaway(), start={"e": 1.0, "q": 1.0}, horizon=4, controls=rate)
+    fast, w = Rollout(compile_problem(problem), 6, 4), np.full((6, 1), 3.0)
+    assert np.isnan(fast.objective(w, np.zeros(0)))
+    assert np.isnan(fast.many(w[None], np.zeros(0))[0][0])
+    assert list(objectives(problem)) == SHAPES  # each is integrated accurately

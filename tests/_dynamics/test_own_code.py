@@ -1,5 +1,7 @@
 """A user's own code: what it computes now is what programs compute, and slips in it are named."""
 
+import warnings
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -149,6 +151,12 @@ def test_a_misspelt_method_is_named():
             def errror(self, x, u):
                 return x["e"]
 
+    with pytest.warns(UserWarning, match=r"Third\.Penalties; did you mean penalty\?"):
+
+        class Third(ol.LearningModel):
+            def Penalties(self, x, u):
+                return x.Q[0, 0]
+
 
 def test_helpers_and_data_of_other_names_are_no_slips():
     class Fine(ol.System):
@@ -209,3 +217,40 @@ def test_test_settings_read_what_they_use_and_not_what_they_hand_on():
     with pytest.warns(UserWarning, match="nothing reads the parameter 'lost'") as told:
         ol.Problem(model=model, start=model.state(Q11=0.5), horizon=1, controls=rate)
     assert len(told) == 1
+
+
+class Layered(ol.LearningModel):
+    def loss(self, fields, x, latent, u):
+        return (fields.teacher[0, 0] - x.trained["hidden"] * fields.student[0, 0]) ** 2 / 2
+
+
+class RatesOfItsOwn(Layered):
+    def trained_rate(self, name, u):
+        return u["upper"]
+
+    def scales(self, x, u, squares):
+        return u["slow"] * jnp.ones(1)
+
+
+def unread(kind, **others):
+    """Names of parameters that a problem of ``kind`` says nothing reads."""
+    parameters = dict.fromkeys(others.pop("names"), 0.5)
+    model = kind(
+        students=1, overlaps=ol.Overlaps(T=1.0), trained={"hidden": ()},
+        parameters={"learning_rate": 0.5, **parameters}, **others,
+    )  # fmt: skip
+    rate = {"learning_rate": ol.Continuous(0, 1)}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        ol.Problem(model=model, start=model.state(Q11=0.5, hidden=1.0), horizon=1, controls=rate)
+    return [str(warning.message).split("'")[1] for warning in told if "nothing reads" in str(warning.message)]
+
+
+def test_only_rates_of_what_is_trained_are_read():
+    assert unread(Layered, names=["hidden_rate"]) == []
+    assert unread(Layered, names=["hiden_rate", "readout_rate"]) == ["hiden_rate", "readout_rate"]
+
+
+def test_what_rates_and_breaks_read_is_read():
+    assert unread(RatesOfItsOwn, names=["upper", "slow", "unread"]) == ["unread"]
+    assert unread(Layered, names=["margin"], breaks=[ol.Break("student", 0, 0, at="-margin")]) == []

@@ -122,6 +122,7 @@ def test_slips_in_a_system():
     for members, message in (
         ({"drift": lambda self, x, u: {"f": x["e"]}}, r"keys \['e'\], got \['f'\]"),
         ({"drift": lambda self, x, u: x["e"]}, "Own: a state, and the drift of one, must be a dictionary"),
+        ({"error": lambda self, x, u: None}, "Own.error must return one number, got None"),
         ({"error": lambda self, x, u: jnp.ones(2)}, r"Own.error must return one number, .* \(2,\)"),
     ):
         with pytest.raises(SpecificationError, match=message):

@@ -241,6 +241,20 @@ def test_losses_must_be_one_finite_number():
         check(make(NaNMetric))
 
 
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda f: None, "Own.loss returns None; it must return one number"),
+        (lambda f: (f.noise, f.noise), r"Own.loss returns a tuple of arrays .*; it must return one number"),
+        (lambda f: f.student[0, 0] < 0, "Own.loss returns a number of type bool, which has no gradient"),
+    ],
+)
+def test_losses_must_have_a_gradient(returned, message):
+    kind = type("Own", (Plain,), {"loss": lambda self, fields, x, latent, u: returned(fields)})
+    with pytest.raises(SpecificationError, match=message):
+        check(make(kind))
+
+
 # --- building a model -----------------------------------------------------------------------------
 
 
@@ -260,6 +274,8 @@ def test_losses_must_be_one_finite_number():
         ({"breaks": (Break("teacher", 1, 0),)}, "names a field that the model does not have"),
         ({"breaks": (Break("pupil", 0, 0),)}, "kind is 'student' or 'teacher'"),
         ({"breaks": (Break("teacher", 0, 0), Break("teacher", 0, 0))}, "a break is given twice"),
+        ({"breaks": Break("teacher", 0, 0)}, r"breaks must be a list of ol.Break\(…\), got Break\(kind="),
+        ({"breaks": [("teacher", 0, 0)]}, r"breaks must be a list of ol.Break\(…\), got \[\('teacher'"),
         ({"parameters": {"scale": 1.0}}, r"parameters must hold 'learning_rate'; got \['scale'\]"),
         ({"extras": ("b",)}, "parameters must hold 'b_rate'"),
         ({"running": ("Q11",)}, r"running=\('Q11',\)\): 'Q11' is taken"),

@@ -79,6 +79,13 @@ def test_bad_input_is_a_sentence_and_exit_code_2(tmp_path, arguments, message):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_whose_problem_is_no_function_has_no_arguments(tmp_path):
+    (tmp_path / "fixed.py").write_text("import optlearn as ol\nproblem = ol.scenarios.dropout()\n")
+    done = run(str(tmp_path / "fixed.py"), "--grid", "eta=1,2", "--out", str(tmp_path / "out"), "--quiet")
+    assert done.exit_code == 2
+    assert "has no argument 'eta'; it has none" in done.stderr.replace("\n", " ")
+
+
 def test_a_folder_that_cannot_be_written_is_exit_code_1():
     done = run("dropout", "--grid", "eta=1,2", "--out", "/proc/no/such/place", "--quiet")
     assert done.exit_code == 1

@@ -27,13 +27,15 @@ from optlearn._bounds import polynomials as poly
 from optlearn._bounds.polynomial_problem import Box, PolynomialProblem, invariant_box, polynomial_problem
 from optlearn._bounds.polynomials import Exponents, Polynomial
 from optlearn._control.problem import Problem
-from optlearn._errors import SpecificationError, how_to_install
+from optlearn._errors import SpecificationError, count_of, how_to_install
 
 DEGREE, PIECES = 4, 8
 TIME = 3  # degree of V in time
 # Pieces are shorter towards the end, where V changes fastest: the time left at their edges is a power.
 SHORTER = 1.5
 LARGEST = 80  # rows of a semidefinite matrix, at most
+# Entries of all of them: 13,000 took 7 CPU s and 0.5 GB, 84,000 more than 140 and 6 GB.
+MOST_ENTRIES = 60_000
 
 
 def lower_bound(problem: Problem, degree: int, pieces: int) -> tuple[float, str]:
@@ -47,6 +49,11 @@ def lower_bound(problem: Problem, degree: int, pieces: int) -> tuple[float, str]
     """
     polynomials = polynomial_problem(problem)
     squares = _squares(polynomials, degree)
+    if (entries := pieces * (TIME + 1) * squares.entries) > MOST_ENTRIES:
+        raise SpecificationError(
+            f"bound: kind='sos' has matrices of at most {MOST_ENTRIES:,} entries in all, and "
+            f"{count_of(pieces, 'piece')} of this degree need {entries:,}; lower pieces= or degree="
+        )
     box = invariant_box(polynomials)
     value = _Value(polynomials, box, degree, pieces).largest(squares)
     assumed = []

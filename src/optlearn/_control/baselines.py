@@ -10,7 +10,7 @@ from itertools import permutations
 import numpy as np
 
 from optlearn._arrays import float64
-from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem
+from optlearn._control.compiled import CompiledProblem, Rollout, compile_problem, possible_objective
 from optlearn._control.families import COARSE, FINER, REFINEMENTS, SCAN, best_parameters, spread
 from optlearn._control.problem import Baseline, Problem
 from optlearn._control.solvers.feasible import FeasibleSet
@@ -145,8 +145,7 @@ class _Search:
         steps = -(-finer * self._accurate_steps // self.intervals)
         if self.compiled.engine.exact:
             steps = self.compiled.exact_steps(self.problem.horizon / self.intervals)
-        value = Rollout(self.compiled, self.intervals, steps).objective(w, self.theta)
-        return value if np.isfinite(value) else np.inf
+        return possible_objective(Rollout(self.compiled, self.intervals, steps), w, self.theta)
 
     @property
     def _accurate_steps(self) -> int:

@@ -214,13 +214,18 @@ def judged(
     reasons = [] if outcome.ok or (outcome is Outcome.INFEASIBLE and broken) else [outcome.value]
     # What limits on switches and dwell cost is a price that was asked for, and no gap.
     limited = any(control.limited for control in problem.discrete.values())
-    # Written so that a NaN is wrong too.
+    # What is not a number is wrong too.
     if np.isposinf(solver_gap):
         reasons.append(
             "hamiltonian_gap is not known: the Hamiltonian has finer structure than any grid of controls on "
             "which its minimum is looked for; tighten the bounds of the controls"
         )
-    elif not solver_gap <= small["hamiltonian_gap"]:
+    elif np.isnan(solver_gap):
+        reasons.append(
+            "hamiltonian_gap is not known: along this schedule the error, drift or a derivative of them is "
+            "not a number"
+        )
+    elif solver_gap > small["hamiltonian_gap"]:
         reasons.append(f"hamiltonian_gap {solver_gap:.1e} exceeds {small['hamiltonian_gap']:.1e}")
     if relaxation is not None and relaxation > small["relaxation_gap"] and not limited:
         reasons.append(
@@ -257,7 +262,9 @@ def judged(
         elif relaxed_objective is not None and outcome.ok:
             advice = "pure values overshoot it; use more intervals, or the mixed schedule (solution.relaxed)"
         reasons.append(f"a path is broken by {path.share:.1e} of its limit, {path.words}: {advice}")
-    if quadrature_error is not None and not quadrature_error <= small["quadrature_error"]:
+    if quadrature_error is not None and np.isnan(quadrature_error):
+        reasons.append("quadrature_error is not known: a finer quadrature meets what is not a number")
+    elif quadrature_error is not None and quadrature_error > small["quadrature_error"]:
         reasons.append(
             f"quadrature_error {quadrature_error:.1e} exceeds {small['quadrature_error']:.1e}: expectations "
             "are not accurate enough here; ask for more (quadrature=ol.AutoQuadrature(accuracy=…, points=…))"

@@ -47,6 +47,13 @@ class CompiledProblem(Compiled):
 Rollout: TypeAlias = EngineRollout[CompiledProblem]
 
 
+def possible_objective(rollout: Rollout, w: np.ndarray, theta: np.ndarray) -> float:
+    """The objective of controls; infinite where it is none, or training leads through impossible states."""
+    objective, states = rollout.forward(w, theta)
+    possible = np.isfinite(objective) and rollout.compiled.is_possible(states[:: rollout.steps])
+    return objective if possible else np.inf
+
+
 def weighing_on(rollout: Rollout) -> Weighing | None:
     """How costs count together on a grid: each path has a limit at the ends of its steps."""
     problem, paths = rollout.compiled.problem, rollout.compiled.engine.paths

@@ -42,6 +42,8 @@ ROUGH = 2e-3
 GUESSED = 0.02
 # Shift of a family's parameter: schedules are smooth in theirs, so this is exact to about 1e-10.
 DIFFERENCE = 1e-5
+# What stands for an objective that is none, in units of that at the start of a search.
+FAR = 1e3
 GOLDEN = (3 - sqrt(5)) / 2
 # Share of a place within which round-off hides how a smooth function changes about its minimum.
 FLAT = sqrt(float_info.epsilon)
@@ -235,9 +237,10 @@ class Trial:
     total_steps: int
 
     def __call__(self, parameters: np.ndarray) -> float:
+        from optlearn._control.compiled import possible_objective
+
         schedule, w, theta = self._controls(parameters)
-        value = self._rollout(schedule).objective(w, theta)
-        return value if np.isfinite(value) else np.inf
+        return possible_objective(self._rollout(schedule), w, theta)
 
     def with_gradient(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
         """Objective and gradient (p,), for families whose edges do not move.
@@ -296,6 +299,8 @@ def _downhill(
 
     def scaled(z: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = cost.with_gradient(np.clip(z * spacing, lower, upper))
+        if not (np.isfinite(value) and np.all(np.isfinite(slope))):
+            return FAR, np.zeros(len(z))  # so that the line search comes back
         return value / scale, slope * spacing / scale
 
     optimum = minimize(

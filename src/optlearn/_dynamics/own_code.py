@@ -25,6 +25,9 @@ _FIXED = {"optlearn", "builtins", "collections", "abc", "typing"}
 # A function's place in memory says nothing about what it computes.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
+# How alike a name must be to one that is known to count as a slip: "penalties" is .75 of "penalty".
+NEARLY = 0.75
+
 # Name of a function, the function, and its arguments: numbers or shapes.
 Part = tuple[str, Callable[..., Any], tuple[Any, ...]]
 
@@ -111,7 +114,8 @@ def warn_of_misspelt(cls: type) -> None:
     own = {name: value for name, value in vars(cls).items() if not name.startswith("_")}
     mentioned = {name for value in vars(cls).values() for name in _mentioned(_code(value))}
     for name in own.keys() - set(dir(ready)) - mentioned - set(vars(cls).get("__annotations__", ())):
-        for near in get_close_matches(name, [*methods, "names", "parameters", "check"], 1, cutoff=0.8):
+        known = [*methods, "names", "parameters", "check"]
+        for near in get_close_matches(name.lower(), known, 1, cutoff=NEARLY):
             warn(f"nothing uses {cls.__name__}.{name}; did you mean {near}?")
 
 

@@ -253,6 +253,8 @@ class System(Pytree):
         if np.shape(self.layout.flatten(moved)) != (self.layout.size,):
             raise SpecificationError(f"{owner}: what moves must have the shape of the state")
         error = self.error(x, u)
+        if as_numbers(error) is None:
+            raise SpecificationError(f"{owner}.error must return one number, got {error!r}")
         if np.shape(error) != ():
             raise SpecificationError(
                 f"{owner}.error must return one number, got an array of shape {np.shape(error)}"

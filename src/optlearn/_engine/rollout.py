@@ -116,8 +116,14 @@ class Rollout(Generic[C]):
         return self._total * len(engine.stages.nodes) * engine.operations
 
     def forward(self, w: Controls, theta: FreeValues) -> tuple[float, np.ndarray]:
-        """Objective, and (I·s + 1, n) states, under controls w (I, m)."""
+        """Objective, and (I·s + 1, n) states, under controls w (I, m).
+
+        Where a state is not finite the objective is NaN, whatever an error makes of it: one that counts
+        mistakes would find none.
+        """
         states, cost = self._chain(w, theta)
+        if not np.all(np.isfinite(states[-1])):
+            return np.nan, states
         along = self.along(states, w, theta)
         objective = self.compiled.final(states[-1], theta, along) + float(np.sum(cost))
         if self._tilt is not None:
@@ -230,6 +236,7 @@ class Rollout(Generic[C]):
         _, G, _ = backward(end.T, *rows, h, constants, theta)
         gradient = np.reshape(G, (LANES, self._total, -1))[:, ::-1]
         gradient = gradient.reshape(LANES, self.intervals, self.steps, -1).sum(axis=2)
+        final = np.where(np.all(np.isfinite(X[:, -1]), axis=1), final, np.nan)  # as in ``forward``
         return (final + cost.sum(axis=(1, 2)))[:count], gradient[:count]
 
     @cached_property

@@ -50,6 +50,9 @@ def check_sizes(model: LearningModel) -> None:
             f"{name}(redrawn={model.redrawn!r}): at least one slot must be shared by the views; "
             "leave redrawn empty for batches of fresh samples"
         )
+    breaks: Any = model.breaks
+    if not (isinstance(breaks, list | tuple) and all(isinstance(place, Break) for place in breaks)):
+        raise SpecificationError(f"{name}: breaks must be a list of ol.Break(…), got {breaks!r}")
     for place in model.breaks:
         _check_break(model, place)
     if len(set(model.breaks)) < len(model.breaks):
@@ -164,11 +167,20 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
             with slips_explained(f"{name}.{kind}"), np.errstate(all="ignore"):
                 getattr(model, kind)(*sample)
         traced = _recorded(model, kind, *sample)
-        shape = traced.outputs.shape
+        wanted = f"an array of shape {needed}" if needed else "one number"
+        if not isinstance(traced.outputs, jax.ShapeDtypeStruct):
+            found = jax.tree.map(lambda leaf: leaf.shape, traced.outputs)
+            what = "None" if found is None else f"a {type(found).__name__} of arrays of shapes {found}"
+            raise SpecificationError(f"{name}.{kind} returns {what}; it must return {wanted}")
+        shape, kind_of_number = traced.outputs.shape, traced.outputs.dtype.name
         if shape != needed:
-            wanted = f"an array of shape {needed}" if needed else "one number"
             raise SpecificationError(
                 f"{name}.{kind} returns an array of shape {shape}; it must return {wanted}"
+            )
+        if kind == "loss" and not kind_of_number.startswith("float"):
+            raise SpecificationError(
+                f"{name}.loss returns a number of type {kind_of_number}, which has no gradient; it must "
+                "return a real one, that SGD follows"
             )
         value = np.asarray(traced.expressions(model, *sample), float)
         if not np.all(np.isfinite(value)):

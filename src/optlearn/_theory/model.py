@@ -4,7 +4,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -507,6 +507,11 @@ class LearningModel(System):
             yield name, with_known_settings(name), (u,)
         for name in ("recurrence", "penalty", "observables", *(() if blind else closed)):
             yield name, with_known_settings(name), (x if name in by_block else whole, u)
+        for name in self.trained:
+            yield "trained_rate", partial(with_known_settings("trained_rate"), name), (u,)
+        if type(self).scales is not LearningModel.scales:
+            squares = np.zeros(np.shape(x.Q)[:-1])
+            yield "scales", lambda x, u, squares: self.scales(x, Known("u", u), squares), (x, u, squares)
         shapes = jax.eval_shape(lambda u: self.latents(u).values, u)
         latent = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape[1:], s.dtype), shapes)
         yield "variances", with_known_settings("variances"), (latent, u)
@@ -519,7 +524,10 @@ class LearningModel(System):
 
     def reads(self, name: str) -> bool:
         """Whether the theory itself reads a parameter: a rate, the batch, the input dimension, a break."""
-        return name in ("batch", "N", *(place.at for place in self.breaks)) or name.endswith("_rate")
+        rates = {"learning_rate", *(f"{extra}_rate" for extra in self.extras)}
+        heads = {"readout_rate"} if self.heads else set()
+        places = {place.parameter[1] for place in self.breaks if place.parameter is not None}
+        return name in {"batch", "N", *rates, *heads, *places}
 
     def check(self, x: OrderParameters) -> str | None:
         """Why no weight vectors have these overlaps; None: some have."""

@@ -203,7 +203,8 @@ def _check_arguments(
         return
     for name in (*over, *fixed):
         if name not in parameters:
-            raise SpecificationError(f"{owner} has no argument {name!r}; it has {', '.join(parameters)}")
+            has = ", ".join(parameters) or "none, since its problem is not a function"
+            raise SpecificationError(f"{owner} has no argument {name!r}; it has {has}")
 
 
 def _is_ready(function: Callable[..., Any]) -> bool:
