@@ -331,6 +331,14 @@ def test_wrong_columns_are_told(change, message):
         fit({"run": table, "other": columns("wsd", "late") | {"batch": np.full(len(table["step"]), 64.0)}})
 
 
+def test_a_table_without_rows_is_told():
+    """What is left of a frame that was filtered by a misspelt name."""
+    table = columns("flat", "constant")
+    empty = {name: values[:0] for name, values in table.items()}
+    with pytest.raises(ol.SpecificationError, match="curve 'empty' must have rows, got none"):
+        fit({"run": table, "empty": empty})
+
+
 def test_rows_of_one_step_are_one():
     """Settings in a row, each loss in a row of its own, in any order; but not two losses of one step."""
     table = columns("wsd", "late")
@@ -713,6 +721,31 @@ def test_exports_that_cannot_be_are_told():
     ):
         with pytest.raises(ol.SpecificationError, match=message):
             schedule.to_torch_sampler(domains, batch_size=2)
+
+
+@pytest.mark.parametrize("steps", [7, 25, 61, 1001])
+def test_exports_of_another_length_keep_budgets(steps):
+    """Intervals that end within a step are rounded, which must not move samples between domains."""
+    rng = np.random.default_rng(steps)
+    names, grid = ("a", "b", "c"), np.array([0.0, 3.3, 4.1, 20.6, 48.2, 60.0])
+    table = rng.dirichlet(0.3 * np.ones(3), 5)
+    shares = {f"share_{name}": column for name, column in zip(names, table.T, strict=True)}
+    schedule = ol.Schedule.piecewise(grid, {"learning_rate": np.ones(5), **shares})
+    wanted = np.diff(grid) @ table / 60 * steps
+    phases = schedule.to_phases(steps=steps)
+    np.testing.assert_allclose(sum(p.steps * np.array(p.probabilities) for p in phases), wanted)
+    at = schedule.to_shares(steps=steps)
+    np.testing.assert_allclose(sum(np.array(list(at(step).values())) for step in range(steps)), wanted)
+    stream = schedule.to_interleaved({name: [name] for name in names}, batch_size=4, steps=steps)
+    assert np.abs(np.array(list(stream.used(len(stream)).values())) - 4 * wanted).max() < 1
+
+
+def test_plans_keep_a_budget_of_every_domain_to_the_sample(fitted):
+    """Of the one that has what others leave, too; edges of intervals are no whole steps."""
+    problem = fitted.problem(STEPS, (0, PEAK), robust=False, budgets={"old": 0.5, "new": 0.5}, intervals=13)
+    plan = fitted.schedule(ol.solve(problem, method="indirect", starts=1))
+    stream = plan.to_interleaved({"old": ["o"], "new": ["n"]}, batch_size=32)
+    assert stream.used(len(stream)) == {"old": 16 * STEPS, "new": 16 * STEPS}
 
 
 def test_curves_can_be_made_by_hand():

@@ -40,6 +40,7 @@ from optlearn.laws._mixture_law import (
     shown_of,
 )
 from optlearn.laws._mixture_shares import EQUAL, ShareOrder
+from optlearn.practice.mixtures import whole_steps
 
 if TYPE_CHECKING:
     from optlearn.laws._mixture_fit import MixtureFit
@@ -526,20 +527,12 @@ def true_mixture(fit: "MixtureFit", solution: Solution | Schedule, history: Any 
             f"schedule must be made with the history of its problem, of {done} steps, got one of "
             f"{len(before[0])} (by default, the warm-up)"
         )
-    edges = np.round(schedule.grid * scale.steps) + len(before[0])
-    kept = np.diff(edges) > 0
     shares = np.clip(table[:, 1:], 0.0, 1.0)
-    # Edges that are rounded to whole steps must not break budgets.
-    main = fit.domains.index(system.order.last)
-    planned, lengths = np.diff(schedule.grid) * scale.steps, np.diff(edges)
-    for i in range(shares.shape[1]):
-        if i != main and lengths @ shares[:, i] > 0:
-            shares[:, i] *= min(1.0, float(planned @ shares[:, i] / (lengths @ shares[:, i])))
-    shares[:, main] = 0.0
-    shares[:, main] = np.maximum(1 - shares.sum(axis=1), 0.0)
     shares /= shares.sum(axis=1, keepdims=True)
+    edges, shares = whole_steps(schedule.grid * scale.steps, shares)
+    kept = np.diff(edges) > 0
     values = {"learning_rate": np.append(before[0], table[kept, 0] * scale.peak)}
     for i, name in enumerate(fit.domains):
         values[f"share_{name}"] = np.append(before[1][:, i], shares[kept, i])
-    grid = np.concatenate([np.arange(len(before[0]) + 1.0), edges[1:][kept]])
+    grid = np.concatenate([np.arange(done + 1.0), done + edges[1:][kept]])
     return Schedule.piecewise(grid, values)
