@@ -10,7 +10,9 @@ from tests.laws.test_readers import field, records, scalar
 
 import optlearn as ol
 from optlearn.laws import LawWarning, MixtureCurve, MixtureFit, fit
+from optlearn.laws._mixture_control import MixtureLaw, state_of
 from optlearn.laws._mixture_law import Layout, MixtureCourse, losses_after
+from optlearn.laws._mixture_shares import ShareOrder
 
 STEPS, WARMUP, PEAK, EVERY = 1500, 75, 2e-3, 25
 LAYOUT = Layout(("old", "new"))
@@ -48,8 +50,8 @@ def true_losses(rates, share, layout=LAYOUT, truth=TRUTH):
     return {name: losses_after(layout, numbers, course, name)[0, 0] for name in layout.losses}
 
 
-def columns(decay, share, noise=2e-3, seed=0, **more):
-    """A run as a logger would write it: settings every 5 steps, losses every 25, blank in between."""
+def columns(decay, share, noise=2e-3, seed=0, every=EVERY, **more):
+    """A run as a logger would write it: settings every 5 steps, losses less often, blank in between."""
     rates, shares = settings(decay, share)
     rng = np.random.default_rng([seed, sum(map(ord, decay + share))])
     at = np.arange(5, STEPS + 1, 5)
@@ -62,7 +64,7 @@ def columns(decay, share, noise=2e-3, seed=0, **more):
     }
     for name, loss in true_losses(rates, shares, **more).items():
         logged = loss[at - 1] * np.exp(noise * rng.standard_normal(len(at)))
-        table[f"loss_{name}"] = np.where(at % EVERY == 0, logged, np.nan)
+        table[f"loss_{name}"] = np.where(at % every == 0, logged, np.nan)
     return table
 
 
@@ -645,6 +647,46 @@ def test_plans_keep_budgets_limits_and_history(fitted):
     assert rest.horizon == pytest.approx(800 / STEPS)
     whole = fitted.schedule(ol.solve(rest, method="indirect", starts=1), history)
     assert np.diff(whole.grid) @ whole["share_new"] / STEPS <= 0.2 + 1e-9
+
+
+def test_what_is_controlled_is_the_law_that_was_fitted():
+    """Of three domains and a target, over intervals of other rates and shares, from the first step on."""
+    layout, rng = Layout(("a", "b", "c"), ("target",)), np.random.default_rng(0)
+    numbers = np.array([p.start for p in layout.parameters.values()]) * rng.uniform(
+        0.9, 1.1, len(layout.names)
+    )
+    shares, rates, length = rng.dirichlet(np.ones(3), 5), rng.uniform(0.1, 1, 5), 0.2
+    run = (np.full(5, length), rates, np.ones(5), shares)
+    order = ShareOrder.of(layout.domains, {})
+    system = MixtureLaw.of(layout, numbers, order, {}, np.array([-1.0, 0.0, 1.0]))
+    (state,) = state_of(layout, numbers[None], (np.zeros(1), np.ones(1), np.ones(1), shares[:1]))
+    found = []
+    for rate, share in zip(rates, shares, strict=True):
+        controls = order.near(dict(zip(layout.domains, share, strict=True)))
+        state = system.advance(state, {"learning_rate": rate, **controls}, length)
+        found.append(system.losses(state))
+    course = MixtureCourse.stack([run])
+    wanted = [losses_after(layout, numbers[None], course, name)[0, 0] for name in layout.losses]
+    np.testing.assert_allclose(np.array(found).T, wanted, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"budgets": {"new": 0.2}}, ["constant", "step"]),
+        ({"budgets": {"old": 0.7, "new": 0.4}}, ["constant"]),
+        ({"shares": {"new": 0.2}}, ["constant"]),
+        ({"rates": np.full(STEPS, PEAK), "budgets": {"new": 0.2}}, ["constant", "step"]),
+    ],
+)
+def test_plans_start_from_usual_shapes(fitted, options, names):
+    problem = fitted.problem(STEPS, (0, PEAK), robust=False, **options)
+    assert list(problem.baselines) == names
+    for baseline in problem.baselines.values():
+        schedule = baseline(problem, 30)
+        assert set(schedule.controls) == set(problem.controls)
+        for budget in problem.budgets:
+            assert schedule[budget.control].mean() <= budget.mean * (1 + 1e-9)
 
 
 def test_given_rates_and_shares_enter_a_problem(fitted):
