@@ -181,7 +181,19 @@ class Interleaved:
     def __len__(self) -> int:
         return len(self.order)
 
+    def __getitem__(self, index: object) -> Any:
+        raise SpecificationError(
+            f"Interleaved: samples come in order, so there is no sample [{index!r}]. In a DataLoader of "
+            "PyTorch, wrap it in an IterableDataset, with num_workers=0 since each worker would show all "
+            "samples; or give to_torch_sampler the domain of each sample of a data set"
+        )
+
     def __iter__(self) -> Iterator[Any]:
+        if self.done == len(self.order):
+            raise SpecificationError(
+                f"Interleaved: the whole training, {len(self.order)} samples, has been shown; "
+                "load_state_dict({'done': 0}) starts over"
+            )
         used = self.used(self.done)
         readers = {name: self._after(name, used[name]) for name in self.names}
         for place in range(self.done, len(self.order)):
