@@ -321,8 +321,9 @@ def table(logs, fitted, size):
     print(f"{'schedule':<34} trained  predicted  above {best}")
     for name in sorted(mean, key=mean.get):
         gaps = np.array([v - finals[best][s] for s, v in finals[name].items() if s in finals[best]])
-        error = gaps.std(ddof=1) / len(gaps) ** 0.5 if len(gaps) > 1 else np.nan
-        print(f"{name:<34} {mean[name]:.4f}   {told[name]:.4f}     {gaps.mean():+.4f} ± {error:.4f}")
+        above = f"{gaps.mean():+.4f}" if len(gaps) else "no seed in common"
+        error = f" ± {gaps.std(ddof=1) / len(gaps) ** 0.5:.4f}" if len(gaps) > 1 else ""
+        print(f"{name:<34} {mean[name]:.4f}   {told[name]:.4f}     {above}{error}")
 
 
 def everything(size, parts, folder, seeds, robust):

@@ -14,7 +14,7 @@ from optlearn._arrays import Array, Settings
 from optlearn._control.budgets import Budget
 from optlearn._control.controls import Continuous, Control
 from optlearn._control.objective import Limit, Objective
-from optlearn._control.problem import Problem
+from optlearn._control.problem import Baseline, Problem
 from optlearn._control.solution import Solution
 from optlearn._dynamics.ensemble import Ensemble
 from optlearn._dynamics.system import System
@@ -40,6 +40,8 @@ from optlearn.laws._mixture_law import (
     shown_of,
 )
 from optlearn.laws._mixture_shares import EQUAL, ShareOrder
+from optlearn.practice.mixtures import whole_steps
+from optlearn.practice.shapes import fall
 
 if TYPE_CHECKING:
     from optlearn.laws._mixture_fit import MixtureFit
@@ -135,45 +137,37 @@ class MixtureLaw(System):
     def advance(self, x: Any, u: Settings, length: Array) -> Any:
         middle = x["time"] + length / 2
         eta, shares = self._settings(u, middle)["learning_rate"], self.shares(u, middle)
-        progress, noise, memory = [], [], []
-        for i, name in enumerate(self.mixture.losses):
-            value, own = self.mixture.values(self.numbers, name), slice(i * NODES, (i + 1) * NODES)
-            gain = eta ** value["progress_power"] * seen(value["transfer"], shares) * length
-            progress.append(x["progress"][i] + gain)
-            shown = shown_of(value, shares, jnp)
-            time = self.rates[0] * eta ** value["relaxation_power"] * length
-            noise.append(relax(x["noise"][own], noise_level(value, eta, shown), time, jnp))
-            age = x["progress"][i] + gain / 2
-            level, pace = memory_rates(value, eta, shown, age, self.rates[1])
-            memory.append(relax(x["memory"][own], level, pace * length, jnp))
+        value, modes = self.mixture.all_values(self.numbers, jnp), (len(self.mixture.losses), NODES)
+        gain = eta ** value["progress_power"] * seen(value["transfer"], shares) * length
+        shown = shown_of(value, shares, jnp)
+        level, pace = memory_rates(value, eta, shown, x["progress"] + gain / 2, self.rates[1:])
+        memory = relax(x["memory"].reshape(modes), level, pace * length, jnp)
+        time = self.rates[:1] * eta ** value["relaxation_power"] * length
+        noise = relax(x["noise"].reshape(modes), noise_level(value, eta, shown)[:, None], time, jnp)
         return {
-            "progress": jnp.stack(progress),
-            "noise": jnp.concatenate(noise),
-            "memory": jnp.concatenate(memory),
+            "progress": x["progress"] + gain,
+            "noise": noise.ravel(),
+            "memory": memory.ravel(),
             "shown": x["shown"] + jnp.stack(shares) * length,
             "time": x["time"] + length,
         }
 
-    def losses(self, x: Any) -> list[Array]:
-        """Losses of all domains and targets in a state."""
-        found = []
-        for i, name in enumerate(self.mixture.losses):
-            own = slice(i * NODES, (i + 1) * NODES)
-            noise, forgotten = ((x[kind][own] * self.weights[k]).sum() for k, kind in enumerate(MODES))
-            found.append(loss_of(self.mixture.values(self.numbers, name), x["progress"][i], noise, forgotten))
-        return found
+    def losses(self, x: Any) -> Array:
+        """(losses,) of all domains and targets in a state."""
+        value = self.mixture.all_values(self.numbers, jnp)
+        noise, forgotten = (x[kind].reshape(-1, NODES) @ self.weights[k] for k, kind in enumerate(MODES))
+        return loss_of(value, x["progress"], noise, forgotten)
 
     @override
     def error(self, x: Any, u: Settings) -> Array:
-        total = jnp.zeros(())
-        for name, loss in zip(self.mixture.losses, self.losses(x), strict=True):
-            total = total + u[f"weight_{name}"] * loss
-        return total
+        weights = [jnp.asarray(u[f"weight_{name}"]) for name in self.mixture.losses]
+        return jnp.stack(weights) @ self.losses(x)
 
     @override
     def observables(self, x: Any, u: Settings) -> dict[str, Array]:
         del u
-        return {f"loss_{name}": loss for name, loss in zip(self.mixture.losses, self.losses(x), strict=True)}
+        losses = self.losses(x)
+        return {f"loss_{name}": losses[i] for i, name in enumerate(self.mixture.losses)}
 
 
 def _hinges(knots: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -337,7 +331,10 @@ def mixture_problem(
         limits=tuple(kept),
         parameters={f"weight_{name}": float(chosen.get(name, 0.0)) for name in layout.losses},
         intervals=intervals,
-        baselines={},
+        baselines={
+            shape: _baseline(order, dict(zip(layout.domains, levels.T, strict=True)))
+            for shape, levels in _shapes(layout.domains, to_come).items()
+        },
         name="law of mixtures",
     )
 
@@ -417,6 +414,36 @@ def _first_shares(domains: Sequence[str], to_come: Mapping[str, float]) -> dict[
     scarce = {name: min(mean, equal) for name, mean in to_come.items()}
     others = max(len(domains) - len(scarce), 1)
     return {name: scarce.get(name, (1 - sum(scarce.values())) / others) for name in domains}
+
+
+def _shapes(domains: Sequence[str], to_come: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """Shares (2, domains) in both halves: what budgets allow, all along or in the second half."""
+    constant = np.array([*_first_shares(domains, to_come).values()])
+    scarce = np.array([name in to_come for name in domains])
+    if scarce.all() or not scarce.any():
+        return {"constant": np.stack([constant, constant])}
+    late = np.where(scarce, 2 * constant, 0.0)
+    late /= max(late.sum(), 1.0)
+    halves = np.stack([np.zeros(len(domains)), late])
+    halves += ~scarce * (1 - halves.sum(axis=1, keepdims=True)) / (~scarce).sum()
+    return {"constant": np.stack([constant, constant]), "step": halves}
+
+
+def _baseline(order: ShareOrder, halves: Mapping[str, np.ndarray]) -> Baseline:
+    """A WSD rate, and shares (2,) of every domain in both halves of the steps to come."""
+
+    def baseline(problem: Problem, intervals: int) -> Schedule:
+        x = (np.arange(intervals) + 0.5) / intervals
+        each = [order.near({name: shares[half] for name, shares in halves.items()}) for half in (0, 1)]
+        late = (x > 0.5).astype(int)
+        values = {name: np.array([near[name] for near in each])[late] for name in each[0]}
+        if "learning_rate" in problem.controls:
+            control = problem.continuous["learning_rate"]
+            values["learning_rate"] = control.lower + (control.upper - control.lower) * fall("wsd", x)
+        known = {name: value for name, value in values.items() if name in problem.controls}
+        return Schedule.piecewise(np.linspace(0.0, problem.horizon, intervals + 1), known)
+
+    return baseline
 
 
 @dataclass(frozen=True)
@@ -526,20 +553,12 @@ def true_mixture(fit: "MixtureFit", solution: Solution | Schedule, history: Any 
             f"schedule must be made with the history of its problem, of {done} steps, got one of "
             f"{len(before[0])} (by default, the warm-up)"
         )
-    edges = np.round(schedule.grid * scale.steps) + len(before[0])
-    kept = np.diff(edges) > 0
     shares = np.clip(table[:, 1:], 0.0, 1.0)
-    # Edges that are rounded to whole steps must not break budgets.
-    main = fit.domains.index(system.order.last)
-    planned, lengths = np.diff(schedule.grid) * scale.steps, np.diff(edges)
-    for i in range(shares.shape[1]):
-        if i != main and lengths @ shares[:, i] > 0:
-            shares[:, i] *= min(1.0, float(planned @ shares[:, i] / (lengths @ shares[:, i])))
-    shares[:, main] = 0.0
-    shares[:, main] = np.maximum(1 - shares.sum(axis=1), 0.0)
     shares /= shares.sum(axis=1, keepdims=True)
+    edges, shares = whole_steps(schedule.grid * scale.steps, shares)
+    kept = np.diff(edges) > 0
     values = {"learning_rate": np.append(before[0], table[kept, 0] * scale.peak)}
     for i, name in enumerate(fit.domains):
         values[f"share_{name}"] = np.append(before[1][:, i], shares[kept, i])
-    grid = np.concatenate([np.arange(len(before[0]) + 1.0), edges[1:][kept]])
+    grid = np.concatenate([np.arange(done + 1.0), done + edges[1:][kept]])
     return Schedule.piecewise(grid, values)

@@ -77,6 +77,8 @@ class MixtureCurve:
                     f"{who}: {what} must be one number for each step, got shape {np.shape(column)} for steps "
                     f"of shape {np.shape(self.step)}"
                 )
+        if not len(self.step):
+            raise SpecificationError(f"{who} must have rows, got none")
         for what, column in columns.items():
             if not np.all(np.isfinite(column)):
                 row = int(np.flatnonzero(~np.isfinite(column))[0])
@@ -338,6 +340,8 @@ def _one_row_a_step(step: np.ndarray, columns: list[np.ndarray]) -> tuple[np.nda
 
     Rows that contradict each other are kept, and refused later.
     """
+    if not len(step):
+        return step, columns
     first = np.flatnonzero(np.append(True, np.diff(step) != 0))
     highest = [np.fmax.reduceat(column, first) for column in columns]
     lowest = [np.fmin.reduceat(column, first) for column in columns]

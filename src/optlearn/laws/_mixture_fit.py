@@ -446,7 +446,8 @@ class MixtureFit(LawFit):
             for i, name in enumerate(self.domains):
                 share = schedule[f"share_{name}"]
                 axes[-1].stairs(share, schedule.grid, color=f"C{i}", baseline=None, label=f"share of {name}")
-            axes[-1].legend(fontsize="small")
+            # Above, since steps at the top and at the bottom leave no place inside.
+            axes[-1].legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         else:
             for i, curve in enumerate(self.data.curves):
                 axes[-1].plot(curve.step, curve.shares[self.domains[-1]], color=f"C{i % 10}", linewidth=1)

@@ -140,6 +140,20 @@ class Layout:
             ]
         return value
 
+    def all_values(self, parameters: Array, xp: Any) -> dict[str, Any]:
+        """Parameters (n,) of all losses: own ones as (losses,), of pairs lists of these over domains."""
+        at = {name: i for i, name in enumerate(self.names)}
+        known = xp.concatenate([parameters, xp.asarray([0.0, 1.0])])
+        value: dict[str, Any] = {name: parameters[at[name]] for name in SHARED}
+        for name in OWN:
+            value[name] = known[np.array([at[f"{name}_{loss}"] for loss in self.losses])]
+        for kind in ("transfer", "kinship"):
+            value[kind] = []
+            for other in self.domains:  # 1 and 0 are the last two numbers
+                pairs = [at.get(f"{kind}_{loss}_from_{other}", -2) for loss in self.losses]
+                value[kind].append(known[np.where(np.array(self.losses) == other, -1, pairs)])
+        return value
+
 
 # --- the law of a domain over an interval of constant settings; ``xp`` is numpy or jax.numpy ------
 

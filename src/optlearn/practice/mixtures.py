@@ -58,17 +58,33 @@ def domains_of(schedule: Schedule) -> tuple[str, ...]:
     return names
 
 
-def _edges(schedule: Schedule, steps: int | None) -> np.ndarray:
-    """Edges of the intervals in whole steps."""
+def whole_steps(grid: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Edges rounded to whole steps, and the mean shares (intervals, domains) between them.
+
+    A rounded interval keeps what the schedule shows there, so each domain has as many samples as before.
+    """
+    edges = np.round(grid).astype(int)
+    lengths = np.diff(edges)[:, None]
+    if np.array_equal(edges, grid):
+        return edges, table
+    shown = np.concatenate([np.zeros((1, table.shape[1])), np.cumsum(np.diff(grid)[:, None] * table, axis=0)])
+    until = np.stack([np.interp(edges, grid, column) for column in shown.T], axis=1)
+    means = np.divide(np.diff(until, axis=0), lengths, out=table.copy(), where=lengths > 0)
+    return edges, np.clip(means, 0.0, 1.0)
+
+
+def _in_steps(schedule: Schedule, steps: int | None) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+    """Domains, edges of the intervals in whole steps, and the shares (intervals, domains) between them."""
+    names = domains_of(schedule)
     total = round(schedule.horizon) if steps is None else Arguments("mixture").count("steps", steps)
-    return np.round(schedule.grid * (total / schedule.horizon)).astype(int)
+    table = np.stack([schedule[PREFIX + name] for name in names], axis=1)
+    return names, *whole_steps(schedule.grid * (total / schedule.horizon), table)
 
 
 @checked
 def share_function(schedule: Schedule, steps: int | None = None) -> Callable[[int], dict[str, float]]:
     """The shares as a plain function of the step, from 0 on; the last ones hold after the end."""
-    names, edges = domains_of(schedule), _edges(schedule, steps)
-    table = np.stack([schedule[PREFIX + name] for name in names], axis=1)
+    names, edges, table = _in_steps(schedule, steps)
 
     def shares(step: int) -> dict[str, float]:
         index = int(np.clip(np.searchsorted(edges, step, side="right") - 1, 0, len(table) - 1))
@@ -87,8 +103,7 @@ def phases(schedule: Schedule, tolerance: float = 0.02, steps: int | None = None
         steps: of the whole training (default: the schedule is in steps).
     """
     Arguments("phases").number("tolerance", tolerance, 0.0, 1.0)
-    names, edges = domains_of(schedule), _edges(schedule, steps)
-    table = np.stack([schedule[PREFIX + name] for name in names], axis=1)
+    names, edges, table = _in_steps(schedule, steps)
     lengths = np.diff(edges)
     found: list[Phase] = []
     first = 0
@@ -122,8 +137,7 @@ def domain_order(
     schedule asks for by about a sample.
     """
     Arguments("domain_order").count("batch_size", batch_size)
-    names, edges = domains_of(schedule), _edges(schedule, steps)
-    table = np.stack([schedule[PREFIX + name] for name in names], axis=1)
+    names, edges, table = _in_steps(schedule, steps)
     order = np.empty(edges[-1] * batch_size, dtype=np.int64)
     lag, at = [0.0] * len(names), 0
     for row, length in zip(table.tolist(), np.diff(edges).tolist(), strict=True):
@@ -167,7 +181,19 @@ class Interleaved:
     def __len__(self) -> int:
         return len(self.order)
 
+    def __getitem__(self, index: object) -> Any:
+        raise SpecificationError(
+            f"Interleaved: samples come in order, so there is no sample [{index!r}]. In a DataLoader of "
+            "PyTorch, wrap it in an IterableDataset, with num_workers=0 since each worker would show all "
+            "samples; or give to_torch_sampler the domain of each sample of a data set"
+        )
+
     def __iter__(self) -> Iterator[Any]:
+        if self.done == len(self.order):
+            raise SpecificationError(
+                f"Interleaved: the whole training, {len(self.order)} samples, has been shown; "
+                "load_state_dict({'done': 0}) starts over"
+            )
         used = self.used(self.done)
         readers = {name: self._after(name, used[name]) for name in self.names}
         for place in range(self.done, len(self.order)):
