@@ -102,7 +102,8 @@ def _told(fit: "LawFit", name: str, scale: "Scale") -> tuple[float, float]:
     number = float(PARAMETERS[name].encode(value[name]))
     if name == "critical_batch":  # in units of the usual batch, as the new fit has it
         number += float(np.log(fit.data.scale.batch / scale.batch))
-    number += longer * {"speed": 1.0, "head_start": -1.0, "noise": -value["noise_fall"]}.get(name, 0.0)
+    fall = value["noise_fall"]  # gradients are the smaller, the longer a run, and paces the faster
+    number += longer * {"speed": 1.0 + fall, "head_start": -1.0, "noise": -fall}.get(name, 0.0)
     error = 0.0
     if name in fit.fitter.free:
         variance = float(fit.covariance[(i := fit.fitter.free.index(name)), i])
