@@ -26,7 +26,7 @@ def test_the_system_is_the_law_itself():
     members = np.repeat(PARAMETERS, 2, axis=0)
     members[1, NAMES.index("floor")] += 1.0
     found = ol.integrate(
-        LossLaw.ensemble(members), schedule, start={"progress": 0.0, "wear": 0.0, "modes": 0.0}, record=[0.6]
+        LossLaw.ensemble(members), schedule, start={"progress": 0.0, "path": 0.0, "modes": 0.0}, record=[0.6]
     )
     every_step = PEAK * np.repeat([1.0, 0.5, 0.2], np.round(lengths * STEPS).astype(int))
     assert found["error"][-1] == pytest.approx(true_loss(every_step)[-1] + 0.5, rel=1e-12)
@@ -210,8 +210,9 @@ def test_a_ramp_keeps_its_price_and_its_switches(batches, price):
     options = {"robust": False, "history": HISTORY, "batch": (16, 128), "switches": 2, "grain": 100}
     solution = ol.solve(batches.problem(STEPS, BOUNDS, **options, **price), method="indirect", starts=1)
     schedule = batches.schedule(solution, HISTORY)
-    # What was planned by the price is what is predicted by steps, but for their rounding to whole ones.
-    assert batches.predict(schedule)[-1] == pytest.approx(solution.objective, abs=2e-5)
+    # What was planned by the price is what is predicted by steps, but for their rounding to whole ones, which
+    # the fast end of a decay feels.
+    assert batches.predict(schedule)[-1] == pytest.approx(solution.objective, abs=5e-5)
     planned, steps = schedule["batch"][len(HISTORY) :], np.diff(schedule.grid)
     assert set(planned) <= {16.0, 32.0, 64.0, 128.0}
     assert np.count_nonzero(np.diff(planned)) <= 2

@@ -21,7 +21,6 @@ from optlearn.laws._law import (
     over_interval,
     relax,
     relaxation_rates,
-    wear_of,
 )
 
 # Parts of a memory in which weights count as constant, where that is more than a step.
@@ -42,16 +41,16 @@ def loss_of_average(
     rates, weights = relaxation_rates(parameters)
     value = {name: parameters[:, i] for i, name in enumerate(NAMES)}
     modes = mixed = averaged = np.zeros(rates.shape)
-    progress = delayed = wear = np.zeros(len(parameters))
+    progress = delayed = path = np.zeros(len(parameters))
     losses = []
     for length, rate, batch in zip(course.lengths[0], course.rates[0], course.batches[0], strict=True):
         parts = max(1, int(np.ceil(round(length / step, 6) / max(1.0, memory / PARTS))))
         kept = (1 - 1 / memory) ** (length / step / parts)
         effect = effect_of(value, rate, batch)
         for _ in range(parts):
-            gained, level, time = over_interval(value, effect, batch, length / parts, wear, np)
+            gained, level, time = over_interval(value, effect, batch, length / parts, path, np)
             time, level = rates * time[:, None], level[:, None]
-            wear = wear + wear_of(effect, length / parts)
+            path = path + effect * length / parts
             progress = progress + gained
             delayed = progress + kept * (delayed - progress)
             modes = relax(modes, level, time, np)
@@ -59,5 +58,5 @@ def loss_of_average(
             averaged = kept**2 * averaged + 2 * kept * (1 - kept) * follows + (1 - kept) ** 2 * modes
             mixed = kept * follows + (1 - kept) * modes
         noise = np.einsum("kn,kn->k", averaged, weights)
-        losses.append(loss_of(value, delayed, wear, noise))
+        losses.append(loss_of(value, delayed, path, noise))
     return np.stack(losses, axis=1)

@@ -1,21 +1,20 @@
 """The law: how the loss of a network follows its learning rate.
 
-Progress saturates at high rates, and the noise of SGD is the sum of modes that relax to a floor set by the
-rate, each at its own pace::
+Progress is the integral of a power of the rate, and the noise of SGD is the sum of modes that relax to a
+floor set by the rate, each at its own pace::
 
-    dS/dt   = ε / (κ + (1 − κ) ε)                                 progress; ∝ ε^κ near ε = 1, ∝ ε near 0
-    dU/dt   = ε²,  σ = (U + S₀)^−θ                                wear; the size of gradients
+    dS/dt   = ε^κ                                                 progress
+    dU/dt   = ε,  σ = (U + S₀)^−θ                                 path; the size of gradients
     dv_r/dt = r ε^q / σ (ε^p b^−β − v_r)                          modes; r from a Gamma law
     L       = L₀ n^−f + A n^−a (S + S₀)^−α + B σ Σ_r w_r v_r      loss
 
-Gradients get smaller as training goes on, at high rates above all: noise falls with them, and modes relax
-faster, since Adam divides by their size. To that size the noise of a batch b adds c/b times the signal: the
-rate η has the effect of ε = η √((1 + c) / (1 + c/b)), with a
-critical batch c (0: plain SGD, with β = 1). Rates are counted in units of the peak, batches in units of the
-usual one, time in units of the longest run, sizes n of networks in units of the largest, so that all numbers
-are of order one. Over an interval of constant settings the law is solved exactly
-(``over_interval``, ``relax``, ``loss_of``): by a fit for many parameters and runs at once, in NumPy, and by
-the solvers one interval after the other, in JAX.
+Gradients get smaller along the path: noise falls with them, and modes relax faster, since Adam divides by
+their size. To that size the noise of a batch b adds c/b times the signal: the rate η has the effect of
+ε = η √((1 + c) / (1 + c/b)), with a critical batch c (0: plain SGD, with β = 1). Rates are counted in units
+of the peak, batches in units of the usual one, time in units of the longest run, sizes n of networks in units
+of the largest, so that all numbers are of order one. Over an interval of constant settings the law is solved
+exactly (``over_interval``, ``relax``, ``loss_of``): by a fit for many parameters and runs at once, in NumPy,
+and by the solvers one interval after the other, in JAX.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +28,7 @@ from optlearn._arrays import Array, Float
 from optlearn._errors import SpecificationError
 
 NODES = 16  # relaxation rates
-WEAR = 2  # power of the rate with which gradients get smaller
-UNWORN = 1e-12  # share of the wear so far that an interval adds at least, against 0/0
+STILL = 1e-12  # share of the path so far that an interval adds at least, against 0/0
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "amplitude": Parameter(1e-6, 1e6, 0.3, log=True),  # A
     "exponent": Parameter(0.02, 3.0, 0.5, log=True),  # α
     "head_start": Parameter(1e-7, 1.0, 1e-4, log=True, spread=3.0),  # S₀
-    "progress_power": Parameter(0.1, 1.6, 0.8, spread=0.3),  # κ, at the peak rate
+    "progress_power": Parameter(0.1, 1.6, 0.8, spread=0.3),  # κ
     "noise": Parameter(1e-6, 1e6, 0.1, log=True),  # B
     "speed": Parameter(1.0, 1e5, 300.0, log=True, spread=2.0),  # mean of r; a fit expects it by its steps
     "shape": Parameter(0.05, 50.0, 0.6, log=True, spread=0.2),  # of the Gamma law of r
@@ -143,24 +141,18 @@ def effect_of(value: Mapping[str, Array], eta: Array, batch: Array) -> Array:
     return eta * ((1 + critical) / (1 + critical / batch)) ** 0.5
 
 
-def wear_of(effect: Array, length: Array) -> Array:
-    """How much U grows in an interval."""
-    return effect**WEAR * length
-
-
 def over_interval(
-    value: Mapping[str, Array], effect: Array, batch: Array, length: Array, wear: Array, xp: Any
+    value: Mapping[str, Array], effect: Array, batch: Array, length: Array, path: Array, xp: Any
 ) -> tuple[Array, Array, Array]:
     """Progress in an interval, the level that modes relax to, and the time that a mode of rate 1 sees.
 
-    ``wear`` is U before the interval; ``xp`` is ``numpy`` or ``jax.numpy``.
+    ``path`` is U before the interval; ``xp`` is ``numpy`` or ``jax.numpy``.
     """
-    below, above = (xp.maximum(way * (1 - value["progress_power"]), 0.0) for way in (1.0, -1.0))
-    progress = effect * (1 + above * (effect - 1)) / (1 + below * (effect - 1)) * length
+    progress = effect ** value["progress_power"] * length
     level = effect ** value["noise_power"] * batch ** -value["batch_power"]
     # The mean of 1/σ while U + S₀ grows by a share.
-    age, power = wear + value["head_start"], 1 + value["noise_fall"]
-    share = xp.maximum(wear_of(effect, length) / age, UNWORN)
+    age, power = path + value["head_start"], 1 + value["noise_fall"]
+    share = xp.maximum(effect * length / age, STILL)
     faster = age ** (power - 1) * xp.expm1(power * xp.log1p(share)) / (power * share)
     return progress, level, effect ** value["relaxation_power"] * length * faster
 
@@ -171,14 +163,14 @@ def relax(modes: Array, level: Array, time: Array, xp: Any) -> Array:
 
 
 def loss_of(
-    value: Mapping[str, Array], progress: Array, wear: Array, noise: Array, size: Array = 1.0
+    value: Mapping[str, Array], progress: Array, path: Array, noise: Array, size: Array = 1.0
 ) -> Array:
     """The loss with the weighted sum of modes ``noise``, of a network of a ``size``."""
     learned = value["amplitude"] * (progress + value["head_start"]) ** -value["exponent"]
     return (
         value["floor"] * size ** -value["floor_power"]
         + size ** -value["amplitude_power"] * learned
-        + value["noise"] * (wear + value["head_start"]) ** -value["noise_fall"] * noise
+        + value["noise"] * (path + value["head_start"]) ** -value["noise_fall"] * noise
     )
 
 
@@ -239,7 +231,7 @@ def loss_after(
 
 
 def state_after(parameters: Float[np.ndarray, "K 15"], course: Course) -> Float[np.ndarray, "K 18"]:
-    """Progress, wear and modes after the only run of ``course``."""
+    """Progress, path and modes after the only run of ``course``."""
     return _run(parameters, course)[1][:, 0]
 
 
@@ -250,9 +242,9 @@ def _run(
     value = {name: parameters[:, i, None, None] for i, name in enumerate(NAMES)}
     rates, weights = relaxation_rates(parameters)
     lengths, effect = course.lengths[None], effect_of(value, course.rates[None], course.batches)
-    gained = wear_of(effect, lengths)
-    wear = before[:, 1:2, None] + np.cumsum(gained, axis=2)
-    steps, level, time = over_interval(value, effect, course.batches, lengths, wear - gained, np)
+    moved = effect * lengths
+    path = before[:, 1:2, None] + np.cumsum(moved, axis=2)
+    steps, level, time = over_interval(value, effect, course.batches, lengths, path - moved, np)
     progress = before[:, :1, None] + np.cumsum(steps, axis=2)
     # Modes depend on all intervals before, so only these are a loop, with as little in it as can be: of a
     # mode a share is kept, and the rest comes from the level.
@@ -264,5 +256,5 @@ def _run(
         modes[i] += kept[i] * modes[i - 1]
     noise = np.einsum("tkrn,kn->krt", modes, weights)
     sizes = 1.0 if course.sizes is None else course.sizes[:, None]
-    last = np.stack([progress[:, :, -1], wear[:, :, -1]], axis=2)
-    return loss_of(value, progress, wear, noise, sizes), np.concatenate([last, modes[-1]], axis=2)
+    last = np.stack([progress[:, :, -1], path[:, :, -1]], axis=2)
+    return loss_of(value, progress, path, noise, sizes), np.concatenate([last, modes[-1]], axis=2)
