@@ -12,7 +12,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "loss-curves"
 PEAK, STEPS, WARMUP, EVERY = 1e-3, 4000, 200, 20
 TRUTH = {
     "floor": 2.5, "amplitude": 0.25, "exponent": 0.5, "head_start": 1e-4, "progress_power": 0.9,
-    "noise": 0.15, "speed": 80.0, "shape": 0.8, "noise_power": 0.9, "relaxation_power": 0.6,
+    "noise": 0.15, "speed": 80.0, "shape": 0.8, "noise_power": 0.9, "relaxation_power": 0.65,
     "noise_fall": 0.1, "critical_batch": 2.0, "batch_power": 0.8, "floor_power": 0.0, "amplitude_power": 0.0,
 }  # fmt: skip
 PARAMETERS = np.array([[TRUTH[name] for name in NAMES]])

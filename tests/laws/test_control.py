@@ -26,11 +26,11 @@ def test_the_system_is_the_law_itself():
     members = np.repeat(PARAMETERS, 2, axis=0)
     members[1, NAMES.index("floor")] += 1.0
     found = ol.integrate(
-        LossLaw.ensemble(members), schedule, start={"progress": 0.0, "modes": 0.0}, record=[0.6]
+        LossLaw.ensemble(members), schedule, start={"progress": 0.0, "path": 0.0, "modes": 0.0}, record=[0.6]
     )
     every_step = PEAK * np.repeat([1.0, 0.5, 0.2], np.round(lengths * STEPS).astype(int))
     assert found["error"][-1] == pytest.approx(true_loss(every_step)[-1] + 0.5, rel=1e-12)
-    assert len(found.order_parameters) == 2 * (1 + NODES)
+    assert len(found.order_parameters) == 2 * (2 + NODES)
 
 
 def test_the_optimum_is_better_than_what_everybody_uses(fitted, plain):

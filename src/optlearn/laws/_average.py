@@ -13,7 +13,15 @@ Progress is made by weights that the average follows with a delay: S̄ is an ave
 import numpy as np
 
 from optlearn._arrays import Float
-from optlearn.laws._law import NAMES, Course, loss_of, over_interval, relax, relaxation_rates
+from optlearn.laws._law import (
+    NAMES,
+    Course,
+    effect_of,
+    loss_of,
+    over_interval,
+    relax,
+    relaxation_rates,
+)
 
 # Parts of a memory in which weights count as constant, where that is more than a step.
 PARTS = 100
@@ -33,14 +41,16 @@ def loss_of_average(
     rates, weights = relaxation_rates(parameters)
     value = {name: parameters[:, i] for i, name in enumerate(NAMES)}
     modes = mixed = averaged = np.zeros(rates.shape)
-    progress = delayed = np.zeros(len(parameters))
+    progress = delayed = path = np.zeros(len(parameters))
     losses = []
     for length, rate, batch in zip(course.lengths[0], course.rates[0], course.batches[0], strict=True):
         parts = max(1, int(np.ceil(round(length / step, 6) / max(1.0, memory / PARTS))))
         kept = (1 - 1 / memory) ** (length / step / parts)
-        gained, level, time = over_interval(value, rate, batch, length / parts)
-        time, level = rates * time[:, None], level[:, None]
+        effect = effect_of(value, rate, batch)
         for _ in range(parts):
+            gained, level, time = over_interval(value, effect, batch, length / parts, path, np)
+            time, level = rates * time[:, None], level[:, None]
+            path = path + effect * length / parts
             progress = progress + gained
             delayed = progress + kept * (delayed - progress)
             modes = relax(modes, level, time, np)
@@ -48,5 +58,5 @@ def loss_of_average(
             averaged = kept**2 * averaged + 2 * kept * (1 - kept) * follows + (1 - kept) ** 2 * modes
             mixed = kept * follows + (1 - kept) * modes
         noise = np.einsum("kn,kn->k", averaged, weights)
-        losses.append(loss_of(value, delayed, noise))
+        losses.append(loss_of(value, delayed, path, noise))
     return np.stack(losses, axis=1)

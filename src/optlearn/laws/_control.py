@@ -94,9 +94,9 @@ class LossLaw(System):
     @property
     @override
     def names(self) -> Mapping[str, int | None]:
-        """Progress and the modes of the law, and the lowest rate so far where rates may only fall."""
+        """Progress, path and the modes of the law, and the lowest rate so far where rates may only fall."""
         lowest = {"lowest": None} if self.falling else {}
-        return {"progress": None, "modes": NODES, **lowest}
+        return {"progress": None, "path": None, "modes": NODES, **lowest}
 
     @property
     @override
@@ -111,15 +111,17 @@ class LossLaw(System):
         if self.falling:
             eta = after["lowest"] = jnp.minimum(eta, x["lowest"])
         steps = length / price_of(batch, self.batches, self.prices, jnp)
-        progress, level, time = _law.over_interval(self._values, eta, batch, steps)
+        effect = _law.effect_of(self._values, eta, batch)
+        progress, level, time = _law.over_interval(self._values, effect, batch, steps, x["path"], jnp)
         after["progress"] = x["progress"] + progress
+        after["path"] = x["path"] + effect * steps
         after["modes"] = _law.relax(x["modes"], level, self.rates * time, jnp)
         return after
 
     @override
     def error(self, x: Any, u: Settings) -> Array:
         del u
-        return _law.loss_of(self._values, x["progress"], (x["modes"] * self.shares).sum())
+        return _law.loss_of(self._values, x["progress"], x["path"], (x["modes"] * self.shares).sum())
 
     @property
     def _values(self) -> Mapping[str, Array]:
@@ -187,7 +189,7 @@ def law_problem(
     before = past if done else (np.zeros(1), np.ones(1), np.ones(1))
     states = state_after(members, Course.stack([before]))
     lowest = {"lowest": high / scale.peak} if falling else {}
-    start = tuple({"progress": state[0], "modes": state[1:], **lowest} for state in states)
+    start = tuple({"progress": state[0], "path": state[1], "modes": state[2:], **lowest} for state in states)
     top = high / scale.peak
     controls: dict[str, Control] = {"learning_rate": Continuous(max(low / scale.peak, LOWEST * top), top)}
     budgets = []

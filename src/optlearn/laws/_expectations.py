@@ -24,7 +24,7 @@ DIFFER: Mapping[str, float] = {
     "head_start": 1.0,
     "progress_power": 0.05,
     "noise": 0.2,
-    "speed": 0.5,
+    "speed": 0.25,
     "shape": 0.1,
     "noise_power": 0.05,
     "relaxation_power": 0.05,
@@ -33,6 +33,9 @@ DIFFER: Mapping[str, float] = {
     "batch_power": 0.1,
 }
 
+
+# What a lone run says of its pace is mixed up with its head start: it is held half as tightly.
+ALONE_DIFFER = {**DIFFER, "speed": 2 * DIFFER["speed"]}
 
 # Noise relaxes in so many steps at the peak rate, however long a run is: 15 to 150 in fits of the public
 # curves of language models. In units of a run, as the law has it, long runs relax faster.
@@ -65,7 +68,8 @@ def expectations(
     expected = {**PARAMETERS, "speed": replace(pace, start=start)}
     if not decays:
         expected["progress_power"] = PROPORTIONAL
-    for name, differ in DIFFER.items() if fits else ():
+    between_networks = DIFFER if alone is None else ALONE_DIFFER
+    for name, differ in between_networks.items() if fits else ():
         parameter = PARAMETERS[name]
         # A fit to runs of one batch says nothing of what the batch does.
         told = [_told(fit, name, scale) for fit in fits if name not in ONE_BATCH or fit.several_batches]
@@ -102,7 +106,8 @@ def _told(fit: "LawFit", name: str, scale: "Scale") -> tuple[float, float]:
     number = float(PARAMETERS[name].encode(value[name]))
     if name == "critical_batch":  # in units of the usual batch, as the new fit has it
         number += float(np.log(fit.data.scale.batch / scale.batch))
-    number += longer * {"speed": 1.0, "head_start": -1.0, "noise": -value["noise_fall"]}.get(name, 0.0)
+    fall = value["noise_fall"]  # gradients are the smaller, the longer a run, and paces the faster
+    number += longer * {"speed": 1.0 + fall, "head_start": -1.0, "noise": -fall}.get(name, 0.0)
     error = 0.0
     if name in fit.fitter.free:
         variance = float(fit.covariance[(i := fit.fitter.free.index(name)), i])

@@ -4,16 +4,17 @@ Progress is the integral of a power of the rate, and the noise of SGD is the sum
 floor set by the rate, each at its own pace::
 
     dS/dt   = ε^κ                                                 progress
-    dv_r/dt = r ε^q (ε^p b^−β − v_r)                              modes; r from a Gamma law
-    L       = L₀ n^−f + A n^−a (S + S₀)^−α + B (S + S₀)^−θ Σ_r w_r v_r    loss
+    dU/dt   = ε,  σ = (U + S₀)^−θ                                 path; the size of gradients
+    dv_r/dt = r ε^q / σ (ε^p b^−β − v_r)                          modes; r from a Gamma law
+    L       = L₀ n^−f + A n^−a (S + S₀)^−α + B σ Σ_r w_r v_r      loss
 
-Noise falls as training goes on, as gradients do. Adam divides gradients by their size, to which the noise of
-a batch b adds c/b times the signal: the rate η has the effect of ε = η √((1 + c) / (1 + c/b)), with a
-critical batch c (0: plain SGD, with β = 1). Rates are counted in units of the peak, batches in units of the
-usual one, time in units of the longest run, sizes n of networks in units of the largest, so that all numbers
-are of order one. Over an interval of constant settings the law is solved exactly
-(``over_interval``, ``relax``, ``loss_of``): by a fit for many parameters and runs at once, in NumPy, and by
-the solvers one interval after the other, in JAX.
+Gradients get smaller along the path: noise falls with them, and modes relax faster, since Adam divides by
+their size. To that size the noise of a batch b adds c/b times the signal: the rate η has the effect of
+ε = η √((1 + c) / (1 + c/b)), with a critical batch c (0: plain SGD, with β = 1). Rates are counted in units
+of the peak, batches in units of the usual one, time in units of the longest run, sizes n of networks in units
+of the largest, so that all numbers are of order one. Over an interval of constant settings the law is solved
+exactly (``over_interval``, ``relax``, ``loss_of``): by a fit for many parameters and runs at once, in NumPy,
+and by the solvers one interval after the other, in JAX.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from optlearn._arrays import Array, Float
 from optlearn._errors import SpecificationError
 
 NODES = 16  # relaxation rates
+STILL = 1e-12  # share of the path so far that an interval adds at least, against 0/0
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ PARAMETERS: Mapping[str, Parameter] = {
     "shape": Parameter(0.05, 50.0, 0.6, log=True, spread=0.2),  # of the Gamma law of r
     "noise_power": Parameter(0.2, 2.0, 0.75, spread=0.1),  # p
     # Below 0 everything would relax at once under tiny rates, and an optimum would make use of that.
-    "relaxation_power": Parameter(0.05, 3.0, 0.9, spread=0.05),  # q
+    "relaxation_power": Parameter(0.05, 3.0, 0.95, spread=0.05),  # q
     "noise_fall": Parameter(-0.2, 1.5, 0.15, spread=0.03),  # θ
     "critical_batch": Parameter(1e-3, 1e4, 1.0, log=True, spread=2.0),  # c
     # From 1 of SGD to ½ of Adam, whose steps are as large whatever the batch is.
@@ -133,15 +135,26 @@ def relaxation_rates(
 # --- the law over an interval of constant settings, by name of the parameter ---------------------
 
 
-def over_interval(
-    value: Mapping[str, Array], eta: Array, batch: Array, length: Array
-) -> tuple[Array, Array, Array]:
-    """Progress in an interval, the level that modes relax to, and the time that a mode of rate 1 sees."""
+def effect_of(value: Mapping[str, Array], eta: Array, batch: Array) -> Array:
+    """ε: the rate that has the same effect with the usual batch."""
     critical = value["critical_batch"]
-    effect = eta * ((1 + critical) / (1 + critical / batch)) ** 0.5
+    return eta * ((1 + critical) / (1 + critical / batch)) ** 0.5
+
+
+def over_interval(
+    value: Mapping[str, Array], effect: Array, batch: Array, length: Array, path: Array, xp: Any
+) -> tuple[Array, Array, Array]:
+    """Progress in an interval, the level that modes relax to, and the time that a mode of rate 1 sees.
+
+    ``path`` is U before the interval; ``xp`` is ``numpy`` or ``jax.numpy``.
+    """
     progress = effect ** value["progress_power"] * length
     level = effect ** value["noise_power"] * batch ** -value["batch_power"]
-    return progress, level, effect ** value["relaxation_power"] * length
+    # The mean of 1/σ while U + S₀ grows by a share.
+    age, power = path + value["head_start"], 1 + value["noise_fall"]
+    share = xp.maximum(effect * length / age, STILL)
+    faster = age ** (power - 1) * xp.expm1(power * xp.log1p(share)) / (power * share)
+    return progress, level, effect ** value["relaxation_power"] * length * faster
 
 
 def relax(modes: Array, level: Array, time: Array, xp: Any) -> Array:
@@ -149,13 +162,15 @@ def relax(modes: Array, level: Array, time: Array, xp: Any) -> Array:
     return level + (modes - level) * xp.exp(-time)
 
 
-def loss_of(value: Mapping[str, Array], progress: Array, noise: Array, size: Array = 1.0) -> Array:
-    """The loss after a progress, with the weighted sum of modes ``noise``, of a network of a ``size``."""
-    age = progress + value["head_start"]
+def loss_of(
+    value: Mapping[str, Array], progress: Array, path: Array, noise: Array, size: Array = 1.0
+) -> Array:
+    """The loss with the weighted sum of modes ``noise``, of a network of a ``size``."""
+    learned = value["amplitude"] * (progress + value["head_start"]) ** -value["exponent"]
     return (
         value["floor"] * size ** -value["floor_power"]
-        + value["amplitude"] * size ** -value["amplitude_power"] * age ** -value["exponent"]
-        + value["noise"] * age ** -value["noise_fall"] * noise
+        + size ** -value["amplitude_power"] * learned
+        + value["noise"] * (path + value["head_start"]) ** -value["noise_fall"] * noise
     )
 
 
@@ -206,7 +221,7 @@ class Course:
 
 
 def loss_after(
-    parameters: Float[np.ndarray, "K 15"], course: Course, start: Float[np.ndarray, "K 17"] | None = None
+    parameters: Float[np.ndarray, "K 15"], course: Course, start: Float[np.ndarray, "K 18"] | None = None
 ) -> Float[np.ndarray, "K runs intervals"]:
     """Loss at the end of every interval, for each of K sets of parameters.
 
@@ -215,27 +230,31 @@ def loss_after(
     return _run(parameters, course, start)[0]
 
 
-def state_after(parameters: Float[np.ndarray, "K 15"], course: Course) -> Float[np.ndarray, "K 17"]:
-    """Progress and modes after the only run of ``course``."""
+def state_after(parameters: Float[np.ndarray, "K 15"], course: Course) -> Float[np.ndarray, "K 18"]:
+    """Progress, path and modes after the only run of ``course``."""
     return _run(parameters, course)[1][:, 0]
 
 
 def _run(
     parameters: np.ndarray, course: Course, start: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    before = np.zeros((len(parameters), 1 + NODES)) if start is None else start
+    before = np.zeros((len(parameters), 2 + NODES)) if start is None else start
     value = {name: parameters[:, i, None, None] for i, name in enumerate(NAMES)}
     rates, weights = relaxation_rates(parameters)
-    steps, level, time = over_interval(value, course.rates[None], course.batches, course.lengths[None])
+    lengths, effect = course.lengths[None], effect_of(value, course.rates[None], course.batches)
+    moved = effect * lengths
+    path = before[:, 1:2, None] + np.cumsum(moved, axis=2)
+    steps, level, time = over_interval(value, effect, course.batches, lengths, path - moved, np)
     progress = before[:, :1, None] + np.cumsum(steps, axis=2)
     # Modes depend on all intervals before, so only these are a loop, with as little in it as can be: of a
     # mode a share is kept, and the rest comes from the level.
     time, level = (np.moveaxis(a, 2, 0)[..., None] for a in np.broadcast_arrays(time, level))
     kept = np.exp(-rates[:, None, :] * time)
     modes = level * (1 - kept)
-    modes[0] += kept[0] * before[:, None, 1:]
+    modes[0] += kept[0] * before[:, None, 2:]
     for i in range(1, len(modes)):
         modes[i] += kept[i] * modes[i - 1]
     noise = np.einsum("tkrn,kn->krt", modes, weights)
     sizes = 1.0 if course.sizes is None else course.sizes[:, None]
-    return loss_of(value, progress, noise, sizes), np.concatenate([progress[:, :, -1:], modes[-1]], axis=2)
+    last = np.stack([progress[:, :, -1], path[:, :, -1]], axis=2)
+    return loss_of(value, progress, path, noise, sizes), np.concatenate([last, modes[-1]], axis=2)
