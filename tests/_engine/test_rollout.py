@@ -172,9 +172,25 @@ def test_a_known_forward_pass_is_not_needed_again():
     compiled = compile_problem(curriculum(OBJECTIVES["all"]))
     rollout = Rollout(compiled, 6, 2)
     w, theta = np.random.default_rng(0).uniform(0.1, 0.4, (6, compiled.sizes[1])), np.array([0.2])
-    whole, half = rollout.run(w, theta), rollout.run(w, theta, rollout.forward(w, theta))
+    whole, half = rollout.run(w, theta), Rollout(compiled, 6, 2).run(w, theta, rollout.forward(w, theta))
     for name, value in vars(whole).items():
         np.testing.assert_array_equal(value, getattr(half, name), err_msg=name)
+
+
+def test_passes_that_are_kept_are_those_of_their_steps_and_controls():
+    compiled = compile_problem(curriculum(OBJECTIVES["all"]))
+    rollout = Rollout(compiled, 6, 2)
+    w, theta = np.random.default_rng(0).uniform(0.1, 0.4, (6, compiled.sizes[1])), np.array([0.2])
+    first = rollout.run(w, theta)
+    assert rollout.run(w, theta) is first
+    for other in (
+        rollout.with_steps(4).run(w, theta),
+        rollout.run(0.9 * w, theta),
+        rollout.run(w, theta + 0.1),
+    ):
+        assert other.objective != first.objective
+    for steps, again in ((2, rollout.run(w, theta)), (4, rollout.with_steps(4).run(w, theta))):
+        np.testing.assert_array_equal(again.gradient, Rollout(compiled, 6, steps).run(w, theta).gradient)
 
 
 @pytest.mark.parametrize("backend", ["casadi", "xla"])

@@ -1,6 +1,7 @@
 """Quadrature rules on integrals that are known, and the choice of a rule for a model."""
 
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -428,7 +429,10 @@ def test_a_table_is_its_rule(rule):
 
     expected = np.asarray(moments(rule))
     for each in (table, larger):
-        np.testing.assert_allclose(np.asarray(summed_over(each, moments)), expected, atol=1e-14)
+        for differentiated in (True, False):
+            arranged = replace(each, differentiated=differentiated)
+            assert arranged.holding(rule).differentiated is differentiated
+            np.testing.assert_allclose(np.asarray(summed_over(arranged, moments)), expected, atol=1e-14)
 
 
 def test_half_of_a_table_is_enough_for_even_integrands():

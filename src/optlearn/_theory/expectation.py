@@ -460,17 +460,19 @@ def summed_over(quadrature: "Quadrature", function: Callable[["Quadrature"], Any
         positions, weights, used = block
         return jax.lax.cond(used > 0, lambda: add(total, positions, weights), lambda: total), None
 
+    blocks = tuple(jnp.asarray(part) for part in (table.positions, table.weights, table.used))
+
     def add_numbered(total: Any, number: Array) -> tuple[Any, None]:
         # A block is copied only where it is used.
-        def more() -> Any:
-            return add(total, table.positions[number], table.weights[number])
-
-        return jax.lax.cond(table.used[number] > 0, more, lambda: total), None
+        positions, weights, used = blocks
+        return jax.lax.cond(
+            used[number] > 0, lambda: add(total, positions[number], weights[number]), lambda: total
+        ), None
 
     shapes = jax.eval_shape(of_block, table.positions[0], table.weights[0])
     none = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     if table.differentiated:
-        return jax.lax.scan(add_given, none, (table.positions, table.weights, table.used))[0]
+        return jax.lax.scan(add_given, none, blocks)[0]
     return jax.lax.scan(add_numbered, none, np.arange(len(table.used)))[0]
 
 
