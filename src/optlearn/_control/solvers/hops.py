@@ -151,7 +151,7 @@ class Hops:
         return [(lowest.hop, released.start)] if released.away > BACK * lowest.away else []
 
     def start(self, hop: Hop) -> Start | None:
-        """From where one hop leads; None: to no possible state."""
+        """From where one hop leads; None: it begins far too high, or in no possible state."""
         held = self._hold(hop)
         if held is None:
             return None
