@@ -282,6 +282,23 @@ def test_a_grid_has_no_more_points_than_are_allowed():
     assert rule == QuasiMonteCarlo(9)
 
 
+class Tempered(LearningModel):
+    """Not a number where the temperature is 0."""
+
+    def loss(self, fields, x, latent, u):
+        heat = u["temperature"]
+        return heat * jax.nn.softplus((fields.teacher[0, 0] - fields.student[0, 0]) / heat)
+
+
+def test_a_drift_that_is_not_a_number_is_said_with_the_settings():
+    model = Tempered(
+        students=1, overlaps=Overlaps(T=1.0), parameters={"learning_rate": 0.5, "temperature": 1.0}
+    )
+    states = probe_states(model, model.state(Q11=1.0, M11=0.5))
+    with pytest.warns(AccuracyWarning, match=r"drift of Tempered is not a number .* temperature = 0: look"):
+        choose_quadrature(model, states, model.settings({"temperature": 0.0}), AutoQuadrature())
+
+
 @pytest.mark.slow
 def test_a_loose_accuracy_takes_few_points_and_no_warning():
     model, start, _, _ = list(problems())[1]

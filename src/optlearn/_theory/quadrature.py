@@ -89,8 +89,16 @@ def choose_quadrature(
             break
     assert best is not None  # a quasi-Monte Carlo quadrature is always tried
     error, quadrature = best
-    if error > wanted.accepted(np.inf):
-        function = {"drift": "loss", "error": "metric"}[what]
+    function = {"drift": "loss", "error": "metric"}[what]
+    if not np.isfinite(error):
+        settings = ", ".join(f"{name} = {float(value):g}" for name, value in u.items() if np.ndim(value) == 0)
+        warn(
+            f"the {what} of {type(model).__name__} is not a number where it was tried, with {settings}: look "
+            f"whether the {function} or its gradient divides by 0 there, or has no finite mean; bounds of "
+            "controls are tried as well",
+            AccuracyWarning,
+        )
+    elif error > wanted.accepted(np.inf):
         warn(
             f"the {what} of {type(model).__name__} is accurate to {error:.1e} only ({quadrature}); "
             f"{wanted.accepted(np.inf):.1e} was asked for. Allow more points (AutoQuadrature(points=…)), say "
