@@ -22,20 +22,20 @@ import numpy as np
 from loss_curves_gpt import PILOTS, QUICK, Size, linear, rates_of, train, wsd
 
 DECAYS = (5, 10, 15, 20, 30, 45, 60, 80)  # percent of training
-SEEDS = 2
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Sizes of the networks, and horizons of the large one."""
+    """Sizes of the networks, horizons of the large one, and seeds of its decays."""
 
     small: tuple[Size, ...]
     large: Size
     horizons: tuple[int, ...]
+    seeds: int
 
 
-GPU = Experiment(tuple(Size(width=w, steps=6000) for w in (96, 160)), Size(), (2000, 4000))
-TOY = Experiment(tuple(replace(QUICK, width=w, steps=600) for w in (16, 24)), QUICK, (400, 600))
+GPU = Experiment(tuple(Size(width=w, steps=6000) for w in (96, 160)), Size(), (2000, 4000), 4)
+TOY = Experiment(tuple(replace(QUICK, width=w, steps=600) for w in (16, 24)), QUICK, (400, 600), 2)
 
 
 def train_all(experiment, folder):
@@ -56,7 +56,9 @@ def train_all(experiment, folder):
             shapes = {f"{s} %": wsd(s / 100, linear) for s in DECAYS}
             shapes["planned"] = wsd(length / (size.steps - size.warmup), linear)
             # All at once: runs of another command differ by their round-off, which is as much as decays do.
-            train({name: rates_of(shape, size) for name, shape in shapes.items()}, SEEDS, size, log)
+            train(
+                {name: rates_of(shape, size) for name, shape in shapes.items()}, experiment.seeds, size, log
+            )
 
 
 def plan(experiment, folder):

@@ -260,7 +260,8 @@ def table(logs, fitted, size):
 
     fit = ol.laws.fit([*logs[:fitted]], first_step=size.steps // 10)
     finals, predicted = {}, {}
-    for curve in ol.laws.read_curves([*logs]):
+    # A schedule that is trained again, beside others, counts as it was trained there.
+    for curve in [curve for log in logs for curve in ol.laws.read_curves(log)]:
         name, _, seed = curve.name.rpartition(" / seed ")
         finals.setdefault(name, {})[seed] = curve.loss[-1]
         predicted[name] = fit.predict(curve)[-1]
