@@ -10,12 +10,12 @@ at import: every public entry point that computes runs inside ``jax.enable_x64``
 
 import sys
 from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 __all__ = [
-    "Array", "Bool", "Float", "Float32", "Float64", "Int", "Key", "Settings", "Shaped", "UInt8", "UInt64",
-    "float64", "quick_jit",
+    "Array", "Bool", "Derivatives", "Float", "Float32", "Float64", "Int", "Key", "Settings", "Shaped",
+    "UInt8", "UInt64", "float64", "quick_jit",
 ]  # fmt: skip
 
 if TYPE_CHECKING or "jaxtyping" in sys.modules:
@@ -34,6 +34,8 @@ else:
 Array = Any
 # The values of every parameter and control of a system at one moment, by name.
 Settings = Mapping[str, Array]
+# How a program is differentiated. Forwards over backwards is "backwards"; expressions are, symbolically.
+Derivatives = Literal["backwards", "forwards", "symbolic"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -56,5 +58,30 @@ def quick_jit(function: Callable[..., Any]) -> Any:
     """``jax.jit`` of a function that averages over points, in half the time to compile; it runs as fast."""
     import jax
 
-    quick = {"xla_cpu_use_fusion_emitters": False} if jax.default_backend() == "cpu" else None
-    return jax.jit(function, compiler_options=quick)
+    return jax.jit(function, compiler_options=_quick_options(jax.default_backend()))
+
+
+@cache
+def _quick_options(backend: str) -> dict[str, str | bool | int] | None:
+    """What XLA had better leave out in such programs; options that this XLA does not know are left out too.
+
+    New emitters of fusions take long to compile. Operations are so small that two threads mostly wait for
+    each other: with the usual schedule, programs took a fourth to a half more of two cores' time, and no less
+    of the clock's. And a program that is compiled in parts repeats work in each of them.
+    """
+    import jax
+
+    if backend != "cpu":
+        return None
+    known: dict[str, str | bool | int] = {}
+    for name, value in (
+        ("xla_cpu_use_fusion_emitters", False),
+        ("xla_cpu_scheduler_type", "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"),
+        ("xla_cpu_parallel_codegen_split_count", 1),
+    ):
+        try:
+            jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+        except jax.errors.JaxRuntimeError:
+            continue
+        known[name] = value
+    return known

@@ -13,7 +13,7 @@ from optlearn._control.hamiltonian.gap import free_gap, hamiltonian_gap
 from optlearn._control.kept import excesses, worst
 from optlearn._control.path import KEPT, Excess
 from optlearn._control.rounding.rounded import Rounded, keeping_limits, round_controls, whole_schedule
-from optlearn._control.runs import Method, Outcome, Run, finer
+from optlearn._control.runs import Method, Outcome, Run, finer, with_fewer_steps
 from optlearn._control.solution import Solution, Variant, warn_not_converged
 from optlearn._control.weighing import Fixed
 from optlearn._engine.functions import Controls, FreeValues
@@ -258,10 +258,7 @@ def derivatives_differ(rollout: Rollout, w: Controls, theta: FreeValues) -> floa
     """
     if not rollout.compiled.engine.costly or rollout.compiled.problem.weighing is not None:
         return 0.0  # few points see no jump as well; the worst of several costs may bend
-    if not rollout.compiled.engine.exact:
-        # A derivative belongs to its objective, however rough the steps.
-        half = rollout.with_steps(-(-rollout.steps // 2))
-        rollout = half if np.isfinite(half.objective(w, theta)) else rollout
+    rollout = with_fewer_steps(rollout, w, theta)  # a derivative belongs to its objective, however rough
     low, high = rollout.compiled.relaxation.bounds
     inwards = np.where(w > (low + high) / 2, low - high, high - low)
     inwards = inwards * np.random.default_rng(0).uniform(0.2, 1.0, w.shape)
@@ -328,8 +325,7 @@ def _quadrature_error(rollout: Rollout, w: Controls, theta: FreeValues) -> float
     if refined is None:
         return None
     other = compile_problem(replace(compiled.problem, model=refined, quadrature=None))
-    # What rules differ by hardly depends on steps.
-    steps = rollout.steps if compiled.engine.exact else -(-rollout.steps // 2)
+    steps = with_fewer_steps(rollout, w, theta).steps  # what rules differ by hardly depends on them
     once, again = (Rollout(each, rollout.edges, steps).objective(w, theta) for each in (compiled, other))
     return 2 * abs(again - once)
 

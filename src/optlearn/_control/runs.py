@@ -92,6 +92,30 @@ def from_ipopt(status: str) -> Outcome:
     return _IPOPT.get(status, Outcome.FAILED)
 
 
+class Tilt(NamedTuple):
+    """By how much gradients of an objective are steeper under a fine quadrature than under a coarse one.
+
+    Attributes:
+        by_w: (I, m) in the controls.
+        by_theta: (k,) in the free parameters.
+    """
+
+    by_w: np.ndarray
+    by_theta: np.ndarray
+
+
+class Level(NamedTuple):
+    """Where a run ended with a coarse quadrature.
+
+    Attributes:
+        objective: of the problem with that.
+        steps: in each interval.
+    """
+
+    objective: float
+    steps: int
+
+
 class Curvature(NamedTuple):
     """What passes have learned of an objective's second derivatives: a problem like it has nearly the same.
 
@@ -114,6 +138,7 @@ class Start:
             nothing in common into one basin, and where they end says nothing of another.
         curvature: of that problem's objective, if it is known.
         rival: the best run before it, from another start.
+        tilt: of a coarse quadrature, if it is known.
     """
 
     name: str
@@ -123,6 +148,7 @@ class Start:
     local: bool = False
     curvature: Curvature | None = None
     rival: "Run | None" = None
+    tilt: Tilt | None = None
 
 
 @dataclass(frozen=True)
@@ -172,7 +198,8 @@ class Run:
         counts: it began at a start and was not given up, so that its end says where that start leads.
         weights: (K,) of several costs, if there are; see ``weighing``.
         curvature: of the objective, if the solver has learned it.
-        coarse: objective where it ended with a coarse quadrature, if it has gone on from there.
+        coarse: where it ended with a coarse quadrature, if it has gone on from there.
+        tilt: of that quadrature.
     """
 
     record: RunRecord
@@ -184,7 +211,8 @@ class Run:
     counts: bool = True
     weights: np.ndarray | None = None
     curvature: Curvature | None = None
-    coarse: float | None = None
+    coarse: Level | None = None
+    tilt: Tilt | None = None
 
     @property
     def objective(self) -> float:
@@ -252,16 +280,31 @@ def quickest(rollout: "Rollout") -> "Rollout":
     return rollout.coarser() or rollout
 
 
-def led_astray(rollout: "Rollout", run: Run) -> bool:
-    """Has a run ended where its steps cannot be trusted: in impossible states, or at another objective?"""
+def with_fewer_steps(
+    rollout: "Rollout", w: np.ndarray, theta: np.ndarray, parts: Sequence[int] = (4, 2), share: float = ASTRAY
+) -> "Rollout":
+    """A part of the steps, the first that changes the objective by no more than a share; else as it is."""
+    if rollout.compiled.engine.exact:
+        return rollout
+    quick = quickest(rollout)
+    objective = quick.objective(w, theta)
+    for part in parts:
+        steps = -(-rollout.steps // part)
+        if abs(quick.with_steps(steps).objective(w, theta) - objective) <= share * abs(objective):
+            return rollout.with_steps(steps)
+    return rollout
+
+
+def led_astray(rollout: "Rollout", w: np.ndarray, theta: np.ndarray) -> bool:
+    """Can steps not be trusted here: do they lead to impossible states, or to another objective?"""
     rollout = quickest(rollout)
-    objective, states = rollout.forward(run.w, run.theta)
+    objective, states = rollout.forward(w, theta)
     if not rollout.compiled.is_possible(states[:: rollout.steps]):
         return True
     twice = finer(rollout)
     # Written so that a NaN is astray too.
     return twice is not None and not (
-        abs(twice.objective(run.w, run.theta) - objective) <= ASTRAY * abs(objective) + 1e-9
+        abs(twice.objective(w, theta) - objective) <= ASTRAY * abs(objective) + 1e-9
     )
 
 
@@ -313,7 +356,7 @@ class Solver(Method):
         tell(Progress(f"{self.name}, from {start.name}"))
         run = self.solve(rollout, start, tell)
         record = replace(run.record, seconds=perf_counter() - began)
-        if not run.interrupted and led_astray(rollout, run):
+        if not run.interrupted and led_astray(rollout, run.w, run.theta):
             record = replace(record, outcome=Outcome.COARSE)
         return replace(run, record=record)
 

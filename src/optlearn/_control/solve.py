@@ -323,7 +323,7 @@ class _Search:
                     self.rollout = self.rollout.with_steps(2 * self.rollout.steps)
                 there = Start(
                     "the optimum with coarser steps", self.best.w, self.best.theta,
-                    near=costly, curvature=self.best.curvature if costly else None,
+                    near=costly, curvature=self.best.curvature if costly else None, tilt=self.best.tilt,
                 )  # fmt: skip
                 again = self.method.run_all(self.rollout, [there], self.tell)
                 below = self.rollout.objective(there.w, there.theta)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from optlearn._arguments import Arguments, as_numbers
-from optlearn._arrays import Array, Settings, float64
+from optlearn._arrays import Array, Derivatives, Settings, float64
 from optlearn._dynamics.layout import Layout, NamedLayout
 from optlearn._dynamics.own_code import Known, Part, digest, is_own, warn_of_misspelt
 from optlearn._errors import SpecificationError
@@ -310,8 +310,8 @@ class System(Pytree):
         """A copy of the same structure that computes less accurately and far faster, if there is one."""
         return None
 
-    def forward_only(self) -> "System":
-        """A copy for programs that are never differentiated backwards, which may be arranged otherwise."""
+    def arranged(self, derivatives: Derivatives) -> "System":
+        """A copy for programs with derivatives of one kind: backwards, and then forwards, if not said."""
         return self
 
     def refined(self) -> "System | None":

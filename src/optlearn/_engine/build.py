@@ -74,12 +74,14 @@ def engine_for(functions: Functions, backend: Backend = "auto") -> Engine:
 def _make(functions: Functions, backend: Backend) -> Engine:
     n, m, k = functions.sizes
     constants, theta = functions.constants, np.zeros(k)
-    rate = trace(functions.rate(unrolled=True), constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
-    final = trace(functions.final, constants, np.zeros(n), theta)
+    unrolled = _as_expressions(functions.rate(unrolled=True))
+    rate = trace(unrolled, constants, np.zeros(n), np.zeros(m), theta, np.ones(()))
+    final = trace(_as_expressions(functions.final), constants, np.zeros(n), theta)
     limit = EXACT_LIMIT if functions.stages is EXACT else EXPRESSION_LIMIT
     parts = [rate, final]
     if functions.paths is not None:
-        parts.append(trace(functions.paths.values, constants, np.zeros(n), np.zeros(m), theta))
+        values = _as_expressions(functions.paths.values)
+        parts.append(trace(values, constants, np.zeros(n), np.zeros(m), theta))
     small = max(part.size for part in parts) <= limit and not _wide(constants)
     if backend == "casadi" or (backend == "auto" and small):
         from optlearn._engine.casadi import CasadiEngine
@@ -101,6 +103,16 @@ def _make(functions: Functions, backend: Backend) -> Engine:
 def _check_backend(backend: Backend) -> None:
     if backend not in ("auto", "casadi", "xla"):
         raise SpecificationError(f"backend must be 'auto', 'casadi' or 'xla', got {backend!r}")
+
+
+def _as_expressions(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of constants, a system first, whose system is as expressions need it."""
+
+    def of(constants: Any, *others: Array) -> Any:
+        system, *rest = constants
+        return function((system.arranged("symbolic"), *rest), *others)
+
+    return of
 
 
 def _wide(constants: Any) -> bool:
@@ -130,7 +142,7 @@ def outputs_along(
         return tuple(outputs.values())
 
     def make() -> tuple[tuple[str, ...], Callable[..., Any]]:
-        traced = trace(values, constants, states[0], u[0])
+        traced = trace(_as_expressions(values), constants, states[0], u[0])
         if backend == "casadi" or (
             backend == "auto" and traced.size <= EXPRESSION_LIMIT and not _wide(constants)
         ):

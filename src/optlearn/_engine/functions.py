@@ -193,7 +193,7 @@ class Functions:
 
         def split_ahead(packed: Array) -> Any:
             system, *others = split(packed)
-            return system.forward_only(), *others
+            return system.arranged("forwards"), *others
 
         return VectorFunctions(rate, final, self.stages, split, split_ahead, paths)
 
@@ -210,7 +210,7 @@ class VectorFunctions:
         final: (c, x, θ) → final cost ().
         stages: of a step.
         split: c → its tree, which all take in place of c.
-        split_ahead: the same for programs that are never differentiated backwards.
+        split_ahead: the same for programs that are differentiated forwards, if at all.
         paths: (c, x, w, θ) → (p,) what must stay within limits all along, if anything must.
     """
 

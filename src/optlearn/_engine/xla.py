@@ -120,7 +120,7 @@ class XlaEngine(Engine):
             slopes, costs = (jnp.concatenate(parts, -1) for parts in zip(states, settings, strict=True))
             return *rates, slopes.reshape(-1), costs
 
-        return self._over_columns(jacobian, "cxwth")
+        return self._over_columns(jacobian, "cxwth", ahead=True)
 
     @cached_property
     def rate_hessian(self) -> Columns:
@@ -240,7 +240,8 @@ class XlaEngine(Engine):
 
             return jax.hessian(total)(jnp.concatenate([x, w, theta])).reshape(-1)
 
-        firsts, seconds = self._over_columns(first, "cxwt"), self._over_columns(second, "cxwtp")
+        firsts = self._over_columns(first, "cxwt", ahead=True)
+        seconds = self._over_columns(second, "cxwtp")
         return PathDerivatives(
             Callback("path_first", lengths[:-1], [(p, 1), (p, q)], firsts),
             Callback("path_second", lengths, [(q, q)], seconds),
@@ -281,10 +282,10 @@ class XlaEngine(Engine):
         rate = self.once(
             "slope", lambda: quick_jit(lambda c, x, w: self._slope(c, x, w, np.zeros(0), 0.0)[0])
         )
-        c = jax.tree.map(jnp.asarray, self._functions.split_ahead(constants))
+        c = jax.device_put(self._functions.split_ahead(constants))
 
         def under(w: np.ndarray) -> Slope:
-            controls = jnp.asarray(w)
+            controls = jax.device_put(w)
             return lambda x: np.asarray(rate(c, x, controls))
 
         return under
@@ -313,6 +314,7 @@ class XlaEngine(Engine):
         return Chain(back, self._lengths("xxwhxct"), 4, self._functions.split)
 
     def _over_columns(self, function: Callable[..., Any], arguments: str, *, ahead: bool = False) -> Columns:
+        """A kernel; ``ahead``: the function takes derivatives forwards only."""
         shared = [letter in "ct" for letter in arguments]
         split = self._functions.split_ahead if ahead else self._functions.split
         return Columns(function, self._lengths(arguments), shared, split)

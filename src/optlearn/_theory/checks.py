@@ -164,8 +164,9 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
     for kind, needed in needed_shapes.items():
         if is_own(type(model)):
             # On NumPy's arrays a field that does not exist is an error; JAX takes the nearest one silently.
+            # Only traced, what JAX does with them is not compiled.
             with slips_explained(f"{name}.{kind}"), np.errstate(all="ignore"):
-                getattr(model, kind)(*sample)
+                jax.eval_shape(_calling(getattr(model, kind), sample))
         traced = _recorded(model, kind, *sample)
         wanted = f"an array of shape {needed}" if needed else "one number"
         if not isinstance(traced.outputs, jax.ShapeDtypeStruct):
@@ -188,6 +189,13 @@ def check_loss(model: LearningModel, start: OrderParameters, u: Mapping[str, Arr
                 f"{name}.{kind} is {value} for student fields {student.tolist()} and teacher "
                 f"fields {teacher.tolist()}; it must be finite"
             )
+
+
+def _calling(method: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[[], None]:
+    def call() -> None:
+        method(*arguments)
+
+    return call
 
 
 def check_spectrum(model: LearningModel) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from typing_extensions import override
 
 from optlearn._arguments import Arguments
-from optlearn._arrays import Array, Float, float64
+from optlearn._arrays import Array, Derivatives, Float, float64
 from optlearn._errors import SpecificationError
 from optlearn._pytrees import Pytree, field
 from optlearn._signatures import checked
@@ -344,24 +344,23 @@ class Table(Pytree):
         positions: (B, C, d) C points in each of B blocks.
         weights: (B, C), without the normal density of cut coordinates; zero where a block is not full.
         reach: (d,), of cut lines.
-        used: (B,), 1 for blocks with points, else 0.
+        used: how many blocks, the first ones, hold points.
         numbers: (3 + d,) what the rule is remembered by: programs must not depend on it.
         segments: into how many each coordinate is cut; 0 for the label noise.
         mirrored: whether only one of each pair of mirrored points is held.
         cut: whether any line is cut; quasi-random points take no notice.
-        differentiated: whether sums are also differentiated backwards. If not, no block is copied that is not
-            used; else a program would copy the whole table for that.
+        derivatives: that sums have.
     """
 
     positions: Float[Array, "B C d"]
     weights: Float[Array, "B C"]
     reach: Float[Array, " d"]
-    used: Float[Array, " B"]
+    used: Float[Array, ""]
     numbers: Float[Array, " numbers"]
     segments: tuple[int, ...] = field(static=True)
     mirrored: bool = field(static=True)
     cut: bool = field(static=True)
-    differentiated: bool = field(static=True)
+    derivatives: Derivatives = field(static=True)
 
     # Expressions of so many numbers would be too large: for compiled programs only.
     wide: ClassVar[bool] = True
@@ -375,7 +374,7 @@ class Table(Pytree):
         mirrored: bool = False,
         block: int | None = None,
         blocks: int | None = None,
-        differentiated: bool = True,
+        derivatives: Derivatives = "backwards",
     ) -> "Table":
         """A rule in blocks of so many points, as many as it takes unless more are asked for."""
         positions, weights = rule.grid(segments)
@@ -391,12 +390,12 @@ class Table(Pytree):
             filled.reshape(count, size, -1),
             np.append(weights, np.zeros(missing)).reshape(count, size),
             rule.reach(segments),
-            (np.arange(count) < needed).astype(float),
+            np.asarray(float(needed)),
             np.resize([*rule.numbers, *[0.0] * (3 + len(segments))], 3 + len(segments)),
             segments,
             mirrored,
             max(segments, default=0) > 1 and not isinstance(rule, QuasiMonteCarlo),
-            differentiated,
+            derivatives,
         )
 
     @property
@@ -416,7 +415,7 @@ class Table(Pytree):
             mirrored=self.mirrored,
             block=block,
             blocks=blocks,
-            differentiated=self.differentiated,
+            derivatives=self.derivatives,
         )
 
     def points(self, smooth: tuple[bool, ...], cut: Cut = no_cut) -> PointsAndWeights:
@@ -452,28 +451,66 @@ def summed_over(quadrature: "Quadrature", function: Callable[["Quadrature"], Any
     def of_block(positions: Array, weights: Array) -> Any:
         return function(replace(table, positions=positions, weights=weights))
 
-    def add(total: Any, positions: Array, weights: Array) -> Any:
-        return jax.tree.map(jnp.add, total, of_block(positions, weights))
+    first = table.positions[0], table.weights[0]
+    blocks = jnp.asarray(table.positions), jnp.asarray(table.weights), jnp.asarray(table.used)
+    shapes = jax.eval_shape(of_block, *first)
+    if table.derivatives != "backwards":
+        return (_sum_of_used if table.derivatives == "forwards" else _sum_of_all)(blocks, of_block, shapes)
+    # What the function reads of its surroundings is an argument, so that the sum has derivatives by it.
+    converted, read = jax.closure_convert(of_block, *first)
+    return _differentiable_sum(converted, shapes, blocks, read)
 
-    @jax.checkpoint
-    def add_given(total: Any, block: tuple[Array, Array, Array]) -> tuple[Any, None]:
-        positions, weights, used = block
-        return jax.lax.cond(used > 0, lambda: add(total, positions, weights), lambda: total), None
 
-    blocks = tuple(jnp.asarray(part) for part in (table.positions, table.weights, table.used))
+def _sum_of_used(blocks: tuple[Array, Array, Array], of_block: Callable[..., Any], shapes: Any) -> Any:
+    """The sum over blocks, which are copied one at a time, and only where they are used."""
+    positions, weights, used = blocks
 
-    def add_numbered(total: Any, number: Array) -> tuple[Any, None]:
-        # A block is copied only where it is used.
-        positions, weights, used = blocks
-        return jax.lax.cond(
-            used[number] > 0, lambda: add(total, positions[number], weights[number]), lambda: total
-        ), None
+    def add(number: Array, total: Any) -> Any:
+        return jax.tree.map(jnp.add, total, of_block(positions[number], weights[number]))
 
-    shapes = jax.eval_shape(of_block, table.positions[0], table.weights[0])
-    none = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    if table.differentiated:
-        return jax.lax.scan(add_given, none, blocks)[0]
-    return jax.lax.scan(add_numbered, none, np.arange(len(table.used)))[0]
+    return jax.lax.fori_loop(0, used.astype(int), add, _nothing(shapes))
+
+
+def _sum_of_all(blocks: tuple[Array, Array, Array], of_block: Callable[..., Any], shapes: Any) -> Any:
+    """The same by a loop of known length; blocks that are not used have no weight."""
+
+    def add(total: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
+        return jax.tree.map(jnp.add, total, of_block(*block)), None
+
+    return jax.lax.scan(add, _nothing(shapes), blocks[:2])[0]
+
+
+def _nothing(shapes: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+def _differentiable_sum(
+    of_block: Callable[..., Any], shapes: Any, blocks: tuple[Array, Array, Array], read: list[Array]
+) -> Any:
+    """The same with derivatives by what is read, backwards: another sum over blocks.
+
+    A loop that is differentiated as it stands would keep a copy of all blocks for its way back.
+    """
+
+    def total(blocks: tuple[Array, Array, Array], read: list[Array]) -> Any:
+        return _sum_of_used(blocks, lambda *block: of_block(*block, *read), shapes)
+
+    def forward(blocks: tuple[Array, Array, Array], read: list[Array]) -> tuple[Any, Any]:
+        return total(blocks, read), (blocks, read)
+
+    def backward(kept: Any, pull: Any) -> tuple[None, list[Array]]:
+        blocks, read = kept
+
+        def pulled(*block: Array) -> list[Array]:
+            _, back = jax.vjp(lambda read: of_block(*block, *read), read)
+            return list(back(pull)[0])
+
+        return None, _sum_of_used(blocks, pulled, jax.eval_shape(lambda: read))
+
+    # Both ways have derivatives forwards, so that there are second ones.
+    differentiable = jax.custom_vjp(total)
+    differentiable.defvjp(forward, backward)
+    return differentiable(blocks, read)
 
 
 def _line(segments: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Float, Settings, float64
+from optlearn._arrays import Array, Derivatives, Float, Settings, float64
 from optlearn._dynamics.own_code import Known, Part
 from optlearn._dynamics.system import Resolved, System, as_floats
 from optlearn._errors import SpecificationError
@@ -587,12 +587,13 @@ class LearningModel(System):
         coarse = coarser(table) if isinstance(table, Table) else None
         return None if coarse is None else replace(self, drift_quadrature=coarse)
 
-    def forward_only(self) -> Self:
-        """A copy for programs that are never differentiated backwards: coarse quadratures take less time."""
-        table = self.drift_quadrature
-        if not isinstance(table, Table):
-            return self
-        return replace(self, drift_quadrature=replace(table, differentiated=False))
+    def arranged(self, derivatives: Derivatives) -> Self:
+        """A copy for programs with derivatives of one kind; sums over tables have one kind at a time."""
+        rules = [
+            replace(rule, derivatives=derivatives) if isinstance(rule, Table) else rule
+            for rule in (self.drift_quadrature, self.error_quadrature)
+        ]
+        return replace(self, drift_quadrature=rules[0], error_quadrature=rules[1])
 
     def resolved(
         self, states: Array, u: Settings, quadrature: AbstractQuadrature | AutoQuadrature | None = None

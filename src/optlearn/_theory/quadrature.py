@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optlearn._arrays import Array, Float, Settings, quick_jit
+from optlearn._arrays import Array, Derivatives, Float, Settings, quick_jit
 from optlearn._dynamics.system import Resolved
 from optlearn._errors import AccuracyWarning, SpecificationError, explained, warn
 from optlearn._theory.drift import generic_drift, generic_error, loss_gradient
@@ -204,7 +204,7 @@ def _table(
     block: int,
     counts: Sequence[int] = (1,),
     *,
-    differentiated: bool = True,
+    derivatives: Derivatives = "backwards",
 ) -> Table:
     """A rule in blocks; as many as ``counts`` says, if one of these is enough."""
     where = _where(model, what)
@@ -217,7 +217,7 @@ def _table(
         mirrored=model.even and centred,
         block=block,
         blocks=blocks,
-        differentiated=differentiated,
+        derivatives=derivatives,
     )
 
 
@@ -360,7 +360,7 @@ def _one_more(rule: GridRule) -> GridRule:
 def coarser(table: Table) -> Table | None:
     """A rule of far fewer points in the same table, to begin a search with; None where that saves little."""
     coarse = table.holding(_fewer(table.rule))
-    return coarse if 2 * coarse.used.sum() <= table.used.sum() else None
+    return coarse if 2 * coarse.used <= table.used else None
 
 
 def _fewer(rule: GridRule) -> GridRule:
@@ -457,7 +457,7 @@ def _values(
     if isinstance(rule, GridRule) and not model.redrawn:
         # One program for nearly all rules that are tried; blocks that are not used cost nothing.
         counts = 2 * MANY_POINTS // 256, 4096
-        quadrature = _table(model, rule, what, 256, counts, differentiated=False)
+        quadrature = _table(model, rule, what, 256, counts, derivatives="forwards")
     leaves, structure = jax.tree.flatten((model, dict(u), quadrature))
     key = (structure, tuple(np.shape(leaf) for leaf in leaves), what)
     if key not in _VALUES:
@@ -472,8 +472,8 @@ def _values(
 
         _VALUES[key] = quick_jit(values)
     # One state at a time: the program does not depend on how many there are.
-    given = jax.tree.map(jnp.asarray, (model, dict(u), quadrature))
-    return np.stack([np.asarray(_VALUES[key](*given, jnp.asarray(state))) for state in states])
+    given = jax.device_put((model, dict(u), quadrature))
+    return np.stack([np.asarray(_VALUES[key](*given, state)) for state in states])
 
 
 def _difference(first: np.ndarray, second: np.ndarray) -> float:

@@ -1,19 +1,18 @@
-"""Hops: brief descents from beside the best run, where scouts would cost too much; and corrected passes."""
+"""Hops: brief descents from beside the best run, where scouts would cost too much."""
 
 from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from benchmarks.own_problems import logistic
 
 import optlearn as ol
 from optlearn._control.certificate import agreement
 from optlearn._control.compiled import Rollout, compile_problem
 from optlearn._control.runs import Start
+from optlearn._control.solvers.descent import Descent
 from optlearn._control.solvers.hops import Hop, Hops
-from optlearn._control.solvers.indirect import Descent, Indirect
-from optlearn._control.solvers.starts import neutral
+from optlearn._control.solvers.indirect import Indirect
 
 THETA = np.zeros(0)
 INTERVALS = 8
@@ -118,27 +117,3 @@ def test_a_step_goes_farther_where_it_wins_nearly_all_that_its_slope_promises():
         won[farther] = before - descent.point.objective
         assert descent.iterations == 2  # looks ahead are no passes
     assert won[True] > 20 * won[False] > 0
-
-
-@pytest.mark.slow
-def test_a_few_fine_passes_suffice_beside_a_coarse_rule(monkeypatch):
-    compiled = compile_problem(logistic())
-    rollout = Rollout(compiled, 10, 8)
-    coarse = rollout.coarser()
-    assert coarse is not None
-    end = Indirect().run(coarse, neutral(compiled, 10))
-    passes = []
-    run = Rollout.__origin__.run
-
-    def counted(self, *given, **named):
-        passes.append(self.compiled.is_coarse)
-        return run(self, *given, **named)
-
-    monkeypatch.setattr(Rollout.__origin__, "run", counted)
-    refined = Indirect()._refined(rollout, coarse, end, lambda _: None)
-    fine = passes.count(False)
-    monkeypatch.undo()
-    assert refined.outcome.ok
-    assert fine <= 12
-    plain = Indirect().run(rollout, Start("coarse end", end.w, end.theta, near=True))
-    assert refined.objective == pytest.approx(plain.objective, abs=agreement(plain.objective))
