@@ -258,11 +258,19 @@ def lowest(runs: Sequence[Run], rank: Callable[[Run], float] = lambda run: run.o
     return best if best.outcome.ok or not converged else min(converged, key=rank)
 
 
+# Steps in an interval, operations of a pass, and states up to which second derivatives are worth their price.
+DIRECT_STEPS, DIRECT_OPERATIONS, DIRECT_STATES = 128, 4_000_000, 256
 MOST_STEPS = 512  # in an interval: stiff dynamics on long intervals are stable with so many
 MOST_COSTLY_STEPS = 16  # where one rate takes a millisecond
 MOST_OPERATIONS = 50_000_000  # of a forward pass, which then takes a third of a second
 # Share of the objective by which twice as many steps may change it, and these have led to the right place.
 ASTRAY = 1e-2
+
+
+def is_long(rollout: "Rollout") -> bool:
+    """Whether forward-backward passes are all that one can afford: no second derivatives, no scouts."""
+    states = rollout.compiled.problem.model.layout.size
+    return rollout.steps > DIRECT_STEPS or rollout.operations > DIRECT_OPERATIONS or states > DIRECT_STATES
 
 
 def finer(rollout: "Rollout") -> "Rollout | None":

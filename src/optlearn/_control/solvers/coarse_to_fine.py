@@ -1,4 +1,4 @@
-"""Descents from several starts where every pass is a wide quadrature: most passes have a coarse one.
+"""Descents from several starts where passes take long: most of them have a coarse quadrature, or fewer steps.
 
 A coarse quadrature, and half of the steps if these are enough, tell starts apart. Only the best goes on with
 the fine quadrature, and those that the difference of both may have put behind it. On its way most passes are
@@ -48,7 +48,7 @@ class CoarseToFine:
     Attributes:
         descend: from one start, on any grid of steps and with any quadrature.
         fine: passes under the fine quadrature.
-        accurate: with a coarse one, and as many steps.
+        accurate: with a coarse one, if there is one, and as many steps.
         tolerance: of the gap, relative to the objective.
         most: passes of a correction's descent.
     """
@@ -117,6 +117,8 @@ class CoarseToFine:
             R. M. Lewis, S. G. Nash, *Model problems for the multigrid optimization of systems governed by
             differential equations*, SIAM J. Sci. Comput. 26 (2005).
         """
+        if self.accurate is self.fine:
+            return start
         left, before = _CORRECTED, np.inf  # in valleys along which passes creep, more of them would not pay
         # Steps that led here are enough to see what rules differ by.
         few = self.fine if start.tilt is None else with_fewer_steps(self.fine, start.w, start.theta)
@@ -167,9 +169,8 @@ class CoarseToFine:
             self._follow(self._informed(start))
             if self._failed:
                 return
-        # Where a pass costs less, scouts look; and baselines know their problem.
-        compiled = self.fine.compiled
-        if compiled.engine.costly and not compiled.problem.baselines and len(starts) > 1 and not self._rival:
+        # Baselines know their problem.
+        if not self.fine.compiled.problem.baselines and len(starts) > 1 and not self._rival:
             best = lowest(self._ends)
             self._look_beside(best)
             # One that came there alone is no evidence; of two basins, hops may lead from the higher to the

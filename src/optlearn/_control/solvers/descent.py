@@ -41,6 +41,7 @@ _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a 
 _NEXT_TO_NOTHING = 1e-4  # of the tolerance: gaps are far above what quasi-Newton steps promise
 _CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
 _FAR_BEHIND = 4  # times its gap that a descent is above another: it will not come down to that
+_OWN_WAY = 20  # passes before that: what a descent promises says something of where it leads only then
 _NEARBY = 0.01  # of its objective, that a descent is above a rival: does a straight line lead there?
 _ON_THE_WAY = tuple(np.arange(1, 9) / 8)  # shares of that line at which the objective has to fall
 _NEARLY_ALL = 0.7  # of what its slope promises, that a step wins: it was too short
@@ -243,7 +244,7 @@ class Descent:
         wait = 0 if self.near else wait
         # A gap costs as much as ten passes, or as three if each is a wide quadrature.
         longest = 2 * _CHECK_AFTER[0] if self.compiled.engine.costly else longest
-        look = self.iterations + _CHECK_AFTER[0]
+        look = max(_OWN_WAY, self.iterations + _CHECK_AFTER[0])
         for _ in range(_DESCENTS):
             if self.iterations >= self.doubted:
                 self.doubted = 2 * self.iterations

@@ -1,7 +1,7 @@
 """Indirect method: Pontryagin's minimum principle by forward and backward passes, with a quasi-Newton finish.
 
 Each run is one descent (``descent``); several costs, and limits, are weighted, and the weights follow. Where
-expectations are wide quadratures, most passes have a coarse one (``coarse_to_fine``).
+passes take long, most of them have fewer steps or a coarse quadrature (``coarse_to_fine``).
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from optlearn._control.compiled import Rollout, weighing_on
-from optlearn._control.runs import Outcome, Run, Solver, Start
+from optlearn._control.runs import Outcome, Run, Solver, Start, is_long
 from optlearn._control.solvers.coarse_to_fine import CoarseToFine
 from optlearn._control.solvers.descent import MAX_ITERATIONS, Descent
 from optlearn._control.solvers.rules import LITTLE, ROUND_OFF, TOLERANCE
@@ -49,8 +49,10 @@ class Indirect(Solver):
 
     @override
     def run_all(self, rollout: Rollout, starts: Sequence[Start], tell: Report = silent) -> list[Run]:
-        accurate = rollout.coarser() if rollout.compiled.problem.weighing is None else None
-        if accurate is None:
+        compiled, accurate = rollout.compiled, rollout.coarser()
+        if accurate is None and is_long(rollout) and not compiled.engine.costly:
+            accurate = rollout
+        if accurate is None or compiled.problem.weighing is not None:
             return super().run_all(rollout, starts, tell)
 
         def descend(passes: Rollout, start: Start, *, tolerance: float, rival: Run | None = None) -> Run:

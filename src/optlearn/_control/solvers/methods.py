@@ -6,7 +6,7 @@ from dataclasses import replace
 from optlearn._arguments import Arguments
 from optlearn._control.compiled import Rollout
 from optlearn._control.problem import MOST_INTERVALS
-from optlearn._control.runs import Curvature, Method, Outcome, Run, Start, is_as_low, lowest
+from optlearn._control.runs import Curvature, Method, Outcome, Run, Start, is_as_low, is_long, lowest
 from optlearn._control.solvers.direct import Direct
 from optlearn._control.solvers.greedy import Greedy
 from optlearn._control.solvers.indirect import Indirect
@@ -27,12 +27,9 @@ NEAR_PASSES, NEAR_TOLERANCE = 24, 3e-8
 # Moves of a descent that a problem like it begins with, if there were twice as many or more: the last ones of
 # a long descent are short, and follow bounds that come and go.
 NEAR_MOVES = 10
-# Steps in an interval, and operations of a pass, up to which that is worth its price.
-DIRECT_STEPS, DIRECT_OPERATIONS = 128, 4_000_000
-# States up to which it is: its second derivatives are matrices of them, an interval each.
-DIRECT_STATES = 256
-# Beyond it a start may take so many operations in all (ten seconds), but always a few passes.
-START_OPERATIONS, FEWEST_PASSES = 600_000_000, 20
+# Where that is not worth its price, a start may take so many operations in all (a minute), but always a few
+# passes; most starts end early, behind the best.
+START_OPERATIONS, FEWEST_PASSES = 3_600_000_000, 20
 
 
 class Auto(Method):
@@ -49,10 +46,7 @@ class Auto(Method):
         """Runs of both solvers."""
         # A direct run needs second derivatives of every step: it would take several times as long.
         costly = rollout.compiled.engine.costly
-        states = rollout.compiled.problem.model.layout.size
-        long = (
-            rollout.steps > DIRECT_STEPS or rollout.operations > DIRECT_OPERATIONS or states > DIRECT_STATES
-        )
+        long = is_long(rollout)
         near = len(starts) == 1 and starts[0].near
         weighed = rollout.compiled.problem.weighing is not None
         # Exact steps have a single stage, so second derivatives cost less than a dozen passes; and several
@@ -150,7 +144,9 @@ def _passes(rollout: Rollout) -> int | None:
     """Forward-backward passes from one start, at most; None: as many as it takes."""
     if rollout.compiled.engine.costly:
         return None
-    return max(FEWEST_PASSES, min(MOST_PASSES, START_OPERATIONS // rollout.operations))
+    if is_long(rollout):
+        return max(FEWEST_PASSES, START_OPERATIONS // rollout.operations)
+    return MOST_PASSES
 
 
 _ALL: tuple[type[Method], ...] = (Auto, Direct, Indirect, Greedy)
