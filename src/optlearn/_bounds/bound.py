@@ -267,7 +267,7 @@ def exact_optimum(problem: Problem) -> tuple[float, float]:
     """
     compiled, intervals = compile_problem(problem), problem.intervals
     guess = neutral(compiled, intervals)
-    steps, w, value = enough_steps(compiled, intervals, [guess]), guess.w, np.inf
+    steps, w, value = enough_steps(compiled, intervals, [guess]) or 1, guess.w, np.inf
     nu = np.zeros(len(compiled.relaxation.budget_rows.targets))
     while True:
         rollout = Rollout(compiled, intervals, steps)

@@ -84,7 +84,7 @@ class Sweep:
         self.length = problem.horizon / resolution.times
         # A quarter of the steps that a solver takes for 1e-8 is good to 1e-5 or so, which a grid is not.
         guess = neutral(compiled, resolution.times)
-        self.substeps = -(-enough_steps(compiled, resolution.times, [guess]) // 4)
+        self.substeps = -(-(enough_steps(compiled, resolution.times, [guess]) or 1) // 4)
         self.rows, self.targets, self.equal = compiled.relaxation.budget_rows
         self.start = np.concatenate([compiled.start, np.zeros(len(self.targets))])
         states, theta = self._reached()

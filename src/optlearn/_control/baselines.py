@@ -63,14 +63,16 @@ class Usual:
     @np.errstate(over="ignore", invalid="ignore")  # what runs away is looked for and left
     def __call__(self, problem: Problem, intervals: int) -> Schedule:
         compiled = compile_problem(problem)
+        # Of wide quadratures a coarse one leads nearly there.
+        quick = compiled.coarser() or compiled
         steps = intervals if compiled.engine.costly else COARSE
-        search = self._search(compiled, intervals, steps)
+        search = self._search(quick, intervals, steps)
         for _ in range(REFINEMENTS):
             if search.is_accurate:
                 break
             steps *= FINER
-            search = self._search(compiled, intervals, steps)
-        return search.schedule
+            search = self._search(quick, intervals, steps)
+        return (search if quick is compiled else search.refined(compiled)).schedule
 
     def _search(self, compiled: CompiledProblem, intervals: int, steps: int) -> "_Search":
         search = _Search(compiled, intervals, steps)
@@ -104,6 +106,7 @@ class _Search:
         self.ranges = {name: _ranges(self.problem, name) for name in self.problem.continuous}
         self.budgeted = {budget.control for budget in self.problem.budgets}
         self.numbers = {name: self._constant(name, neutral[0, self.blocks[name]][0]) for name in self.ranges}
+        self.near = False
         self.rounds = 2 if self.problem.continuous and self.problem.discrete else 1
 
     @property
@@ -137,6 +140,13 @@ class _Search:
             self._descend((VALUE, OTHER, TIME))
             self._move_switches()
             self._descend((VALUE, OTHER))
+
+    def refined(self, compiled: CompiledProblem) -> "_Search":
+        """From where this has led, downhill under another quadrature; switches stay where they are."""
+        there = _Search(compiled, self.intervals, self.steps)
+        there.weight, there.w, there.numbers, there.near = self.weight, self.w, self.numbers, True
+        there._descend((VALUE,) if self.weight is CONSTANT else (VALUE, OTHER))
+        return there
 
     # --- the search --------------------------------------------------------------------------------
 
@@ -232,7 +242,7 @@ class _Search:
 
         bounds = [self.ranges[name][kind] for name, kind in slots]
         first = np.array([[self.numbers[name][kind] for name, kind in slots]])
-        if everywhere or len(slots) == 1 or not self.costly:
+        if not self.near and (everywhere or len(slots) == 1 or not self.costly):
             first = np.vstack([first, spread(*np.array(bounds).T)[0]])
         best = best_parameters(
             self.compiled,

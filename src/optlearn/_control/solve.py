@@ -221,6 +221,9 @@ class _Search:
         tell(Progress("choosing starts"))
         self.candidates = Candidates.of(compiled, intervals, self.wanted, self.warm, self.notes)
         steps = steps or enough_steps(compiled, intervals, self.candidates.every)
+        if steps is None:
+            self.candidates = self.candidates.lowered(compiled, self.notes)
+            steps = enough_steps(compiled, intervals, self.candidates.every) or 1
         if compiled.problem.paths and not self.fixed_steps:
             steps = max(steps, PATH_STEPS)
         self.rollout = Rollout(compiled, intervals, steps)
@@ -299,7 +302,9 @@ class _Search:
             )
             if self._interrupted or self._astray or lost or not starts.scattered:
                 break
-            others = random_starts(quickest(self.rollout), self.starts, (self.seed, again))
+            others = random_starts(
+                quickest(self.rollout), self.starts, (self.seed, again), self.candidates.highest
+            )
             if others:
                 self._run(others)
         self.best = _best(self.rollout, self.runs)

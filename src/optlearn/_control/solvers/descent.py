@@ -40,7 +40,10 @@ _DOUBTED = 10  # passes after which it is seen first whether steps are too long 
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
 _NEXT_TO_NOTHING = 1e-4  # of the tolerance: gaps are far above what quasi-Newton steps promise
 _CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
-_FAR_BEHIND = 4  # times its gap that a descent is above another: it will not come down to that
+_FAR_BEHIND = (
+    4  # times its gap, and what it wins in some passes, that a descent is above another: it stays so
+)
+_PACE = 5  # passes
 _OWN_WAY = 20  # passes before that: what a descent promises says something of where it leads only then
 _NEARBY = 0.01  # of its objective, that a descent is above a rival: does a straight line lead there?
 _ON_THE_WAY = tuple(np.arange(1, 9) / 8)  # shares of that line at which the objective has to fall
@@ -83,6 +86,7 @@ class Descent:
         self.model.recall(start.curvature)
         self.near, self.local, self.brief = start.near, start.near or start.local, brief
         self.iterations = 0
+        self._course: list[float] = []
         # Iterations after which steps are looked at again: in vain is every pass with those that lead astray.
         alone = self.compiled.engine.costly and self.compiled.problem.weighing is None
         self.doubted: float = _DOUBTED if alone else np.inf
@@ -107,6 +111,11 @@ class Descent:
         """How far above its rival it is; 0 if it may agree with it."""
         behind = self.point.objective - self.level
         return behind if behind > agreement(self.level) else 0.0
+
+    @property
+    def _won_lately(self) -> float:
+        """By the last passes: gains may compound, and a gap, which is of first order, does not know it."""
+        return self._course[-1 - _PACE] - self._course[-1] if len(self._course) > _PACE else np.inf
 
     @property
     def _agrees(self) -> bool:
@@ -270,7 +279,7 @@ class Descent:
                     return Outcome.SOLVED
                 if limit:
                     return Outcome.ITERATIONS
-                if self._behind > _FAR_BEHIND * self.gap:
+                if self._behind > _FAR_BEHIND * max(self.gap, self._won_lately):
                     return Outcome.BEHIND
                 if self.brief and self.gap > _CREEPING * self.tolerance:
                     return Outcome.STALLED
@@ -357,4 +366,6 @@ class Descent:
 
     def _pass(self, v: np.ndarray, forward: tuple[float, np.ndarray] | None = None) -> _Point:
         self.iterations += 1
-        return _Point(v, self.rollout.run(*self.feasible.split(v), forward))
+        point = _Point(v, self.rollout.run(*self.feasible.split(v), forward))
+        self._course.append(point.objective)
+        return point

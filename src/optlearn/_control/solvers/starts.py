@@ -25,6 +25,8 @@ STARTS_COSTLY = 2
 POOL = 32
 POOL_OPERATIONS = 100_000_000  # of all their forward passes
 POOL_COSTLY = 4  # for each start, where passes are wide quadratures: a descent takes fifty of them
+# How often a guess that runs away is lowered by half towards the bounds of its controls.
+HALVINGS = 12
 # Steps in an interval beyond which fewer digits suffice for a beginning.
 MANY_STEPS = 8
 # Rounds of further starts, while at most half of them have reached the best.
@@ -34,10 +36,17 @@ Seed = int | tuple[int, ...]
 
 
 class Candidates(NamedTuple):
-    """Where a solver could start: guesses that always count, and baselines, which have to be good."""
+    """Where a solver could start.
+
+    Attributes:
+        first: guesses that always count.
+        baselines: which have to be good.
+        highest: (m,) that random controls may be, where training runs away at their upper bounds.
+    """
 
     first: list[Start]
     baselines: list[Start]
+    highest: np.ndarray | None = None
 
     @property
     def every(self) -> list[Start]:
@@ -65,6 +74,22 @@ class Candidates(NamedTuple):
             baselines.append(_from_schedule(compiled, name, schedule, intervals))
         return cls(first, baselines)
 
+    def lowered(self, compiled: CompiledProblem, notes: list[str]) -> "Candidates":
+        """With the first guess as near to the lower bounds as training has to be to stay finite.
+
+        If none is, they are as they were. ``notes`` get a line that says what was done.
+        """
+        (low, _), start = compiled.relaxation.bounds, self.first[-1]
+        for part in 0.5 ** np.arange(1, HALVINGS + 1):
+            there = _feasible(compiled, start.name, low + part * (start.w - low), start.theta)
+            if _fault(compiled, there) is None:
+                notes.append(
+                    f"under the first guess training runs away: {part:.2g} of its distance from the lower "
+                    "bounds of the controls was taken instead"
+                )
+                return self._replace(first=[*self.first[:-1], there], highest=there.w.max(axis=0))
+        return self
+
 
 def choose_starts(
     rollout: Rollout, count: int, seed: int, candidates: Candidates, notes: list[str]
@@ -73,11 +98,11 @@ def choose_starts(
 
     What has no finite objective is left out, and ``notes`` get a line that says so.
     """
-    compiled, (first, others) = rollout.compiled, candidates
+    compiled, (first, others, highest) = rollout.compiled, candidates
     ranked = sorted(((rollout.objective(s.w, s.theta), i) for i, s in enumerate(others)), key=_finite_first)
     chosen = _distinct(first + [others[i] for _, i in ranked])[: max(1, count)]
     chosen = [chosen[0], *(replace(start, local=True) for start in chosen[1:])]
-    chosen += random_starts(rollout, count - len(chosen), seed)
+    chosen += random_starts(rollout, count - len(chosen), seed, highest)
     usable = [start for start in chosen if is_usable(rollout, start)]
     notes += [
         f"the start {s.name!r} is left out: its objective is not finite" for s in chosen if s not in usable
@@ -96,7 +121,7 @@ def is_usable(rollout: Rollout, start: Start) -> bool:
     return bool(np.isfinite(objective)) and rollout.compiled.is_possible(states[:: rollout.steps])
 
 
-def random_starts(rollout: Rollout, count: int, seed: Seed) -> list[Start]:
+def random_starts(rollout: Rollout, count: int, seed: Seed, highest: np.ndarray | None = None) -> list[Start]:
     """Random guesses with a finite objective: of many, the best, and those that differ most in the state.
 
     Schedules that look different may do the same to the state, and then lead to one optimum. Of the better
@@ -108,7 +133,7 @@ def random_starts(rollout: Rollout, count: int, seed: Seed) -> list[Start]:
     affordable = POOL_OPERATIONS // max(1, rollout.operations)
     if compiled.engine.costly:
         affordable = POOL_COSTLY * count
-    pool = _randoms(compiled, rollout.intervals, max(count, min(POOL, affordable)), seed)
+    pool = _randoms(compiled, rollout.intervals, max(count, min(POOL, affordable)), seed, highest)
     tried = [(start, *rollout.forward(start.w, start.theta)) for start in pool]
     possible = compiled.is_possible
     tried = [t for t in tried if np.isfinite(t[1]) and possible(t[2][:: rollout.steps])]
@@ -177,10 +202,13 @@ def neutral(compiled: CompiledProblem, intervals: int) -> Start:
     return _feasible(compiled, "neutral", w, _theta(compiled))
 
 
-def _randoms(compiled: CompiledProblem, intervals: int, count: int, seed: Seed) -> list[Start]:
+def _randoms(
+    compiled: CompiledProblem, intervals: int, count: int, seed: Seed, highest: np.ndarray | None
+) -> list[Start]:
     """Guesses with a few random levels in time, moved to meet the budgets."""
     generator = np.random.default_rng(seed)
     low, high = compiled.relaxation.bounds
+    high = high if highest is None else highest
     starts = []
     for number in range(count):
         pieces = int(generator.integers(2, 7))
@@ -249,17 +277,17 @@ def warm_schedule(problem: Problem, schedule: Schedule) -> Schedule:
     return stretched
 
 
-def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[Start]) -> int:
+def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[Start]) -> int | None:
     """Steps in an interval after which the objective changes by less than 1e-8, or 1e-5 of itself.
 
     Or 1e-6 where expectations are wide quadratures, and where it takes many steps, since the fast start that
     asks for these may be the guess's alone. This is under the first guess whose dynamics stay finite; the
-    optimum may need more, see ``too_coarse``.
+    optimum may need more, see ``too_coarse``. None: under no guess they do.
     """
     if compiled.engine.exact:
         return compiled.exact_steps(compiled.problem.horizon / intervals)
     enough = (_enough_for(guess, compiled, intervals) for guess in guesses)
-    return next((steps for steps in enough if steps is not None), 1)
+    return next((steps for steps in enough if steps is not None), None)
 
 
 def _enough_for(guess: Start, compiled: CompiledProblem, intervals: int) -> int | None:
