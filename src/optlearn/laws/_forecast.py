@@ -13,7 +13,8 @@ from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning, as_rates
-from optlearn.laws._fit import DRAWS, LAW_ERROR, LawFit, fit
+from optlearn.laws._fit import LAW_ERROR, fit
+from optlearn.laws._fitted_law import DRAWS, LawFit
 from optlearn.laws._law import Course, loss_after, state_after
 from optlearn.laws._readers import read_curves
 from optlearn.practice.shapes import fall

@@ -14,7 +14,7 @@ from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import LawWarning, as_rates
 from optlearn.laws._expectations import FALLEN, LOSSES
-from optlearn.laws._fit import METRICS, MISFIT, LawFit, _metrics, beyond_noise, central_interval
+from optlearn.laws._fitted_law import METRICS, MISFIT, LawFit, _metrics, beyond_noise, central_interval
 from optlearn.laws._law import Parameter
 from optlearn.laws._least_squares import Scale
 from optlearn.laws._mixture_curves import MixtureCurve, read_mixtures
