@@ -132,11 +132,9 @@ def fit(
     # neighbours err alike, as they do where the law misses the curves, they count less than their number.
     fitter = fitter.informed(OUTLYING * robust_size(fitter.data.residuals(first.parameters[None])[0]))
     least = LAW_ERROR if known or alone else 0.0
-    # A short run and a drop do not show how the law errs; whole runs of the family do.
-    prior_noise = tuple(each.noise for each in known) if len(read) > 1 else ()
-    counts = max(least, LawFit(fitter, first, law, prior_noise).effective_noise)
+    counts = max(least, LawFit(fitter, first, law, known).effective_noise)
     fitter = fitter.informed(fitter.outlier, counts)
-    informed = LawFit(fitter, fitter.from_start(first.parameters), law, prior_noise)
+    informed = LawFit(fitter, fitter.from_start(first.parameters), law, known)
     for message in informed.doubts:
         warn(message, LawWarning)
     return informed

@@ -41,7 +41,7 @@ class LawFit:
     fitter: Fitter
     optimum: Optimum
     law: str
-    prior_noise: tuple[Noise, ...] = ()  # noise of the prior's curves, if it is evidence
+    prior: "tuple[LawFit, ...]" = ()
     _drawn: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, init=False, repr=False)
 
     most_misfit: ClassVar[float] = MISFIT
@@ -98,6 +98,22 @@ class LawFit:
         }
 
     @cached_property
+    def ends_missed(self) -> float:
+        """Root mean square of the last residuals of all curves beyond the noise of a point."""
+        ends = np.array([residuals[-1] for residuals in self._curve_residuals])
+        return float(np.sqrt(max(np.mean(ends**2) - self.point_noise**2, 0.0)))
+
+    @cached_property
+    def law_error(self) -> float:
+        """What a prediction is off by since the law is wrong: a standard deviation, as a share of the loss.
+
+        By as much as the law misses the curves; and, as a part of a run does not show how a whole one ends,
+        by as much as it misses the ends of the prior's curves.
+        """
+        ends = np.sqrt(np.mean([each.ends_missed**2 for each in self.prior])) if self.prior else 0.0
+        return float(np.hypot(max(self.misfit.values()), ends))
+
+    @cached_property
     def _jacobian(self) -> np.ndarray:
         """(points, free) slopes of the residuals in the fitted numbers."""
         points = sum(len(loss) for loss in self.data.losses)
@@ -112,11 +128,13 @@ class LawFit:
     def noise(self) -> Noise:
         """Noise of points of which none is clipped that leaves parameters as uncertain as they are.
 
-        That of the curves, or of the prior's, whichever leaves them more uncertain.
+        That of the curves, or of the prior's, whichever leaves them more uncertain: a short run and a drop do
+        not show how the law errs, whole runs of the family do.
         """
         clipped = np.clip(np.concatenate(self._curve_residuals), -self.fitter.outlier, self.fitter.outlier)
         own = Noise.of(clipped / self._inside, self._jacobian, self.fitter.precision**2, self.data.steps)
-        return max([own, *(replace(each, gaps=own.gaps) for each in self.prior_noise)], key=self._effective)
+        others = self.prior if len(self.data.curves) > 1 else ()
+        return max([own, *(replace(each.noise, gaps=own.gaps) for each in others)], key=self._effective)
 
     @cached_property
     def effective_noise(self) -> float:
@@ -305,9 +323,10 @@ class LawFit:
     def interval(
         self, lr: Any, level: float = 0.9, draws: int = DRAWS, size: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end of the central interval of the predicted loss; arguments as in ``predict``.
+        """Lower and upper end of an interval around the predicted loss; arguments as in ``predict``.
 
-        It holds what is not known of the parameters, and by how much the law misses the curves that it knows.
+        It holds what is not known of the parameters, and by how much the law misses the curves that it knows,
+        and the ends of those of its prior.
         """
         if not 0 < level < 1:
             raise SpecificationError(f"level must lie between 0 and 1, got {level!r}")
@@ -315,7 +334,7 @@ class LawFit:
         run, places = self._run(lr, "interval")
         self.warn_beyond(run)
         losses = loss_after(self.sized(self.draws(draws), size), Course.stack([run]))[:, 0, places]
-        return central_interval(losses, level, max(self.misfit.values()))
+        return around_best(losses, level, self.law_error)
 
     def _run(self, lr: Any, owner: str) -> tuple[Run, np.ndarray]:
         """A run in units of the fit, and the intervals at whose ends its loss is asked for."""
@@ -442,13 +461,18 @@ class LawFit:
         }
 
 
-def central_interval(
-    losses: np.ndarray, level: float, misfit: float, method: Any = "linear"
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the interval of losses (draws, points), with what the law misses as a share of the loss."""
-    low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0, method=method)
-    missed = norm.ppf((1 + level) / 2) * misfit * middle
-    return middle - np.hypot(middle - low, missed), middle + np.hypot(high - middle, missed)
+def around_best(losses: np.ndarray, level: float, missed: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the interval of losses (draws, …) around the first, that of the best parameters.
+
+    Args:
+        losses: by plausible parameters, the best first. Chains lie to one side of it where curves say little,
+            and their middle is no better a prediction.
+        level: probability.
+        missed: standard deviation of all else, as a share of the loss.
+    """
+    low, middle, high = np.quantile(losses, [(1 - level) / 2, 0.5, (1 + level) / 2], axis=0)
+    reach = norm.ppf((1 + level) / 2) * missed * losses[0]
+    return losses[0] - np.hypot(middle - low, reach), losses[0] + np.hypot(high - middle, reach)
 
 
 def beyond_noise(residuals: np.ndarray) -> float:
