@@ -104,6 +104,7 @@ def test_an_interval_knows_by_how_much_the_law_misses_the_ends_of_the_priors_cur
             prior = fit([ending_lower(curve(name), share) for name in names], starts=1)
             part = fit(cut(curve("constant", seed=1), STEPS / 2), prior=prior, starts=1)
             low, high = part.interval(plan, level=0.95)
+            assert low[-1] < part.predict(plan)[-1] < high[-1]
             widths.append(high[-1] / low[-1] - 1)
             errors.append(part.law_error)
             assert part.law_error >= prior.ends_missed
