@@ -41,12 +41,14 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore", ol.laws.LawWarning)
     families: list[Family] = []
+    parts: list[Part] = []
     if given.curves:
         sizes = {size: public(given.curves / size) for size in ("25M", "100M")}
         language(sizes)
         priors(sizes)
         families.append(Family("Llama 25M", sizes["25M"], sizes["100M"], WARMUP))
         families.append(Family("Llama 100M", sizes["100M"], sizes["25M"], WARMUP))
+        parts += [*of_language("25M", "100M", sizes), *of_language("100M", "25M", sizes)]
     if given.supercollapse:
         transformers, networks = (widths(given.supercollapse / f"{n}_schedules.pkl") for n in ("c5m", "mlp"))
         others("transformer", transformers)
@@ -56,12 +58,17 @@ def main() -> None:
                 Family(f"transformer {width}", flat(transformers[width]), flat(transformers[768]), 0)
             )
         families.append(Family("MLP 1024", flat(networks[1024]), flat(networks[512]), 0))
+        parts += [*of_widths("transformer", transformers), *of_widths("MLP", networks)]
     if given.stored:
         batches(given.stored)
     if given.modded:
         speedrun(given.modded)
     if given.gemstone:
-        cooldowns(given.gemstone)
+        shapes = gemstones(given.gemstone)
+        cooldowns(shapes)
+        parts += [part for count in (1, 3, 5) for part in of_gemstones(shapes, count)]
+    if parts:
+        unseen(parts)
     if families:
         coverage(families)
 
@@ -194,8 +201,8 @@ def speedrun(folder: Path) -> None:
 COOLDOWN = 0.1  # of the steps before it: a linear decay to 0
 
 
-def cooldowns(folder: Path) -> None:
-    """Networks of 20 shapes at a constant rate, at half of it, and with decays from about ten steps on.
+def gemstones(folder: Path) -> dict[str, tuple[list[Curve], list[Curve]]]:
+    """Networks of 20 shapes: a constant rate and half of it; and decays, from about ten steps on.
 
     The files hold steps and validation losses. Rates are what the authors say: constant, its half, and a
     linear decay to 0 over 10 % of the steps done; they matter in units of the peak only.
@@ -208,8 +215,7 @@ def cooldowns(folder: Path) -> None:
     }
     for table in tables.values():
         table["run_name"] = table["run_name"].str.removeprefix("cooler_")
-    found: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
-    began = time.process_time()
+    networks = {}
     for name in sorted(set(tables["cool_end"]["run_name"])):
         own = {kind: table[table["run_name"] == name] for kind, table in tables.items()}
         (step, loss), (low_step, low_loss), (begins, _), (ends, finals) = (
@@ -223,17 +229,27 @@ def cooldowns(folder: Path) -> None:
             inside = np.linspace(begin, end, 22)[1:-1]  # between the two losses the rate falls
             between = (inside, (end - inside) / (end - begin))
             decays.append(Curve(f"decay from {begin:g}", at, rate, losses, None, between))
-        known = [
+        flat = [
             Curve("constant", step, 0 * step + 1, loss),
             Curve("half", low_step, 0 * low_step + 0.5, low_loss),
         ]
+        networks[name] = (flat, decays)
+    return networks
+
+
+def cooldowns(networks: Mapping[str, tuple[list[Curve], list[Curve]]]) -> None:
+    """Final losses of decays, from the runs without one, and from one decay more."""
+    found: dict[bool, list[tuple[float, float, float]]] = {False: [], True: []}
+    began = time.process_time()
+    for known, decays in networks.values():
         middle = len(decays) // 2
         for one_decay in found:
             fit = ol.laws.fit([*known, decays[middle]] if one_decay else known, warmup=0)
             for i, decay in enumerate(decays):
                 if i != middle:
                     low, high = (float(bound[-1]) for bound in fit.interval(decay, level=0.95))
-                    true, flat = decay.loss[-1], float(np.interp(decay.steps, step, loss))
+                    true = decay.loss[-1]
+                    flat = float(np.interp(decay.steps, known[0].step, known[0].loss))
                     error = float(fit.predict(decay)[-1]) / true - 1
                     found[one_decay].append((error, flat / true - 1, low <= true <= high))
     print(f"\nGemstones: final losses of {len(found[True])} decays of 20 networks")
@@ -280,6 +296,84 @@ def batches(file: Path) -> None:
         true, guess = (np.array([table[name] for name in means]) for table in (means, told))
         error, spread = np.abs(guess / true - 1).mean(), true.std() / true.mean()
         print(f"  error {error:.2%}, spread {spread:.2%}, rank correlation {spearmanr(guess, true)[0]:.2f}")
+
+
+# --- parts of runs, with a prior ------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """Part of a constant run, and maybe of one with a decay, beside which fits of others are the prior."""
+
+    name: str
+    prior: Sequence[ol.laws.LawFit]
+    known: Sequence[Curve]
+    judged: Sequence[Curve]
+    warmup: float
+
+
+def of_language(size: str, other: str, sizes: Mapping[str, Mapping[str, Curve]]) -> list[Part]:
+    """8,000 and 16,000 steps at a constant rate, without and with a drop of 2,000 steps."""
+    prior, parts = [ol.laws.fit(list(sizes[other].values()), warmup=WARMUP)], []
+    dropped = sizes[size]["wsdcon_9"]
+    drop = dropped.until(2000 + float(dropped.step[np.argmax(dropped.rate < dropped.rate[0])]))
+    for last_step in (8000, 16000):
+        run = sizes[size]["constant_24000"].until(last_step)
+        for name, known in (("a run", [run]), ("and a drop", [run, drop])):
+            names = {curve.name for curve in known}
+            judged = [curve for curve in sizes[size].values() if curve.name not in names]
+            parts.append(Part(f"Llama {size}, {name}", prior, known, judged, WARMUP))
+    return parts
+
+
+def of_widths(network: str, of_width: Mapping[int, Mapping[tuple[float, str], Curve]]) -> list[Part]:
+    """30 and 60 % of a run at a constant rate, without and with the first half of a linear decay."""
+    horizon = max(t for t, name in of_width[2048])
+    runs = {w: of_width[w] for w in of_width if all((horizon, pilot) in of_width[w] for pilot in PILOTS)}
+    fits = {w: ol.laws.fit([c for (t, _), c in own.items() if t == horizon]) for w, own in runs.items()}
+    parts = []
+    for width, own in runs.items():
+        constant, linear = own[horizon, "const"], own[horizon, "linear"]
+        for other in runs:
+            if other == width or (len(runs) > 3 and min(runs) not in (width, other)):
+                continue
+            for share in (0.3, 0.6):
+                known = [constant.until(share * constant.steps), linear.until(0.5 * linear.steps)]
+                judged = [curve for curve in own.values() if curve.name != constant.name]
+                parts.append(Part(f"{network}, a run", [fits[other]], known[:1], judged, 0))
+                judged = [curve for curve in judged if curve.name != linear.name]
+                parts.append(Part(f"{network}, and a decay", [fits[other]], known, judged, 0))
+    return parts
+
+
+def of_gemstones(networks: Mapping[str, tuple[list[Curve], list[Curve]]], others: int) -> list[Part]:
+    """Half of a run at a constant rate, without and with a decay; ``others`` networks are the prior."""
+    fits = [ol.laws.fit([*known, *decays], warmup=0) for known, decays in networks.values()]
+    parts = []
+    for i, ((constant, _), decays) in enumerate(networks.values()):
+        prior = [fits[(i + 7 * k) % len(fits)] for k in range(1, others + 1)]
+        middle = len(decays) // 2
+        run = constant.until(decays[middle].steps)
+        judged = [*decays[:middle], *decays[middle + 1 :]]
+        for name, known in (("a run", [run]), ("and a decay", [run, decays[middle]])):
+            parts.append(Part(f"Gemstones, {others} as prior, {name}", prior, known, judged, 0))
+    return parts
+
+
+def unseen(parts: Sequence[Part]) -> None:
+    """How often intervals of fits with a prior hold final losses of schedules that they have not seen."""
+    print("\nfits with a prior: how often intervals of 95 % hold final losses of other schedules")
+    found: dict[str, list[tuple[bool, float, float]]] = {}
+    for part in parts:
+        fit = ol.laws.fit(part.known, prior=part.prior, warmup=part.warmup, same_unit=True)
+        for curve in part.judged:
+            told = float(fit.predict(curve)[-1])
+            low, high = (float(bound[-1]) for bound in fit.interval(curve, level=0.95))
+            true = curve.loss[-1]
+            row = (low <= true <= high, abs(told / true - 1), (high - low) / told / 2)
+            found.setdefault(part.name, []).append(row)
+    for name, rows in found.items():
+        held, errors, reach = np.mean(rows, axis=0)
+        print(f"  {name:36} {held:4.0%} of {len(rows)}; mean error {errors:.2%}, half width {reach:.2%}")
 
 
 # --- forecasts ----------------------------------------------------------------------------------

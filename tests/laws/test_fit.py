@@ -11,7 +11,7 @@ from tests.laws.conftest import PEAK, STEPS, TRUTH, curve, rates, true_loss
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn.laws import Curve, LawWarning, fit, next_pilot
-from optlearn.laws._fit import METRICS
+from optlearn.laws._fitted_law import METRICS
 from optlearn.laws._law import NAMES
 
 # Of the published multi-power law, fitted to the same three curves: R2, MAE, RMSE, PredE, WorstE.
@@ -49,7 +49,7 @@ def test_parameters_with_their_errors(fitted):
 
 def test_metrics_are_what_they_say():
     measured = Curve("m", np.array([1.0, 2, 3]), np.full(3, PEAK), np.array([2.0, 4.0, 8.0]))
-    from optlearn.laws._fit import _metrics
+    from optlearn.laws._fitted_law import _metrics
 
     found = _metrics(measured.loss, np.array([2.0, 5.0, 8.0]))
     expected = (1 - 1 / ((measured.loss - 14 / 3) ** 2).sum(), 1 / 3, np.sqrt(1 / 3), 0.25 / 3, 0.25)

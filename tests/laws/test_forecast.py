@@ -82,7 +82,7 @@ def test_plausible_parameters_of_a_lone_run_reach_along_the_valley(monkeypatch):
     noise, flat = NAMES.index("noise"), found.data.stepwise(rates("constant"))
     spreads = []
     for steps in (80, 1280):
-        monkeypatch.setattr("optlearn.laws._fit.CHAIN", steps)
+        monkeypatch.setattr("optlearn.laws._fitted_law.CHAIN", steps)
         drawn = found._draw(48, 1)
         spreads.append(np.log(drawn[:, noise]).std())
         finals = loss_after(drawn, Course.stack([flat]))[:, 0, -1]

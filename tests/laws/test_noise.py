@@ -10,7 +10,7 @@ from tests.laws.conftest import STEPS as RUN
 
 from optlearn.laws import Curve, fit
 from optlearn.laws._expectations import expectations
-from optlearn.laws._fit import REACH, _relative
+from optlearn.laws._fitted_law import REACH, _relative
 from optlearn.laws._law import NAMES, PARAMETERS, Course, loss_after
 from optlearn.laws._least_squares import NORMAL, Pull, Scale
 from optlearn.laws._noise import Noise, robust_size

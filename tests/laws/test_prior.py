@@ -88,6 +88,33 @@ def test_a_short_run_and_a_drop_count_by_how_the_law_errs_on_other_runs(fitted):
     assert alone[1] == pytest.approx(alone[0], rel=0.5)
 
 
+def test_an_interval_knows_by_how_much_the_law_misses_the_ends_of_the_priors_curves(fitted):
+    """Runs of the family that end lower than any law has it say that a new one may; a run alone cannot."""
+
+    def ending_lower(run, share):
+        late = run.step > 0.97 * STEPS
+        return replace(run, loss=run.loss * np.where(late, 1 - share, 1.0))
+
+    names = ("constant", "cosine", "drop", "half")
+    plan = rates("wsd")
+    widths, errors = [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LawWarning)  # the law misses them; the plan is long
+        for share in (0.0, 0.02):
+            prior = fit([ending_lower(curve(name), share) for name in names], starts=1)
+            part = fit(cut(curve("constant", seed=1), STEPS / 2), prior=prior, starts=1)
+            low, high = part.interval(plan, level=0.95)
+            assert low[-1] < part.predict(plan)[-1] < high[-1]
+            widths.append(high[-1] / low[-1] - 1)
+            errors.append(part.law_error)
+            assert part.law_error >= prior.ends_missed
+            known = part.data.curves[0]
+            alone = fit(known, alone=True, starts=1)
+            assert alone.law_error == max(alone.misfit.values())
+    assert errors[0] < 2e-3 < 0.01 < errors[1] < 0.03
+    assert widths[1] > widths[0] + 2 * errors[1]
+
+
 def test_sizes():
     """Floor and amplitude of three sizes are powers of it; a fourth is predicted."""
     powers = {"floor_power": 0.06, "amplitude_power": 0.1}

@@ -2,8 +2,8 @@ from ._control import LossLaw as LossLaw
 from ._control import next_pilot as next_pilot
 from ._curves import Curve as Curve
 from ._curves import LawWarning as LawWarning
-from ._fit import LawFit as LawFit
 from ._fit import fit as fit
+from ._fitted_law import LawFit as LawFit
 from ._forecast import Forecast as Forecast
 from ._forecast import forecast as forecast
 from ._forecaster import Forecaster as Forecaster

@@ -26,7 +26,7 @@ from optlearn.laws._least_squares import Run
 from optlearn.practice.shapes import SHAPES, fall
 
 if TYPE_CHECKING:
-    from optlearn.laws._fit import LawFit
+    from optlearn.laws._fitted_law import LawFit
 
 MEMBERS = 8  # of the ensemble
 INTERVALS = 100
@@ -377,7 +377,7 @@ def next_pilot(
     Returns:
         A schedule in steps and true rates, from the very first step on.
     """
-    from optlearn.laws._fit import LawFit
+    from optlearn.laws._fitted_law import LawFit
     from optlearn.laws._mixture_fit import MixtureFit
 
     check = Arguments("next_pilot")

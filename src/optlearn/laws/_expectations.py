@@ -14,7 +14,7 @@ import numpy as np
 from optlearn.laws._law import ONE_BATCH, PARAMETERS, Parameter
 
 if TYPE_CHECKING:
-    from optlearn.laws._fit import LawFit
+    from optlearn.laws._fitted_law import LawFit
     from optlearn.laws._least_squares import Scale
 
 # Standard deviations, between networks of one family, of the fitted numbers (logarithms where a parameter is

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
 
 from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning, as_rates
-from optlearn.laws._fit import DRAWS, LAW_ERROR, LawFit, fit
+from optlearn.laws._fit import LAW_ERROR, fit
+from optlearn.laws._fitted_law import DRAWS, LawFit, around_best
 from optlearn.laws._law import Course, loss_after, state_after
 from optlearn.laws._readers import read_curves
 from optlearn.practice.shapes import fall
@@ -312,10 +312,6 @@ def _final(law: LawFit, losses: np.ndarray, level: float, ahead: float = 0.0) ->
     Not known are these, what the law misses, more so ``ahead`` (a share of the loss), and the noise of a
     point.
     """
-    low, high = np.quantile(losses, [(1 - level) / 2, (1 + level) / 2])
-    best, middle = float(losses[0]), float(np.median(losses))
-    missed = np.hypot(max(*law.misfit.values(), LAW_ERROR / 2), ahead)
-    reach = norm.ppf((1 + level) / 2) * np.hypot(missed, law.point_noise) * best
-    return Final(
-        best, best - float(np.hypot(middle - low, reach)), best + float(np.hypot(high - middle, reach))
-    )
+    missed = np.hypot(max(law.law_error, LAW_ERROR / 2), ahead)
+    low, high = around_best(losses, level, float(np.hypot(missed, law.point_noise)))
+    return Final(float(losses[0]), float(low), float(high))

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from scipy.stats import norm
 from typing_extensions import override
 
 from optlearn._arguments import Arguments
@@ -14,7 +15,7 @@ from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import LawWarning, as_rates
 from optlearn.laws._expectations import FALLEN, LOSSES
-from optlearn.laws._fit import METRICS, MISFIT, LawFit, _metrics, beyond_noise, central_interval
+from optlearn.laws._fitted_law import METRICS, MISFIT, LawFit, _metrics, beyond_noise
 from optlearn.laws._law import Parameter
 from optlearn.laws._least_squares import Scale
 from optlearn.laws._mixture_curves import MixtureCurve, read_mixtures
@@ -244,7 +245,7 @@ class MixtureFit(LawFit):
         for name in self.layout.losses:
             losses = losses_after(self.layout, self.draws(draws), course, name)[:, 0, places]
             # Of few draws other quantiles lie too far inside: 85 instead of 90 % of 32.
-            ends[name] = central_interval(losses, level, self.typical_misfit[name], "weibull")
+            ends[name] = _central_interval(losses, level, self.typical_misfit[name])
         return ends
 
     @cached_property
@@ -459,3 +460,11 @@ class MixtureFit(LawFit):
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return super().to_dict() | {"domains": list(self.domains), "targets": list(self.layout.targets)}
+
+
+def _central_interval(losses: np.ndarray, level: float, misfit: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the interval of losses (draws, points), with what the law misses as a share of the loss."""
+    ends = [(1 - level) / 2, 0.5, (1 + level) / 2]
+    low, middle, high = np.quantile(losses, ends, axis=0, method="weibull")
+    missed = norm.ppf((1 + level) / 2) * misfit * middle
+    return middle - np.hypot(middle - low, missed), middle + np.hypot(high - middle, missed)

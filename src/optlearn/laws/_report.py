@@ -10,7 +10,7 @@ from optlearn.laws._law import ONE_BATCH, ONE_SIZE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from optlearn.laws._fit import LawFit
+    from optlearn.laws._fitted_law import LawFit
 
 NOISY = 0.005  # of the loss, of a point, from which on it looks like the loss of a batch
 
