@@ -287,13 +287,23 @@ class Edge(ol.System):
         return x["e"]
 
 
+def test_a_guess_that_runs_away_is_lowered():
+    """Below 1/3 every rate leads to 0; where all do so or none, nothing can be done."""
+    solution = ol.solve(problem(Edge(), start={"e": 3.0}))
+    assert solution.certificate.converged
+    assert solution.objective == pytest.approx(3 * np.exp(-10), rel=1e-4)
+    assert any("training runs away: 0.5 of its distance" in note for note in solution.notes)
+    assert solution.certificate.starts.dropped == 0
+    doomed = problem(Edge(), start={"e": 3.0}, controls={"learning_rate": ol.Continuous(0.5, 1)})
+    with pytest.raises(RunawayError, match="not finite for any start"):
+        ol.solve(doomed)
+
+
 def test_a_neutral_guess_that_runs_away_is_left_out():
     steady = {"steady": lambda problem, _: ol.Schedule.constant(problem.horizon, {"learning_rate": 0.2})}
     solution = ol.solve(problem(Edge(), start={"e": 3.0}, baselines=steady))
     assert solution.certificate.converged
     assert any("'neutral' is left out" in note for note in solution.notes)
-    with pytest.raises(RunawayError, match="not finite for any start"):
-        ol.solve(problem(Edge(), start={"e": 3.0}), starts=1)
 
 
 def test_creeping_towards_infinity_is_given_up(monkeypatch):

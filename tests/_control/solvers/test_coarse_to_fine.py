@@ -85,6 +85,13 @@ def test_what_few_steps_lead_astray_takes_more_and_the_others_go_on_from_where_t
     assert low.objective == pytest.approx(wells[x < 0.5].min(), abs=1e-6)
 
 
+def test_the_run_that_goes_on_with_the_fine_rule_comes_first(rollout):
+    """Hops come back to where it is, lower by round-off."""
+    runs = follow(rollout, Scripted(), [at("low", 0.1), at("high", 0.9)])
+    assert runs[0].coarse is not None
+    assert [run.objective >= runs[0].objective for run in runs] == [True] * len(runs)
+
+
 def test_a_first_start_that_more_steps_lead_astray_too_is_told(rollout):
     class AlwaysAstray(Scripted):
         def __call__(self, passes, start, *, tolerance, rival=None):
@@ -104,6 +111,14 @@ def test_further_starts_take_the_steps_that_their_rival_took(rollout):
     (second,) = follow(rollout, descend, [at("another", 0.7, rival=first)])
     assert descend.went[0] == ("another", STEPS, False)
     assert abs(second.objective - first.objective) <= agreement(first.objective)
+
+
+@pytest.mark.slow
+def test_four_layers_converge_to_the_lower_of_two_optima():
+    """Passes of millions of operations: three starts of three used to agree on .0499096."""
+    solution = ol.solve(ol.scenarios.layers(depth=4))
+    assert solution.certificate.converged
+    assert solution.objective <= 0.0492988
 
 
 @pytest.mark.slow

@@ -93,7 +93,8 @@ class CoarseToFine:
             doubt = 2 * abs(self.fine.objective(first.w, first.theta) - level)
         runs: list[Run] = []
         confirmed = False
-        for end in sorted(self._ends, key=lambda end: end.objective):
+        # Of those that agree, the one that has gone on comes first.
+        for end in sorted(self._ends, key=lambda end: (end is not first, end.objective)):
             behind = max(0.0, end.objective - level)
             doubtful = end.counts and agreement(level) < behind <= doubt and not best.interrupted
             if end is first and best is not rival:

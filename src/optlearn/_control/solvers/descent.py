@@ -40,10 +40,8 @@ _DOUBTED = 10  # passes after which it is seen first whether steps are too long 
 _NEGLIGIBLE = 1e-6  # a promise below this part of the tolerance is not worth a step
 _NEXT_TO_NOTHING = 1e-4  # of the tolerance: gaps are far above what quasi-Newton steps promise
 _CREEPING = 100  # gaps above so many tolerances, where the model promises less than one: a singular arc
-_FAR_BEHIND = (
-    4  # times its gap, and what it wins in some passes, that a descent is above another: it stays so
-)
-_PACE = 5  # passes
+_FAR_BEHIND = 4  # times its gap, and its last gains, that a descent is above another: it will not come down
+_PACE = 5  # passes whose gains these are
 _OWN_WAY = 20  # passes before that: what a descent promises says something of where it leads only then
 _NEARBY = 0.01  # of its objective, that a descent is above a rival: does a straight line lead there?
 _ON_THE_WAY = tuple(np.arange(1, 9) / 8)  # shares of that line at which the objective has to fall
