@@ -7,7 +7,7 @@ coarse as well: they are corrected by a few fine ones. Besides starts there are 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class CoarseToFine:
     _coarse: Rollout = field(init=False)
     _rival: Run | None = field(init=False, default=None)
     _went: list[_Went] = field(init=False, default_factory=list)
+    _from_there: dict[Any, Run] = field(init=False, default_factory=dict)
 
     def run_all(self, starts: Sequence[Start]) -> list[Run]:
         """One run from each start, and some from beside the best of them.
@@ -214,8 +215,12 @@ class CoarseToFine:
     def _further(self, end: Run, *, loosely: bool) -> Run:
         """On from an end, to its own optimum whatever the others have reached."""
         start = Start(end.record.start, end.w, end.theta, near=True, curvature=end.curvature)
-        run = self.descend(self._coarse, start, tolerance=(_LOOSE if loosely else 1) * self.tolerance)
-        return replace(_with_work_of(end, run), counts=end.counts)
+        # One that took the straight line to another is where that one is.
+        place = end.w.tobytes(), end.theta.tobytes(), self._coarse.steps, loosely
+        if place not in self._from_there:
+            tolerance = (_LOOSE if loosely else 1) * self.tolerance
+            self._from_there[place] = self.descend(self._coarse, start, tolerance=tolerance)
+        return replace(_with_work_of(end, self._from_there[place]), counts=end.counts)
 
     def _informed(self, start: Start) -> Start:
         """With the curvature at the best end so far, for a descent of its own: most is the same there."""
