@@ -85,6 +85,23 @@ def test_what_few_steps_lead_astray_takes_more_and_the_others_go_on_from_where_t
     assert low.objective == pytest.approx(wells[x < 0.5].min(), abs=1e-6)
 
 
+def test_what_has_come_to_one_place_goes_on_from_there_once(rollout):
+    class Straight(Scripted):
+        def __call__(self, passes, start, *, tolerance, rival=None):
+            run = super().__call__(passes, start, tolerance=tolerance)
+            if start.name != "twin" or rival is None:
+                return run
+            return replace(run, w=rival.w, record=replace(run.record, objective=rival.objective))
+
+    descend = Straight("wild")
+    runs = follow(rollout, descend, [at("low", 0.1), at("twin", 0.1), at("wild", 0.9)])
+    assert ("low", STEPS, True) in descend.went
+    assert ("twin", STEPS, True) not in descend.went
+    low, twin = (next(run for run in runs if run.record.start == name) for name in ("low", "twin"))
+    assert twin.objective == low.objective
+    assert twin.record.steps == STEPS
+
+
 def test_the_run_that_goes_on_with_the_fine_rule_comes_first(rollout):
     """Hops come back to where it is, lower by round-off."""
     runs = follow(rollout, Scripted(), [at("low", 0.1), at("high", 0.9)])

@@ -214,13 +214,16 @@ class CoarseToFine:
 
     def _further(self, end: Run, *, loosely: bool) -> Run:
         """On from an end, to its own optimum whatever the others have reached."""
-        start = Start(end.record.start, end.w, end.theta, near=True, curvature=end.curvature)
         # One that took the straight line to another is where that one is.
         place = end.w.tobytes(), end.theta.tobytes(), self._coarse.steps, loosely
-        if place not in self._from_there:
-            tolerance = (_LOOSE if loosely else 1) * self.tolerance
-            self._from_there[place] = self.descend(self._coarse, start, tolerance=tolerance)
-        return replace(_with_work_of(end, self._from_there[place]), counts=end.counts)
+        known = self._from_there.get(place)
+        if known is not None:
+            own = {name: getattr(end.record, name) for name in ("start", "iterations", "seconds")}
+            return replace(known, record=replace(known.record, **own), counts=end.counts)
+        start = Start(end.record.start, end.w, end.theta, near=True, curvature=end.curvature)
+        run = self.descend(self._coarse, start, tolerance=(_LOOSE if loosely else 1) * self.tolerance)
+        self._from_there[place] = run
+        return replace(_with_work_of(end, run), counts=end.counts)
 
     def _informed(self, start: Start) -> Start:
         """With the curvature at the best end so far, for a descent of its own: most is the same there."""
