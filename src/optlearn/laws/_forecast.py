@@ -71,7 +71,7 @@ class Forecast:
     @property
     def done(self) -> int:
         """Steps that are done."""
-        return int(self.curve.steps)
+        return int(self.curve.done)
 
     @property
     def begin_now(self) -> bool:
@@ -160,7 +160,7 @@ def forecast(
     run, *others = read_curves(curve)
     if others:
         check.fail("curve", [c.name for c in (run, *others)], "must be a single run; others are pilots=…")
-    done = int(run.steps)
+    done = int(run.done)
     if steps <= done:
         check.fail("steps", steps, f"must exceed the {done} of the run: they are those of the whole training")
     if done < EARLIEST * steps:
@@ -185,7 +185,7 @@ def forecast(
 
     law = law_of(run, 3)
     members = law.sized(law.draws(draws, seed), None)
-    missed = _missed_before(law, run, lambda half: law_of(half, 1)) * np.log2(steps / done)
+    missed = _missed_before(law, run, lambda half: law_of(half, 1)) * np.log2(steps / run.steps)
     return _Ahead(law, run, steps, members, missed).forecast(planned, end, level)
 
 
@@ -211,9 +211,10 @@ class _Ahead:
 
     def __init__(self, law: LawFit, run: Curve, steps: int, members: np.ndarray, missed: float = 0.0) -> None:
         self.law, self.run, self.steps, self.members, self.missed = law, run, steps, members, missed
-        self.done, self.rate = int(run.steps), float(run.known[1][-1])
+        self.done, self.rate = int(run.done), float(run.known[1][-1])
         self.edges = _edges(self.done, steps)
-        past = law.data.intervals(run, run.edges(run.step, law.data.warmup))
+        until = np.union1d(run.step, run.done)  # rates are logged more often than losses
+        past = law.data.intervals(run, run.edges(until, law.data.warmup))
         self.batch = float(past[2][-1])
         self.now = loss_after(members, Course.stack([past]))[:, 0, -1]
         self.state = state_after(members, Course.stack([past]))
