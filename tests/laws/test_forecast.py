@@ -114,6 +114,20 @@ def test_a_run_that_ended_at_no_rate_has_nothing_to_decay(fitted):
     assert again.finals["planned"].low < again.finals["planned"].loss < again.finals["constant"].high
 
 
+def test_a_run_that_leaves_the_law_is_told(fitted):
+    """Half of it tells that it rises, where the law still describes the whole to 1 %."""
+    run = curve("constant", seed=5).until(STEPS // 2)
+    rising = replace(run, loss=run.loss + 1.2e-4 * np.maximum(run.step - 1000, 0))
+    with pytest.warns(LawWarning, match=r"first half the present loss .* missed by 3.* %"):
+        found = forecast(rising, STEPS, prior=fitted)
+    assert not found.fit.doubts
+    assert found.doubts[-1] in found.summary()
+    assert found.to_dict()["doubts"] == list(found.doubts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LawWarning)
+        assert not forecast(run, STEPS, prior=fitted).doubts
+
+
 def test_rates_after_the_last_loss_are_part_of_the_run(fitted):
     """Validation losses are rare: a drop after the last one, and the steps since, are known and done."""
     lr = rates("constant")
