@@ -137,6 +137,7 @@ def flat(runs: Mapping[tuple[float, str], Curve]) -> dict[str, Curve]:
 def others(network: str, of_width: Mapping[int, Mapping[tuple[float, str], Curve]]) -> None:
     """Fitted to three schedules of one horizon; final losses of the others, beside how far these spread."""
     print(f"\n{network}: fitted to {', '.join(PILOTS)} at one horizon; final losses of the others")
+    pooled: list[tuple[float, float]] = []  # of each run judged at the pilots' horizon: error, spread
     for width, runs in of_width.items():
         longest = max(runs, key=lambda key: sum(t == key[0] for t, _ in runs))[0]  # with most schedules
         if not all((longest, pilot) in runs for pilot in PILOTS):
@@ -153,12 +154,20 @@ def others(network: str, of_width: Mapping[int, Mapping[tuple[float, str], Curve
                 continue
             true = np.array([last(run) for run in judged])
             told = np.array([float(fit.predict(run)[-1]) for run in judged])
-            error, spread = np.abs(told / true - 1).mean(), true.std() / true.mean()
+            errors, spread = np.abs(told / true - 1), true.std() / true.mean()
+            error = errors.mean()
+            if share == 1:
+                pooled += [(run_error, spread) for run_error in errors]
             rank = spearmanr(told, true)[0] if len(judged) > 2 else np.nan
             print(
                 f"  width {width:5} {label:3} {len(judged)} judged, error {error:.3%}, spread {spread:.3%}, "
                 f"{error / spread:5.2f} spreads, rank {rank:.2f}, {seconds:.1f} CPU s"
             )
+    error, spread = np.mean(pooled, axis=0)
+    print(
+        f"  all widths, ×1: {len(pooled)} judged, mean error {error:.3%} over mean spread {spread:.3%}: "
+        f"{error / spread:.2f} spreads"
+    )
 
 
 def last(run: Curve) -> float:

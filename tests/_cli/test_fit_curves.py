@@ -43,6 +43,14 @@ def test_the_whole_way(logs, tmp_path):
     ]  # fmt: skip
 
 
+def test_that_rates_are_beyond_the_curves_is_said_once(logs, recwarn):
+    """Not for every shape, and not with a line of Python's."""
+    options = ["--best-fit", "--intervals", "20", "--highest", str(2 * PEAK), "--json", "-q"]
+    run = CliRunner().invoke(app, ["fit-curves", str(logs), *options])
+    assert run.stderr.count("beyond the curves") == 1
+    assert not recwarn.list
+
+
 def test_bad_logs_are_bad_input(tmp_path, logs):
     run = CliRunner().invoke(app, ["fit-curves", str(tmp_path)])
     assert run.exit_code == 2

@@ -114,6 +114,35 @@ def test_a_run_that_ended_at_no_rate_has_nothing_to_decay(fitted):
     assert again.finals["planned"].low < again.finals["planned"].loss < again.finals["constant"].high
 
 
+def test_a_run_that_leaves_the_law_is_told(fitted):
+    """Half of it tells that it rises, where the law still describes the whole to 1 %."""
+    run = curve("constant", seed=5).until(STEPS // 2)
+    rising = replace(run, loss=run.loss + 1.2e-4 * np.maximum(run.step - 1000, 0))
+    with pytest.warns(LawWarning, match=r"first half the present loss .* missed by 3.* %"):
+        found = forecast(rising, STEPS, prior=fitted)
+    assert not found.fit.doubts
+    assert found.doubts[-1] in found.summary()
+    assert found.to_dict()["doubts"] == list(found.doubts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LawWarning)
+        assert not forecast(run, STEPS, prior=fitted).doubts
+
+
+def test_rates_after_the_last_loss_are_part_of_the_run(fitted):
+    """Validation losses are rare: a drop after the last one, and the steps since, are known and done."""
+    lr = rates("constant")
+    lr[STEPS // 2 :] *= 0.2
+    losses, later, last = curve("constant", noise=0).until(1800), np.arange(1820.0, 2401, 20), 2400
+    found = forecast(
+        replace(losses, between=(later, lr[later.astype(int) - 1])), STEPS, prior=fitted, plan=lr
+    )
+    assert found.done == found.to_dict()["done"] == last
+    assert found.now.low < true_loss(lr)[last - 1] < found.now.high
+    for name in ("constant", "planned"):
+        assert found.finals[name].loss == pytest.approx(true_loss(lr)[-1], rel=2e-3), name
+    assert found.schedule().horizon == STEPS - last
+
+
 def test_a_prior_in_another_unit_is_told(fitted):
     """Noise is told in the unit of the prior's losses."""
     run = cut(curve("constant"), STEPS // 2)

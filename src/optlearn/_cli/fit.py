@@ -1,5 +1,6 @@
 """Verbs that fit to what users have: their data, or loss curves of any network."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
@@ -332,7 +333,7 @@ def run_fit_curves(
     _check_folder(out)
     with reporting(quiet) as tell:
         from optlearn._control.solve import solve
-        from optlearn.laws import MixtureFit, fit, next_pilot
+        from optlearn.laws import LawWarning, MixtureFit, fit, next_pilot
 
         tell(Progress("fitting the curves"))
         law_fit = fit(curves, warmup=warmup, law=law, seed=seed)
@@ -358,15 +359,17 @@ def run_fit_curves(
         solution = solve(problem, intervals, method="indirect", seed=seed, progress=tell)
         schedule = law_fit.schedule(solution)
         tell(Progress("choosing the next pilot run"))
-        pilot = next_pilot(law_fit, steps, bounds, seed)
 
         def final_loss(simple: "Schedule") -> float:
             return float(law_fit.predict(simple)[-1])
 
-        shapes = {name: schedule.nearest(name, loss=final_loss) for name in SHAPES}
+        with warnings.catch_warnings():  # how far rates and steps are beyond the curves the problem has said
+            warnings.simplefilter("ignore", LawWarning)
+            pilot = next_pilot(law_fit, steps, bounds, seed)
+            shapes = {name: schedule.nearest(name, loss=final_loss) for name in SHAPES}
+            low, high = (float(ends[-1]) for ends in law_fit.interval(schedule))
+            predicted = {"loss": final_loss(schedule), "low": low, "high": high}
         left_out = law_fit.leave_one_out() if len(law_fit.data.curves) > 2 else {}
-    low, high = (float(ends[-1]) for ends in law_fit.interval(schedule))
-    predicted = {"loss": final_loss(schedule), "low": low, "high": high}
     result: dict[str, Any] = {
         "fit": law_fit.to_dict(),
         "leave_one_out": left_out,

@@ -104,8 +104,13 @@ class Curve:
 
     @property
     def steps(self) -> float:
-        """The last step."""
+        """The last step that a loss was logged of."""
         return float(self.step[-1])
+
+    @property
+    def done(self) -> float:
+        """The last step that was logged, with a loss or without."""
+        return float(self.known[0][-1])
 
     @property
     def rise(self) -> float:

@@ -282,7 +282,8 @@ def _pick(run: str, table: Mapping[str, np.ndarray], what: str, prefix: str) -> 
     try:
         if np.iscomplexobj(raw):
             raise TypeError(f"got the complex {raw.tolist()[0]}")
-        return np.array([np.nan if str(x).strip() in BLANKS else float(x) for x in raw])
+        values = raw.tolist() if raw.dtype.kind in "US" else raw  # plain text: an error shows what was read
+        return np.array([np.nan if str(x).strip() in BLANKS else float(x) for x in values])
     except (TypeError, ValueError) as error:
         what = "loss" if what in LOSSES else what
         raise SpecificationError(f"curve {run!r}: {what} must be numbers: {error}") from error
