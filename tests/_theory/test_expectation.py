@@ -112,6 +112,15 @@ def test_half_a_line_is_exact_for_polynomials(nodes):
         assert weights @ above == pytest.approx(known, rel=1e-11)
 
 
+@pytest.mark.parametrize("nodes", [48, 96, 128, 156, 200, 1000])
+def test_far_cuts_of_many_nodes_keep_all_weight(nodes):
+    """Round-off in weights times exp(y²/2) became weight itself: 10 instead of 1 (156 nodes, a cut at 14)."""
+    for at in np.arange(0.0, 26.0, 2.0):
+        points, weights = laid(GaussHermite(nodes), (False,), cut_at(at))
+        assert weights.sum() == pytest.approx(1, abs=2e-13)
+        assert weights @ points[:, 0] ** 2 == pytest.approx(1, abs=2e-12)
+
+
 @pytest.mark.parametrize("places", [(-0.4, 0.9), (0.9, -0.4), (0.9, 30.0, -0.4)])
 def test_several_cuts_of_one_line(places):
     points, weights = laid(GaussHermite(48), (False,), cut_at(places))
