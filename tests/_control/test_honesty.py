@@ -233,9 +233,12 @@ def test_the_time_that_a_search_may_take_is_that_of_passes_and_not_of_looking_th
     rollout = Rollout(compile_problem(problem), 40, 1)
     w = np.full((40, 1), 0.7)
     rollout.run(w, np.zeros(0))
-    began = time.perf_counter()
-    rollout.run(w + 0.1, np.zeros(0))
-    assert expected > 100 * (time.perf_counter() - began) / 10
+    seconds = []
+    for shift in (0.1, 0.2, 0.3):
+        began = time.perf_counter()
+        rollout.run(w + shift, np.zeros(0))
+        seconds.append(time.perf_counter() - began)
+    assert expected > 100 * min(seconds) / 10
 
 
 class Bent(ol.LearningModel):

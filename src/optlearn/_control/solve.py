@@ -48,7 +48,6 @@ from optlearn._control.solvers.starts import (
 )
 from optlearn._control.unbounded import within_wide_bounds
 from optlearn._dynamics.checks import check_problem
-from optlearn._engine.functions import Controls, FreeValues
 from optlearn._errors import count_of, warn
 from optlearn._progress import Progress, Report, shown
 from optlearn._schedule import Schedule
@@ -62,10 +61,8 @@ PATH_STEPS = 2
 FAR_FINER = 4
 # Times that scouts go, each from other places, while they come back with something lower.
 SCOUTINGS = 2
-# Passes through training that a start takes where expectations are quadratures (measured: 60 to 125), nearly
-# all of them with the coarsest drift; and those with the accurate one, for the best of the ends and its
-# certificate, in all.
-PASSES, ACCURATE_PASSES = 100, 100
+# Passes through training that a start takes where expectations are quadratures (measured: 60 to 125).
+PASSES = 100
 
 
 # Trials with too large a rate or too long a step overflow; what is not finite is looked for and left.
@@ -250,11 +247,12 @@ class _Search:
     def _look_ahead(self, guesses: list[Start]) -> None:
         """Tell how long it may take, and warn if there is nothing to follow; a pass is little beside that."""
         w, theta, quick = guesses[0].w, guesses[0].theta, quickest(self.rollout)
-        rolled = quick.run(w, theta)
-        expected = PASSES * len(guesses) * self._seconds(quick, w, theta)
-        if quick is not self.rollout:
-            expected += ACCURATE_PASSES * self._seconds(self.rollout, w, theta)
-        self.tell(Progress("compiled", expected=expected))
+        rolled = quick.run(w, theta)  # compiles, and is kept: looked up, it would seem to take no time
+        apart = Rollout(quick.compiled, quick.edges, quick.steps)
+        began = time.perf_counter()
+        apart.run(w, theta)
+        seconds = time.perf_counter() - began
+        self.tell(Progress("compiled", expected=PASSES * len(guesses) * seconds))
         if not np.any(rolled.costates):
             warn(
                 "solve: at the first guess the derivative of the objective is 0 in all directions. If the "
@@ -268,15 +266,6 @@ class _Search:
             if self.method.name == "auto":
                 # Where derivatives are wrong, second ones are no help.
                 self.method = make_method("indirect", self.method.max_iterations, self.method.tolerance)
-
-    @staticmethod
-    def _seconds(rollout: Rollout, w: Controls, theta: FreeValues) -> float:
-        """What a pass takes that was not kept: one that was would only be looked up."""
-        rollout.run(w, theta)  # compiles
-        apart = rollout.forgetful()
-        began = time.perf_counter()
-        apart.run(w, theta)
-        return time.perf_counter() - began
 
     def send_scouts(self) -> None:
         """From where scouts end lower than the best of the starts, which have then missed a basin."""

@@ -95,12 +95,6 @@ class Rollout(Generic[C]):
         other.compiled = compiled
         return other
 
-    def forgetful(self) -> "Rollout[C]":
-        """The same passes, of which none is kept yet."""
-        other = copy(self)
-        other._recent, other._both_ways = {}, {}
-        return other
-
     def tilted(self, by_w: Controls, by_theta: FreeValues) -> "Rollout[C]":
         """The same passes with an objective that also grows by so much for each unit of w (I, m) and θ (k,).
 
