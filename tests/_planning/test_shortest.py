@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import optlearn as ol
+from optlearn._control.shortest import shortest
+from optlearn._control.solution import NotConvergedWarning, warn_not_converged
 from optlearn._errors import SpecificationError
 
 
@@ -26,6 +28,23 @@ def test_the_shortest_training_of_dynamics_known_by_hand(pull):
     assert solution.certificate.converged
     assert solution.problem.reach is None
     assert "the shortest training that reaches 64" in solution.notes[-1]
+
+
+def test_doubtful_horizons_on_the_way_are_a_note_and_no_warnings(pull, recwarn):
+    far = replace(pull, objective=ol.Objective(), parameters={"target": 10.0})
+    problem = replace(far, horizon=ol.Free(0.01, 5.0), reach=64.0)
+
+    def solve(plain, warm):
+        solution = ol.solve(plain, method="direct", starts=1, warm_start=warm)
+        if solution.objective <= 64:
+            return solution
+        doubtful = replace(solution.certificate, converged=False, reasons=("made up",))
+        warn_not_converged(plain.name, doubtful)
+        return replace(solution, certificate=doubtful)
+
+    solution = shortest(problem, solve)
+    assert "at shorter ones, did not converge: a shorter one may reach it too" in solution.notes[-1]
+    assert not [warning for warning in recwarn if warning.category is NotConvergedWarning]
 
 
 OPTIONS = {"intervals": 8, "method": "direct", "starts": 1}

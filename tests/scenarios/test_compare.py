@@ -35,8 +35,10 @@ def comparison(problem, solution):
 def test_rows_are_sorted_and_complete(comparison, problem, solution):
     names = [row.name for row in comparison.rows]
     assert set(names) == {"optimum", *problem.baselines, "too rich", "too much", "good"}
-    objectives = [row.objective for row in comparison.rows]
-    assert objectives == sorted(objectives)
+    places = [(not row.budgets_met, row.objective) for row in comparison.rows]
+    assert places == sorted(places)
+    assert names[-2:] == ["too rich", "too much"]  # which break limits
+    assert comparison["too rich"].objective < comparison["constant"].objective
     assert comparison["optimum"].objective == solution.objective
     assert comparison["optimum"].excess == 0
     assert comparison["constant"].excess == pytest.approx(9.3529263150 - solution.objective, abs=1e-9)

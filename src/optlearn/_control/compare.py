@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # What a solution is called: only one that is converged, and that nothing here beats, is an optimum.
 OPTIMUM, SOLUTION = "optimum", "solution"
+ROUND_OFF = 1e-12  # of an objective
 
 
 @checked
@@ -109,7 +110,7 @@ _NUMBERS = ("objective", "excess", "reduction", "improvement")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows from the lowest objective to the highest.
+    """Rows from the lowest objective to the highest, those that break a limit after all others.
 
     Attributes:
         problem: name of the problem.
@@ -249,8 +250,15 @@ def _compared(
     doubts = _doubts(solution, [row for row in rows if _beats(row, others[row.name], solution)])
     name = SOLUTION if doubts else OPTIMUM
     rows = [_row(problem, name, solution.schedule, solution), *rows]
-    rows.sort(key=lambda row: np.inf if row.objective is None else row.objective)
+    rows.sort(key=_place)
     return Comparison(problem.name, tuple(rows), {name: solution.schedule, **others}, solution, doubts)
+
+
+def _place(row: Row) -> tuple[bool, float]:
+    """Where a row belongs; the solved schedule comes before those that differ from it by round-off."""
+    if row.objective is None:
+        return not row.budgets_met, np.inf
+    return not row.budgets_met, row.objective - row.solved * ROUND_OFF * abs(row.objective)
 
 
 def _doubts(solution: Solution, better: list[Row]) -> tuple[str, ...]:

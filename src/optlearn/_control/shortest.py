@@ -5,13 +5,14 @@ stretched; so every horizon that is tried has a certificate of its own, whatever
 with V(T) ≤ reach is bracketed and closed in on by false position (with Illinois' correction).
 """
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from optlearn._control.problem import Problem
-from optlearn._control.solution import Solution
+from optlearn._control.solution import NotConvergedWarning, Solution, warn_not_converged
 from optlearn._errors import SpecificationError
 
 ACCURACY = 1e-9  # of the horizon, relative
@@ -37,12 +38,14 @@ def shortest(problem: Problem, solve: Solve) -> Solution:
     tried: list[Solution] = []
 
     def at(horizon: float) -> Solution:
-        tried.append(solve(problem.at_horizon(horizon), tried[-1] if tried else None))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotConvergedWarning)  # ``_finished`` says what matters
+            tried.append(solve(problem.at_horizon(horizon), tried[-1] if tried else None))
         return tried[-1]
 
     low_end = at(problem.shortest)
     if low_end.objective <= reach:
-        return _finished(problem, low_end, len(tried))
+        return _finished(problem, low_end, tried)
     # From below: far beyond the shortest horizon there may be nothing left to win.
     horizons = [problem.horizon / 2**k for k in reversed(range(_DOUBLINGS))]
     for horizon in [h for h in horizons if h > problem.shortest]:
@@ -73,7 +76,7 @@ def shortest(problem: Problem, solve: Solve) -> Solution:
             low, below = middle, value
             above = above / 2 if last > 0 else above
             last = 1
-    return _finished(problem, high, len(tried))
+    return _finished(problem, high, tried)
 
 
 def _distance(solution: Solution, reach: float) -> float:
@@ -83,9 +86,14 @@ def _distance(solution: Solution, reach: float) -> float:
     return solution.objective - reach
 
 
-def _finished(problem: Problem, solution: Solution, solves: int) -> Solution:
+def _finished(problem: Problem, solution: Solution, tried: Sequence[Solution]) -> Solution:
+    warn_not_converged(problem.name, solution.certificate)
+    horizon = solution.problem.horizon
     note = (
-        f"the shortest training that reaches {problem.reach:g} is α_F = {solution.problem.horizon:.10g}, "
-        f"found by {solves} solves"
+        f"the shortest training that reaches {problem.reach:g} is α_F = {horizon:.10g}, "
+        f"found by {len(tried)} solves"
     )
+    doubtful = sum(one.problem.horizon < horizon and not one.certificate.converged for one in tried)
+    if doubtful:
+        note += f"; {doubtful} of them, at shorter ones, did not converge: a shorter one may reach it too"
     return replace(solution, notes=(*solution.notes, note))
