@@ -59,9 +59,10 @@ class Indirect(Solver):
             return replace(self, tolerance=tolerance, rival=rival).run(passes, start, tell)
 
         descents = CoarseToFine(descend, rollout, accurate, self._tolerance(rollout), self._most)
-        if any(start.near for start in starts):
-            return super().run_all(rollout, [descents.nearer(start) for start in starts], tell)
-        return descents.run_all(starts)
+        if not any(start.near for start in starts):
+            return descents.run_all(starts)
+        nearer = [min((descents.nearer(start), start), key=_objective_on(rollout)) for start in starts]
+        return super().run_all(rollout, nearer, tell)
 
     def solve(self, rollout: Rollout, start: Start, tell: Report = silent) -> Run:
         """The best found from a start, which is first moved to meet bounds and budgets.
@@ -106,6 +107,11 @@ class Indirect(Solver):
         engine = rollout.compiled.engine
         usual = _COSTLY_TOLERANCE if engine.costly and not engine.exact else TOLERANCE
         return usual if self.tolerance is None else self.tolerance
+
+
+def _objective_on(rollout: Rollout) -> Callable[[Start], float]:
+    """What a start's schedule has; corrections that compare few steps may lead above where they began."""
+    return lambda start: rollout.objective(start.w, start.theta)
 
 
 def _by_weights(
