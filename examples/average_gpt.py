@@ -22,7 +22,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from loss_curves_gpt import PILOTS, QUICK, Size, adamw, initial, loss, rates_of, sequences, source_code
+from loss_curves_gpt import PILOTS, TOY, Size, adamw, initial, loss, rates_of, sequences, source_code
 
 MEMORIES = (50, 200, 800)  # steps
 DECAYS = (0.1, 0.0, 0.03, 0.3, 1.0)  # of weights; the first is the usual one
@@ -150,7 +150,7 @@ def main():
     parser.add_argument("log", nargs="?", type=Path, default=Path("out") / "average_gpt" / "runs.csv")
     given = parser.parse_args()
     quick = given.quick or given.command is None
-    size, memories = (replace(QUICK, steps=600), (5, 20, 80)) if quick else (GPU, MEMORIES)
+    size, memories = (replace(TOY, steps=600), (5, 20, 80)) if quick else (GPU, MEMORIES)
     if given.command != "table":
         given.log.parent.mkdir(parents=True, exist_ok=True)
         train(size, memories, DECAYS, given.log)

@@ -2,12 +2,13 @@
 
 Run: python examples/decay_gpt.py            (all steps with toy networks, on a CPU, two minutes)
 
-On a GPU, with the real ones (`plan` and `table` need no GPU):
+Step by step, with small networks on a CPU (half an hour on one core; `--size gpu`: larger ones, on a GPU;
+`plan` and `table` take seconds anywhere):
 
-    python examples/decay_gpt.py train FOLDER   (small networks; the large one at a constant rate)
-    python examples/decay_gpt.py plan FOLDER
-    python examples/decay_gpt.py train FOLDER   (what was planned and eight others; logs that are there stay)
-    python examples/decay_gpt.py table FOLDER
+    python examples/decay_gpt.py --size cpu train FOLDER   (networks of the prior; the large one, constant)
+    python examples/decay_gpt.py --size cpu plan FOLDER
+    python examples/decay_gpt.py --size cpu train FOLDER   (the plan and eight others; logs there stay)
+    python examples/decay_gpt.py --size cpu table FOLDER
 
 Four runs each of two small networks are the prior. Of the large one, the first half of one constant run is
 known; when its decay should begin is forecast for two horizons.
@@ -19,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from loss_curves_gpt import PILOTS, QUICK, Size, linear, rates_of, train, wsd
+from loss_curves_gpt import CPU, PILOTS, TOY, Size, linear, rates_of, train, wsd
 
 DECAYS = (5, 10, 15, 20, 30, 45, 60, 80)  # percent of training
 
@@ -34,8 +35,11 @@ class Experiment:
     seeds: int
 
 
-GPU = Experiment(tuple(Size(width=w, steps=6000) for w in (96, 160)), Size(), (2000, 4000), 4)
-TOY = Experiment(tuple(replace(QUICK, width=w, steps=600) for w in (16, 24)), QUICK, (400, 600), 2)
+EXPERIMENTS = {
+    "toy": Experiment(tuple(replace(TOY, width=w, steps=600) for w in (16, 24)), TOY, (400, 600), 2),
+    "cpu": Experiment(tuple(replace(CPU, width=w, steps=6000) for w in (24, 40)), CPU, (2000, 4000), 4),
+    "gpu": Experiment(tuple(Size(width=w, steps=6000) for w in (96, 160)), Size(), (2000, 4000), 4),
+}
 
 
 def train_all(experiment, folder):
@@ -103,11 +107,13 @@ def table(experiment, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="toy networks, for a CPU")
+    parser.add_argument(
+        "--size", choices=EXPERIMENTS, help="of the networks (default: gpu; of all steps: toy)"
+    )
     parser.add_argument("command", nargs="?", choices=("train", "plan", "table"))
     parser.add_argument("folder", nargs="?", type=Path, default=Path("out") / "decay_gpt")
     given = parser.parse_args()
-    experiment = TOY if given.quick or given.command is None else GPU
+    experiment = EXPERIMENTS[given.size or ("gpu" if given.command else "toy")]
     steps = {"train": (train_all,), "plan": (plan,), "table": (table,)}
     for step in steps.get(given.command, (train_all, plan, train_all, table)):
         step(experiment, given.folder)

@@ -2,32 +2,34 @@
 
 Run: python examples/loss_curves_gpt.py        (all steps with a toy network, on a CPU, two minutes)
 
-On a GPU, with the real one (3M parameters, 8,000 steps; `plan` and `table` need no GPU):
+Step by step, with a network of 130,000 parameters and 4,000 steps, on a CPU in an hour (`--size gpu`: 3
+million parameters and 8,000 steps, on a GPU; `plan` and `table` take seconds anywhere):
 
-    python examples/loss_curves_gpt.py pilots pilots.csv
-    python examples/loss_curves_gpt.py plan round1.json pilots.csv       (fit, robust optimum, next pilot)
-    python examples/loss_curves_gpt.py train round1.json round1.csv
-    python examples/loss_curves_gpt.py plan round2.json pilots.csv round1.csv
-    python examples/loss_curves_gpt.py baselines first.csv --part 1/2    (the family to be beaten)
-    python examples/loss_curves_gpt.py baselines second.csv --part 2/2
-    python examples/loss_curves_gpt.py table pilots.csv round1.csv first.csv second.csv --fitted 2
-    python examples/loss_curves_gpt.py --seeds 5 train round2.json final.csv --beside "wsd root 20 %"
-    python examples/loss_curves_gpt.py table pilots.csv round1.csv final.csv --fitted 2
+    python examples/loss_curves_gpt.py --size cpu pilots pilots.csv
+    python examples/loss_curves_gpt.py --size cpu plan round1.json pilots.csv   (robust optimum, next pilot)
+    python examples/loss_curves_gpt.py --size cpu train round1.json round1.csv
+    python examples/loss_curves_gpt.py --size cpu plan round2.json pilots.csv round1.csv
+    python examples/loss_curves_gpt.py --size cpu baselines baselines.csv      (the family to be beaten)
+    python examples/loss_curves_gpt.py --size cpu table pilots.csv baselines.csv
+    python examples/loss_curves_gpt.py --size cpu --seeds 5 train round1.json final.csv --beside "linear"
+    python examples/loss_curves_gpt.py --size cpu table pilots.csv final.csv
 
 All runs of a command are trained at once, vectorised over schedules and seeds. A seed fixes the initial
 weights and the order of the data, the same for all schedules, so schedules of one command are compared in
-pairs. A log has the columns run, step, lr, loss; the loss is that of held-out files, in nats a byte. The rate
-is logged more often than the loss, which is then left blank: a rate that is known every 100 steps only, in
-the middle of a fast decay, makes the network look faster than it is.
+pairs; runs of one seed are trained once for as long as their rates agree. A log has the columns run, step,
+lr, loss; the loss is that of held-out files, in nats a byte. The rate is logged more often than the loss,
+which is then left blank: a rate that is known every 100 steps only, in the middle of a fast decay, makes the
+network look faster than it is.
 """
 
 import argparse
 import csv
 import functools
 import json
+import operator
 import sysconfig
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
@@ -51,7 +53,9 @@ class Size:
     held_out: int = 512  # sequences in the logged loss
 
 
-QUICK = Size(32, 1, 2, 32, 4, 300, 20, 5e-3, 10, 256)
+TOY = Size(32, 1, 2, 32, 4, 300, 20, 5e-3, 10, 256)
+CPU = Size(width=64, layers=2, context=64, batch=16, steps=4000, warmup=100, log_every=50)
+SIZES = {"toy": TOY, "cpu": CPU, "gpu": Size()}
 
 # --- schedules, as shares of the peak over the share x of training after the warm-up ---------------
 
@@ -214,11 +218,18 @@ def train(schedules, seeds, size, log):
     test = jax.jit(jax.vmap(tested))
     weights = jax.vmap(lambda s: initial(jax.random.key(1000 + s), size))(seed)
     moments = (jax.tree.map(jnp.zeros_like, weights), jax.tree.map(jnp.zeros_like, weights))
+    lane, lanes = np.arange(len(names)), len(names)  # of each run, among those trained side by side
     rows, began = [], time.time()
     for first in range(0, size.steps, size.log_every):
-        weights, moments = advance(weights, moments, seed, rates[:, first : first + size.log_every], first)
         step = first + size.log_every
-        losses = np.asarray(test(weights))
+        so_far = np.column_stack([seed, rates[:, :step]])
+        _, leader, now = np.unique(so_far, axis=0, return_index=True, return_inverse=True)
+        source, lane = lane[leader], now.reshape(-1)
+        if len(source) != lanes or np.any(source != np.arange(lanes)):  # rates that agreed so far part
+            weights, moments = jax.tree.map(operator.itemgetter(source), (weights, moments))
+        lanes = len(source)
+        weights, moments = advance(weights, moments, seed[leader], rates[leader, first:step], first)
+        losses = np.asarray(test(weights))[lane]
         for i, (name, s) in enumerate(names):
             for at in range(first + size.log_every // 5, step + 1, size.log_every // 5):
                 value = f"{losses[i]:.6f}" if at == step else ""
@@ -298,8 +309,8 @@ def everything(size, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a toy network, for a CPU")
-    parser.add_argument("--steps", type=int, help="optimiser steps (default: 8,000)")
+    parser.add_argument("--size", choices=SIZES, help="of the network (default: gpu; of all steps: toy)")
+    parser.add_argument("--steps", type=int, help="optimiser steps (default: those of the size)")
     parser.add_argument("--seeds", type=int, default=2, help="of weights and data")
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("pilots").add_argument("log", type=Path)
@@ -317,9 +328,9 @@ def main():
     added.add_argument("log", type=Path, nargs="+")
     added.add_argument("--fitted", type=int, default=1, help="how many of the logs are fitted")
     given = parser.parse_args()
-    size = QUICK if given.quick or given.command is None else Size()
+    size = SIZES[given.size or ("gpu" if given.command else "toy")]
     if given.steps:
-        size = Size(**{**vars(size), "steps": given.steps})
+        size = replace(size, steps=given.steps)
     of = functools.partial(rates_of, size=size)
     if given.command is None:
         everything(size, Path("out") / "loss_curves_gpt")

@@ -58,6 +58,13 @@ class Arguments:
         self._within(name, value, number, lowest, highest, open_below)
         return float(number)
 
+    def level(self, value: Any) -> float:
+        """The probability of an interval."""
+        number = self._floats("level", value, allowed := "must lie between 0 and 1")
+        if number.ndim or not 0 < number < 1:
+            self.fail("level", value, allowed)
+        return float(number)
+
     def numbers(
         self,
         name: str,

@@ -30,6 +30,17 @@ def test_a_run_in_progress(logs):
     assert set(result["finals"]) == {"constant", "wsd", "linear", "cosine"}
     assert result["finals"]["wsd"]["loss"] < result["finals"]["constant"]["loss"]
     assert STEPS // 2 <= result["decay"]["start"] < STEPS
-    bad = CliRunner().invoke(app, ["forecast", str(logs / "run.csv"), "--steps", "10"])
-    assert bad.exit_code == 2
-    assert "steps must exceed the 2000 of the run" in " ".join(bad.stderr.split())
+
+
+def test_wrong_numbers_are_refused_before_other_runs_are_fitted(logs):
+    """A prior that is not there would be the next complaint."""
+    run, nowhere = str(logs / "run.csv"), ["--prior", str(logs / "nowhere")]
+    for wrong, message in (
+        (["--steps", "10"], "steps must exceed the 2000 of the run"),
+        (["--steps", str(STEPS), "--level", "95"], "level must lie between 0 and 1, got 95"),
+        (["--steps", str(STEPS), "--end", "-1"], "end must be from 0 to 1, got -1"),
+        (["--steps", str(STEPS)], "nowhere"),
+    ):
+        bad = CliRunner().invoke(app, ["forecast", run, *wrong, *nowhere])
+        assert bad.exit_code == 2
+        assert message in " ".join(bad.stderr.split())

@@ -114,6 +114,31 @@ def test_a_run_that_ended_at_no_rate_has_nothing_to_decay(fitted):
     assert again.finals["planned"].low < again.finals["planned"].loss < again.finals["constant"].high
 
 
+def test_a_run_in_its_decay_is_not_told_to_begin_one(fitted):
+    """The drop has fallen to a part of the peak, half way."""
+    drop = curve("drop")
+    done = forecast(drop.until(0.9 * STEPS), STEPS, prior=fitted)
+    assert done.fallen_to == pytest.approx(drop.rate[-1] / drop.rate.max())
+    assert f"the decay has begun: the rate is {done.fallen_to:.2g} of its peak" in done.summary()
+    assert "hold it, and begin the rest of the decay" in done.summary()
+    assert done.to_dict()["fallen_to"] == done.fallen_to
+
+
+def test_logs_may_stand_for_their_fit(fitted, tmp_path):
+    """A folder as the prior, for a forecast and for a fit."""
+    for name in ("constant", "wsd", "cosine"):
+        run = curve(name)
+        rows = np.column_stack([run.step, run.rate, run.loss])
+        np.savetxt(tmp_path / f"{name}.csv", rows, delimiter=",", header="step,lr,loss", comments="")
+    run = cut(curve("constant"), STEPS // 2)
+    prior = fit(tmp_path)
+    finals = [forecast(run, STEPS, prior=each).finals["wsd"].loss for each in (tmp_path, [prior])]
+    assert finals[0] == finals[1]
+    assert fit(run, prior=str(tmp_path)).parameters == fit(run, prior=prior).parameters
+    with pytest.raises(SpecificationError, match=r"prior must be a fit .* or several, got ..int"):
+        forecast(run, STEPS, prior=3)
+
+
 def test_a_run_that_leaves_the_law_is_told(fitted):
     """Half of it tells that it rises, where the law still describes the whole to 1 %."""
     run = curve("constant", seed=5).until(STEPS // 2)

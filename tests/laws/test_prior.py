@@ -66,7 +66,7 @@ def test_one_run_alone_and_what_another_network_says(fitted):
     assert found.parameters["floor"] == pytest.approx(TRUTH["floor"] + 0.4, abs=0.1)
     with pytest.raises(SpecificationError, match=r"at least 2 .*prior=.*alone=True"):
         fit(shifted)
-    with pytest.raises(SpecificationError, match=r"prior\[0\] must be a LawFit, got 3"):
+    with pytest.raises(SpecificationError, match=r"prior\[0\] must be a LawFit, text or a Path, got 3"):
         fit(shifted, prior=[3])
 
 

@@ -41,15 +41,13 @@ def run_forecast(
     Example: optlearn forecast run.csv --steps 100000 --prior small_runs
     """
     with reporting(quiet) as tell:
-        from optlearn.laws import fit, forecast
+        from optlearn.laws import forecast
 
-        tell(Progress("fitting other runs"))
-        known = [fit(folder, warmup=warmup, same_unit=same_unit, seed=seed) for folder in prior or ()]
-        tell(Progress("fitting the run"))
+        tell(Progress("fitting the run" + (" and those of its prior" if prior else "")))
         found = forecast(
             file,
             steps,
-            prior=known or None,
+            prior=prior,
             pilots=pilots,
             warmup=warmup,
             end=end,

@@ -1,6 +1,7 @@
 """Fit the law to loss curves: units, expectations, and least squares that know the noise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from optlearn.laws._mixture_fit import fit_mixture
 from optlearn.laws._noise import OUTLYING, robust_size
 from optlearn.laws._readers import read_curves
 
+Prior = LawFit | str | Path
+
 # A law is not better than this share of the loss: what runs of the same family say counts beside curves that
 # are less noisy as if they were not.
 LAW_ERROR = 2e-3
@@ -31,7 +34,7 @@ def fit(
     peak: float | None = None,
     law: str = "general",
     fixed: Mapping[str, float] | None = None,
-    prior: LawFit | Sequence[LawFit] | None = None,
+    prior: Prior | Sequence[Prior] | None = None,
     sizes: Mapping[str, float] | None = None,
     same_unit: bool = False,
     rates: Mapping[str, Any] | None = None,
@@ -50,9 +53,9 @@ def fit(
         peak: learning rate that counts as 1 (default: the highest).
         law: "general"; or "multi-power", "sgd", "momentum": known laws, as special cases.
         fixed: parameters to keep, by name.
-        prior: fits of smaller networks, of shorter runs or of an earlier round, whose exponents, paces and
-            noise are what is expected here, give or take what networks of one family differ by. A single
-            curve is then enough.
+        prior: fits of smaller networks, of shorter runs or of an earlier round, or folders of their logs;
+            their exponents, paces and noise are what is expected here, give or take what networks of one
+            family differ by. A single curve is then enough.
         sizes: parameters of the network of each curve, by its name; floor and amplitude are then powers of
             that number.
         same_unit: losses are known to be of one kind and in one unit, however different they look.
@@ -72,7 +75,7 @@ def fit(
         check.number("peak", peak, 0.0, open_below=True)
     if first_step is not None:
         check.number("first_step", first_step, 0.0)
-    known = _as_fits(prior)
+    known = as_fits(prior, warmup=warmup, same_unit=same_unit, seed=seed)
     if (mixtures := read_mixtures(curves)) is not None:
         special = None if law == "general" else law
         if rates:
@@ -140,11 +143,15 @@ def fit(
     return informed
 
 
-def _as_fits(prior: Any) -> tuple[LawFit, ...]:
-    fits = () if prior is None else (prior,) if isinstance(prior, LawFit) else tuple(prior)
+def as_fits(prior: Any, **options: Any) -> tuple[LawFit, ...]:
+    """Fits of other runs; of logs, with these options of ``fit``."""
+    one = prior is None or isinstance(prior, LawFit | str | Path) or not isinstance(prior, Iterable)
+    several = () if prior is None else (prior,) if one else tuple(prior)
+    fits = tuple(fit(each, **options) if isinstance(each, str | Path) else each for each in several)
     if not all(type(known) is LawFit for known in fits):  # a law of mixtures is a LawFit too
         kinds = [type(known).__name__ for known in fits]
-        Arguments("fit").fail("prior", kinds, "must be a fit of laws.fit to curves of one loss, or several")
+        allowed = "must be a fit of laws.fit to curves of one loss, a folder of such curves, or several"
+        Arguments("fit").fail("prior", kinds, allowed)
     return fits
 
 

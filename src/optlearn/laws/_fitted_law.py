@@ -328,9 +328,9 @@ class LawFit:
         It holds what is not known of the parameters, and by how much the law misses the curves that it knows,
         and the ends of those of its prior.
         """
-        if not 0 < level < 1:
-            raise SpecificationError(f"level must lie between 0 and 1, got {level!r}")
-        Arguments("interval").count("draws", draws)
+        check = Arguments("interval")
+        check.level(level)
+        check.count("draws", draws)
         run, places = self._run(lr, "interval")
         self.warn_beyond(run)
         losses = loss_after(self.sized(self.draws(draws), size), Course.stack([run]))[:, 0, places]

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from optlearn._arguments import Arguments
-from optlearn._errors import SpecificationError, warn
+from optlearn._errors import warn
 from optlearn._schedule import Schedule
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning, as_rates
-from optlearn.laws._fit import LAW_ERROR, fit
+from optlearn.laws._fit import LAW_ERROR, as_fits, fit
 from optlearn.laws._fitted_law import DRAWS, LawFit, around_best
 from optlearn.laws._law import Course, loss_after, state_after
 from optlearn.laws._readers import read_curves
@@ -27,6 +27,7 @@ HALF_POINTS = 6  # losses in half of a run, below which it says nothing
 # of language models have .7 % at most, those of the law itself 1.6 (one of 60 has 3.4); where a loss stands
 # still, rises or falls with every epoch, it is 3 to 11 %.
 MISSED = 0.02
+FALLEN = 0.5  # of the highest rate: a run below it is in its decay
 EARLIEST = 0.02  # of the whole training: before that there is next to nothing to tell from
 
 
@@ -80,6 +81,12 @@ class Forecast:
         return int(self.curve.done)
 
     @property
+    def fallen_to(self) -> float:
+        """The present rate, as a share of the highest of the run."""
+        rates = self.curve.known[1]
+        return float(rates[-1] / rates.max())
+
+    @property
     def begin_now(self) -> bool:
         """Whether the decay should have begun."""
         return self.decay.start <= self.done
@@ -103,9 +110,13 @@ class Forecast:
             f"  {name:<14}{final.loss:9.4f}  ({final.low:.4f} to {final.high:.4f})"
             for name, final in self.finals.items()
         ]
+        what = "begin the decay"
+        if self.fallen_to < FALLEN:
+            lines.append(f"  the decay has begun: the rate is {self.fallen_to:.2g} of its peak")
+            what = "hold it, and begin the rest of the decay"
         when = "now" if self.begin_now else f"at step {self.decay.start}"
         lines.append(
-            f"  begin the decay {when}, over {self.decay.length} steps (the start lies between "
+            f"  {what} {when}, over {self.decay.length} steps (the start lies between "
             f"{self.decay.earliest} and {self.decay.latest})"
         )
         return "\n".join([*lines, *(f"  ! {doubt}" for doubt in self.doubts)])
@@ -116,6 +127,7 @@ class Forecast:
             "run": self.curve.name,
             "done": self.done,
             "steps": self.steps,
+            "fallen_to": self.fallen_to,
             "level": self.level,
             "now": self.now._asdict(),
             "finals": {name: final._asdict() for name, final in self.finals.items()},
@@ -145,8 +157,8 @@ def forecast(
     Args:
         curve: the run so far: a file, a table or a curve, as in ``fit``.
         steps: of the whole training.
-        prior: a fit of other runs, or several, as in ``fit``: of smaller networks, say. Without one, and
-            without pilots, what a decay gains is only known to within a factor of three.
+        prior: a fit of other runs, a folder of their logs, or several, as in ``fit``: of smaller networks,
+            say. Without one, and without pilots, what a decay gains is known to within a factor of three.
         pilots: other curves of the same network, to be fitted with it.
         plan: (steps,) rates that the run is meant to have, for its final loss under "planned".
         end: rate that decays end at, as a share of the present one.
@@ -161,8 +173,7 @@ def forecast(
     check.count("steps", steps)
     check.number("end", end, 0.0, 1.0)
     check.count("draws", draws, 2)
-    if not 0 < level < 1:
-        raise SpecificationError(f"level must lie between 0 and 1, got {level!r}")
+    check.level(level)
     run, *others = read_curves(curve)
     if others:
         check.fail("curve", [c.name for c in (run, *others)], "must be a single run; others are pilots=…")
@@ -180,12 +191,13 @@ def forecast(
         allowed = "must end at a rate above 0, which can decay; leave out its end, or say plan=…"
         check.fail("curve", 0, allowed)
     curves = [run] if pilots is None else [run, *read_curves(pilots, same_unit)]
-    alone = prior is None and len(curves) < 2
+    fits = as_fits(prior, warmup=warmup, same_unit=same_unit, seed=seed)
+    alone = not fits and len(curves) < 2
 
     def law_of(part: Curve, starts: int) -> LawFit:
         return fit(
             [part, *curves[1:]],
-            prior=prior, warmup=warmup, first_step=first_step, starts=starts, seed=seed, alone=alone,
+            prior=fits, warmup=warmup, first_step=first_step, starts=starts, seed=seed, alone=alone,
             same_unit=same_unit,
         )  # fmt: skip
 

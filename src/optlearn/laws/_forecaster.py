@@ -9,6 +9,7 @@ from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError, warn
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve, LawWarning
+from optlearn.laws._fit import as_fits
 from optlearn.laws._forecast import EARLIEST, Forecast, forecast
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class Forecaster:
                 check.count(name, value)
         self.steps, self.take_over, self.end, self.report = steps, take_over, end, report
         self.every = max(1, steps // LOOKS) if every is None else every
-        self._asked = {"prior": prior, "pilots": pilots, "end": end, "level": level}
+        check.level(level)
+        self._asked = {"prior": as_fits(prior), "pilots": pilots, "end": end, "level": level}
         self._next = max(int(EARLIEST * steps) + 1, steps // 5 if first is None else first)
         self._done = 0
         self._rows: list[tuple[int, float, float]] = []

@@ -236,9 +236,9 @@ class MixtureFit(LawFit):
 
         It holds what is not known of the parameters, and by how much the law misses the curves that it knows.
         """
-        if not 0 < level < 1:
-            raise SpecificationError(f"level must lie between 0 and 1, got {level!r}")
-        Arguments("interval").count("draws", draws)
+        check = Arguments("interval")
+        check.level(level)
+        check.count("draws", draws)
         run, places = self.mixture_run(lr, shares, "interval")
         self.warn_beyond(run)
         course, ends = MixtureCourse.stack([run]), {}

@@ -9,6 +9,7 @@ from scipy.stats import norm
 from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError
 from optlearn._signatures import checked
+from optlearn.laws._fit import as_fits
 from optlearn.laws._forecast import Final, forecast
 from optlearn.laws._readers import read_curves
 
@@ -51,11 +52,11 @@ def promising(
     unknown = set(plans or {}) - {run.name for run in read}
     if unknown:
         raise SpecificationError(f"plans must be of runs, got {', '.join(sorted(unknown))}")
-    level, finals = 0.95, []
+    level, finals, fits = 0.95, [], as_fits(prior, warmup=warmup, same_unit=same_unit, seed=seed)
     for run in read:
         plan = (plans or {}).get(run.name)
         found = forecast(
-            run, steps, prior=prior, plan=plan, warmup=warmup, same_unit=same_unit, level=level, seed=seed
+            run, steps, prior=fits, plan=plan, warmup=warmup, same_unit=same_unit, level=level, seed=seed
         )
         finals.append(found.finals["wsd" if plan is None else "planned"])
     # Errors of runs are taken as independent, which leaves the order more open than it is: much of what is

@@ -10,6 +10,7 @@ from optlearn._arguments import Arguments
 from optlearn._errors import SpecificationError, missing_extra
 from optlearn._signatures import checked
 from optlearn.laws._curves import Curve
+from optlearn.laws._fit import as_fits
 from optlearn.laws._forecast import EARLIEST, Final, forecast
 from optlearn.laws._forecaster import LEAST_POINTS
 
@@ -53,7 +54,7 @@ class ForecastPruner(optuna.pruners.BasePruner):
         shares = np.sort(check.numbers("rungs", list(rungs)))
         if not len(shares) or shares[0] < EARLIEST or shares[-1] >= 1:
             check.fail("rungs", list(rungs), f"must be shares from {EARLIEST:g} to below 1")
-        self.steps, self.rate, self.prior, self.factor = steps, rate, prior, factor
+        self.steps, self.rate, self.prior, self.factor = steps, rate, as_fits(prior), factor
         self.rungs: list[float] = shares.tolist()
         self.finals: dict[tuple[int, float], Final] = {}
 
