@@ -1,5 +1,6 @@
 """Curves from what users have, and what is said of those that cannot be right."""
 
+import gzip
 import json
 import os
 import struct
@@ -230,6 +231,19 @@ def test_a_run_that_diverged_and_one_that_is_shorter():
         SpecificationError, match=r"curve 'short': the run diverged: its loss was 1.22.* 1e\+06"
     ):
         read_curves(runs)
+
+
+def test_gzipped_tables(tmp_path):
+    plain = write(tmp_path / "run.csv", "step,lr,loss", (STEP, RATE, LOSS))
+    packed = tmp_path / "packed" / "run.csv.gz"
+    packed.parent.mkdir()
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    is_the_run(read_curves(packed)[0], "run")
+    is_the_run(read_curves(packed.parent)[0], "run")
+    for damaged in (packed.read_bytes()[:-12], b"step,lr,loss"):
+        packed.write_bytes(damaged)
+        with pytest.raises(SpecificationError, match=r"run\.csv\.gz cannot be read as CSV"):
+            read_curves(packed)
 
 
 def test_what_is_no_curve(tmp_path):

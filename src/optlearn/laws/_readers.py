@@ -6,7 +6,9 @@ are read, old (``simple_value``) and new (``tensor``).
 """
 
 import csv
+import gzip
 import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -38,6 +40,7 @@ WORDS = frozenset(word for words in SPELLINGS.values() for word in words)
 EVENTS = "tfevents"
 TRAINER_STATE = "trainer_state.json"
 TEXT = (".txt", ".log")
+TABLES = (".csv", ".csv.gz")
 # Numbers of the fields, from TensorBoard's event.proto, summary.proto and tensor.proto.
 STEP, SUMMARY = 2, 5
 VALUE = 1
@@ -52,7 +55,7 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
     """Curves from what a user has.
 
     Args:
-        curves: a folder (a run for every log in it: CSV, TensorBoard, trainer_state.json, .txt or .log), a
+        curves: a folder (a run for every log in it: CSV, also gzipped, TensorBoard, trainer_state.json, .txt or .log), a
             mapping from names to files, pandas frames or mappings of columns, one such table alone, a list
             of files, or curves that were read before. Where there are both, validation losses are read,
             unless a run has fewer than 8 of them.
@@ -88,7 +91,7 @@ def _named(curves: Any) -> Iterator[tuple[str, Source]]:
         for file in wanted:
             # TensorBoard and trainers name a run by its folder.
             by_folder = EVENTS in file.name or file.name in (TRAINER_STATE, "metrics.csv")
-            yield (file.parent.name if by_folder else file.stem), file
+            yield (file.parent.name if by_folder else Path(file.name.removesuffix(".gz")).stem), file
     elif isinstance(curves, Curve):
         yield curves.name, curves
     elif hasattr(curves, "columns") or _is_table(curves):
@@ -114,7 +117,7 @@ def _is_table(curves: Any) -> bool:
 def _is_log(file: Path) -> bool:
     if file.suffix in TEXT:  # there are other texts in folders
         return bool(text_rows(file, WORDS))
-    return file.suffix == ".csv" or EVENTS in file.name or file.name == TRAINER_STATE
+    return file.name.endswith(TABLES) or EVENTS in file.name or file.name == TRAINER_STATE
 
 
 def _read_file(path: Path) -> dict[str, np.ndarray]:
@@ -158,9 +161,10 @@ def _blanks(values: np.ndarray) -> np.ndarray:
 
 def _read_csv(path: Path) -> dict[str, np.ndarray]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise SpecificationError(f"{path} cannot be read as CSV: {error}") from error
     if len(rows) < 2:
         raise SpecificationError(f"{path} must have a line of column names and lines of numbers")
