@@ -55,10 +55,10 @@ def read_curves(curves: Any, same_unit: bool = False, rates: Mapping[str, Any] |
     """Curves from what a user has.
 
     Args:
-        curves: a folder (a run for every log in it: CSV, also gzipped, TensorBoard, trainer_state.json, .txt or .log), a
-            mapping from names to files, pandas frames or mappings of columns, one such table alone, a list
-            of files, or curves that were read before. Where there are both, validation losses are read,
-            unless a run has fewer than 8 of them.
+        curves: a folder (a run for every log in it: CSV, gzipped or not, TensorBoard, trainer_state.json,
+            .txt or .log), a mapping from names to files, pandas frames or mappings of columns, one such table
+            alone, a list of files, or curves that were read before. Where there are both, validation losses
+            are read, unless a run has fewer than 8 of them.
         same_unit: losses are known to be of one kind and in one unit.
         rates: for logs without rates, by name of the run: a rate for every step from the first, or a function
             of the steps done.
