@@ -193,8 +193,9 @@ class LawFit:
         """(count, 15) plausible parameters, the best first.
 
         By Metropolis chains from around the best fit, since the law is not linear in its parameters; a step
-        of all chains is one pass through the curves. They see a cost in which all points count alike; where
-        noise is remembered, their ends are stretched to what that does near the best fit.
+        of all chains is one pass through the curves. They see the cost of the fit, in which all points count
+        alike, and no better than the law is; where noise is remembered, their ends are stretched to what that
+        does near the best fit.
         """
         check = Arguments("draws")
         check.count("count", count)
@@ -205,14 +206,13 @@ class LawFit:
 
     def _draw(self, count: int, seed: int) -> np.ndarray:
         fitter, rng = self.fitter, np.random.default_rng(seed)
-        noise, linear = self.effective_noise, fitter.linear
+        # Curves may count as if they were noisier than they are: a law is not exact, however exact they are.
+        noise, linear = max(self.effective_noise, fitter.prior), fitter.linear
         best = fitter.encode(self.optimum.parameters)
         if count == 1:
             return self.optimum.parameters[None]
-        # Curves may count as if they were noisier than they are; what is expected is then as wide as it says.
-        known = max(noise, fitter.prior)
         # Far from what is expected, the chain's density falls as exp(−rate |z|), of variance 2 / rate².
-        held = np.minimum((fitter.pull / known**2) ** 2 / 2, (fitter.prior / known * fitter.precision) ** 2)
+        held = np.minimum((fitter.pull / noise**2) ** 2 / 2, (fitter.prior / noise * fitter.precision) ** 2)
         information = self._inside * self._jacobian.T @ self._jacobian / noise**2 + np.diag(held)
         # What one amplitude gains another loses, along a line in the amplitudes that bends in their
         # logarithms: chains walk along the line, and scatter over it at first, since it is long.
@@ -223,7 +223,7 @@ class LawFit:
         def likelihood(z: np.ndarray) -> np.ndarray:
             """Logarithms, per unit of the numbers that chains walk in."""
             points, expected = fitter.costs(z)
-            return -points / noise**2 - expected / known**2 - z[:, linear].sum(axis=1)
+            return -(points + expected) / noise**2 - z[:, linear].sum(axis=1)
 
         def logged(y: np.ndarray) -> np.ndarray:
             inside = np.clip(y, lowest, highest)

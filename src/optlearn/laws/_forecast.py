@@ -22,6 +22,7 @@ from optlearn.practice.shapes import fall
 SHARES = np.geomspace(0.02, 1.0, 28)
 PIECES = 120  # intervals of what is left, shorter and shorter towards the end, where decays happen
 LATE = 0.9  # of the run so far: losses after that are compared with what half of the run says of them
+FEWEST = 8  # losses that count, below which there is nothing to tell from
 HALF_POINTS = 6  # losses in half of a run, below which it says nothing
 # From that share of the loss on, by which half of a run would have missed its present, a warning is due. Runs
 # of language models have .7 % at most, those of the law itself 1.6 (one of 60 has 3.4); where a loss stands
@@ -202,29 +203,41 @@ def forecast(
         )  # fmt: skip
 
     law = law_of(run, 3)
+    counted = int(run.from_step(law.data.first).sum())
+    if counted < FEWEST:
+        allowed = f"must have at least {FEWEST} losses from step {law.data.first:g} on"
+        check.fail("curve", counted, allowed)
     members = law.sized(law.draws(draws, seed), None)
     missed = _missed_before(law, run, lambda half: law_of(half, 1))
-    ahead = _Ahead(law, run, steps, members, missed * np.log2(steps / run.steps))
+    # Other runs say how losses go on where half of this one is too short to; without them nothing does.
+    per_doubling = (MISSED if alone else 0.0) if missed is None else missed
+    ahead = _Ahead(law, run, steps, members, per_doubling * np.log2(steps / run.steps))
     found = ahead.forecast(planned, end, level)
-    if missed <= MISSED:
+    if missed is None and alone:
+        doubt = (
+            f"the first half of the run has fewer than {HALF_POINTS} losses that count, too few to check the "
+            f"law with: intervals allow for an error of {100 * MISSED:.2g} % for every doubling of the steps"
+        )
+    elif missed is not None and missed > MISSED:
+        doubt = (
+            f"from its first half the present loss of the run would have been missed by {100 * missed:.2g} %: "
+            "it does not follow the law, or has not for long, and may end outside of the intervals"
+        )
+    else:
         return found
-    doubt = (
-        f"from its first half the present loss of the run would have been missed by {100 * missed:.2g} %: "
-        "it does not follow the law, or has not for long, and may end outside of the intervals"
-    )
     warn(doubt, LawWarning)
     return replace(found, doubts=(*found.doubts, doubt))
 
 
-def _missed_before(law: LawFit, run: Curve, law_of: Callable[[Curve], LawFit]) -> float:
+def _missed_before(law: LawFit, run: Curve, law_of: Callable[[Curve], LawFit]) -> float | None:
     """By how much, as a share of the loss, half of what is known of the run would have missed its present.
 
     A law that is wrong in its exponents is so in the same way before, and errs the more the farther it looks
-    ahead: this is what it misses for every doubling of the steps. 0 where half of the run is too short.
+    ahead: this is what it misses for every doubling of the steps. None where half of the run is too short.
     """
     middle = run.steps / 2
     if ((run.step >= law.data.first) & (run.step <= middle)).sum() < HALF_POINTS:
-        return 0.0
+        return None
     half = run.until(middle)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LawWarning)  # that it looks ahead is the point

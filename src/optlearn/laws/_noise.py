@@ -70,7 +70,7 @@ class Noise:
         gaps = np.concatenate([np.append(np.inf, np.diff(step)) for step in steps])
         shortest = np.log(np.median(np.concatenate([np.diff(step) for step in steps])))
         longest = np.log(max(np.ptp(step) for step in steps))
-        known = np.diag(prior) * float(np.mean(residuals**2))
+        known = np.diag(prior) * max(float(np.mean(residuals**2)), EXACT**2)
         both = np.column_stack([residuals, jacobian])
 
         def noise(x: np.ndarray, variance: float = 1.0) -> Noise:
