@@ -42,19 +42,25 @@ EXPERIMENTS = {
 }
 
 
+def log_in(folder, name):
+    """The file of a log, which may have been gzipped."""
+    packed = folder / f"{name}.csv.gz"
+    return packed if packed.exists() else folder / f"{name}.csv"
+
+
 def train_all(experiment, folder):
     """Everything that is not there yet and can be trained."""
     folder.mkdir(parents=True, exist_ok=True)
     for size in experiment.small:
-        log = folder / f"small-{size.width}.csv"
+        log = log_in(folder, f"small-{size.width}")
         if not log.exists():
             train({name: rates_of(shape, size) for name, shape in PILOTS.items()}, 1, size, log)
     plans = folder / "plans.json"
     for horizon in experiment.horizons:
-        size, log = replace(experiment.large, steps=horizon), folder / f"constant-{horizon}.csv"
+        size, log = replace(experiment.large, steps=horizon), log_in(folder, f"constant-{horizon}")
         if not log.exists():
             train({"constant": rates_of(PILOTS["constant"], size)}, 1, size, log)
-        log = folder / f"decays-{horizon}.csv"
+        log = log_in(folder, f"decays-{horizon}")
         if plans.exists() and not log.exists():
             length = json.loads(plans.read_text())[str(horizon)]["length"]
             shapes = {f"{s} %": wsd(s / 100, linear) for s in DECAYS}
@@ -71,12 +77,12 @@ def plan(experiment, folder):
 
     # Such small networks learn to copy only after a while, and until then no power law holds.
     prior = [
-        ol.laws.fit(folder / f"small-{size.width}.csv", first_step=size.steps // 3)
+        ol.laws.fit(log_in(folder, f"small-{size.width}"), first_step=size.steps // 3)
         for size in experiment.small
     ]
     found = {}
     for horizon in experiment.horizons:
-        (constant,) = ol.laws.read_curves(folder / f"constant-{horizon}.csv")
+        (constant,) = ol.laws.read_curves(log_in(folder, f"constant-{horizon}"))
         known = constant.until(horizon / 2)
         forecast = ol.laws.forecast(known, horizon, prior=prior, first_step=horizon // 4)
         print(forecast.summary())
@@ -91,7 +97,7 @@ def table(experiment, folder):
     plans = json.loads((folder / "plans.json").read_text())
     for horizon in experiment.horizons:
         finals = {}
-        for curve in ol.laws.read_curves(folder / f"decays-{horizon}.csv"):
+        for curve in ol.laws.read_curves(log_in(folder, f"decays-{horizon}")):
             finals.setdefault(curve.name.rpartition(" / seed ")[0], []).append(float(curve.loss[-1]))
         means = {name: np.mean(losses) for name, losses in finals.items()}
         planned, each = means.pop("planned"), plans[str(horizon)]

@@ -291,8 +291,12 @@ def table(logs, fitted, size):
 
         trained = [np.mean(list(finals[name].values())) for name in unseen]
         told = [predicted[name] for name in unseen]
-        error, rank = np.mean(np.abs(np.subtract(told, trained))), spearmanr(told, trained)[0]
-        print(f"{len(unseen)} schedules not fitted: mean error {error:.4f}, rank correlation {rank:.2f}")
+        error, rank = np.mean(np.abs(np.divide(told, trained) - 1)), spearmanr(told, trained)[0]
+        spread = np.std(trained) / np.mean(trained)
+        print(
+            f"{len(unseen)} schedules not fitted: mean error {error:.2%} where they spread by {spread:.2%}, "
+            f"rank correlation {rank:.2f}"
+        )
 
 
 def everything(size, folder):
