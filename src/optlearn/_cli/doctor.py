@@ -33,7 +33,7 @@ EXTRAS = {
 }
 FAULTY_JAX = "0.10.2"
 
-# A note: nothing is wrong, but something could be better.
+# A note: nothing is wrong, but something could be improved.
 Status = Literal["ok", "note", "wrong"]
 
 
@@ -68,7 +68,7 @@ def run_doctor(as_json: inputs.Json = False) -> None:
             line.add_row(finding.status, Text(f"{finding.name}: {finding.detail}"))
             screen.print(line)
             if finding.advice:
-                # Commands in it are to be copied: no line ends of ours.
+                # It may contain commands to copy, so do not wrap lines.
                 screen.print(f"       {finding.advice}", style="dim", markup=False, soft_wrap=True)
     wrong = [finding for finding in findings if finding.status == "wrong"]
     result = {"optlearn": __version__, "sound": not wrong, "findings": [asdict(f) for f in findings]}
@@ -79,7 +79,7 @@ def run_doctor(as_json: inputs.Json = False) -> None:
 
 
 def _examined(check: Callable[[], Iterator[Finding]]) -> list[Finding]:
-    """A check that raises is a finding too; the others still run."""
+    """Run a check; one that raises is a finding too, and the others still run."""
     try:
         return list(check())
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The verb that says where a run in progress will end."""
+"""The verb that forecasts where a run in progress will end."""
 
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +26,7 @@ def run_forecast(
     level: Annotated[float, option("NUMBER", "Coverage of the intervals.")] = 0.95,
     same_unit: Annotated[
         bool,
-        flag("Take all losses to be in the same unit, however different they look.", "--same-unit"),
+        flag("Treat all losses as being in the same unit, however different they look.", "--same-unit"),
     ] = False,
     seed: inputs.Seed = 0,
     as_json: inputs.Json = False,
