@@ -142,13 +142,13 @@ def _devices() -> Iterator[Finding]:
 def _ipopt() -> Iterator[Finding]:
     import casadi
 
-    have = f"CasADi {version_of('casadi')}"
+    version = f"CasADi {version_of('casadi')}"
     if casadi.has_nlpsol("ipopt"):
-        yield Finding("IPOPT", "ok", f"in {have}")
+        yield Finding("IPOPT", "ok", f"in {version}")
     else:
         remedy = "Install CasADi's wheel: pip install --force-reinstall casadi."
         advice = f"{remedy} Until then use method='indirect'."
-        yield Finding("IPOPT", "wrong", f"{have} was built without it", advice)
+        yield Finding("IPOPT", "wrong", f"{version} was built without it", advice)
 
 
 def _cache() -> Iterator[Finding]:
@@ -161,10 +161,10 @@ def _cache() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    there = [name for name, (module, _) in EXTRAS.items() if find_spec(module)]
+    installed = [name for name, (module, _) in EXTRAS.items() if find_spec(module)]
     absent = {name: what for name, (module, what) in EXTRAS.items() if not find_spec(module)}
-    if there:
-        yield Finding("extras", "ok", ", ".join(there))
+    if installed:
+        yield Finding("extras", "ok", ", ".join(installed))
     if absent:
         purposes = ", ".join(f"{name} ({what})" for name, what in absent.items())
         advice = f"To install any of these: {how_to_install(*absent)}"

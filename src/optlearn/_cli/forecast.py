@@ -44,12 +44,12 @@ def run_forecast(
         from optlearn.laws import fit, forecast
 
         tell(Progress("fitting other runs"))
-        known = [fit(folder, warmup=warmup, same_unit=same_unit, seed=seed) for folder in prior or ()]
+        priors = [fit(folder, warmup=warmup, same_unit=same_unit, seed=seed) for folder in prior or ()]
         tell(Progress("fitting the run"))
-        found = forecast(
+        result = forecast(
             file,
             steps,
-            prior=known or None,
+            prior=priors or None,
             pilots=pilots,
             warmup=warmup,
             end=end,
@@ -57,5 +57,5 @@ def run_forecast(
             same_unit=same_unit,
             seed=seed,
         )
-    deliver(found.to_dict(), None, as_json, lambda: console().print(found.summary(), markup=False))
+    deliver(result.to_dict(), None, as_json, lambda: console().print(result.summary(), markup=False))
     raise typer.Exit(0)

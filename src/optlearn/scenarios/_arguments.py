@@ -249,9 +249,9 @@ def _control(
         return Number(*common, *(limits or around(default, whole)), whole, optional)
     if default is None and limits is not None:
         return Number(*common, *limits, float not in kinds, optional)
-    known = tuple(words(annotation))
-    if isinstance(default, str) and default in known:
-        return Choice(*common, known)
+    choices = tuple(words(annotation))
+    if isinstance(default, str) and default in choices:
+        return Choice(*common, choices)
     raise SpecificationError(f"{owner}({name}={default!r}): has no control; say why in code_only")
 
 

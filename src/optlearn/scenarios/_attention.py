@@ -87,8 +87,8 @@ def attention(
     """
     check = Arguments("attention")
     kind = _KINDS[check.one_of("control", control, _KINDS)]
-    asked = {"tokens": tokens, "heads": heads, "alpha_F": alpha_F, "eta": eta}
-    sizes = {**asdict(kind), **{name: value for name, value in asked.items() if value is not None}}
+    explicit = {"tokens": tokens, "heads": heads, "alpha_F": alpha_F, "eta": eta}
+    sizes = {**asdict(kind), **{name: value for name, value in explicit.items() if value is not None}}
     horizon = sizes.pop("alpha_F")
     model = ol.models.attention(T=check.number("T", T, 0.0, open_below=True), sigma=sigma, tied=tied, **sizes)
     norm = check.number("start_norm", start_norm, 0.0, open_below=True)

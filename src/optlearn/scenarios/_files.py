@@ -121,9 +121,9 @@ def _as_function(path: Path, defined: Any, docstring: str) -> Callable[..., "Pro
     return made
 
 
-def _check_call(path: Path, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+def _check_call(path: Path, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     try:
-        inspect.signature(function).bind(**given)
+        inspect.signature(function).bind(**arguments)
     except TypeError as error:
         raise SpecificationError(f"{NAME}(…) in {path}: {error}") from None
 
