@@ -144,10 +144,10 @@ class _Search:
 
     def refined(self, compiled: CompiledProblem) -> "_Search":
         """Descend from here under another quadrature; switches stay where they are."""
-        there = _Search(compiled, self.intervals, self.steps)
-        there.weight, there.w, there.numbers, there.near = self.weight, self.w, self.numbers, True
-        there._descend((VALUE,) if self.weight is CONSTANT else (VALUE, OTHER))
-        return there
+        search = _Search(compiled, self.intervals, self.steps)
+        search.weight, search.w, search.numbers, search.near = self.weight, self.w, self.numbers, True
+        search._descend((VALUE,) if self.weight is CONSTANT else (VALUE, OTHER))
+        return search
 
     # --- the search --------------------------------------------------------------------------------
 

@@ -145,8 +145,8 @@ def _rate(problem: Problem, relaxation: Relaxation, system: FlatSystem) -> Calla
         cost = 0.0
         for part, weight in moments:
             for i in range(u.shape[0]):
-                there = system.advance(model, settings, flat, u[i], part * h) if advances else flat
-                x, merged = model.layout.unflatten(there), system.merge(settings, u[i])
+                end = system.advance(model, settings, flat, u[i], part * h) if advances else flat
+                x, merged = model.layout.unflatten(end), system.merge(settings, u[i])
                 cost = cost + weight * shares[i] * problem.running(model, x, merged, horizon)
         return slope, cost / horizon
 

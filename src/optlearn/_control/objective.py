@@ -179,9 +179,9 @@ def _read_by_error(model: System, x: Any, u: dict[str, Array], names: tuple[str,
     key = (names, structure, tuple(map(np.shape, leaves)))
     if key in _READ:
         return _READ[key]
-    given = {name: u[name] for name in names}
+    named = {name: u[name] for name in names}
     with slips_explained(f"{type(model).__name__}.error"):
-        flags = dependencies(lambda given, x, u: model.error(x, {**u, **given}), given, x, u)
+        flags = dependencies(lambda named, x, u: model.error(x, {**u, **named}), named, x, u)
     read = {name for name, entries in flags.items() if np.any(entries)}
     if not is_own(type(model)):  # user code may read something else the next time
         _READ[key] = read

@@ -352,8 +352,8 @@ class Solver(Method):
         """
         runs: list[Run] = []
         for start in starts:
-            known = runs[-1].curvature if runs and not start.local else start.curvature
-            runs.append(self.run(rollout, replace(start, curvature=known), tell))
+            curvature = runs[-1].curvature if runs and not start.local else start.curvature
+            runs.append(self.run(rollout, replace(start, curvature=curvature), tell))
             if runs[-1].interrupted or runs[-1].astray:
                 break
         return runs

@@ -201,9 +201,9 @@ def _direction(
     S, Y = jnp.where(used[:, None], moves, 0.0), jnp.where(used[:, None], changes, 0.0)
     plain = jnp.maximum(jnp.max(jnp.abs(g)), 1e-300) / FIRST_MOVE
     sigma = jnp.where(known > 0, dot(Y[-1], Y[-1]) / jnp.where(known > 0, dot(S[-1], Y[-1]), 1.0), plain)
-    there = project(structure, lane, v - gradient / sigma)
-    step = (there - v).ravel()
-    free = ((there > 0) & (there < 1)).ravel()
+    projected = project(structure, lane, v - gradient / sigma)
+    step = (projected - v).ravel()
+    free = ((projected > 0) & (projected < 1)).ravel()
 
     N, K = compact(S, Y, sigma, _grams, jnp)
     # Unused rows of N are zero.

@@ -49,7 +49,7 @@ def sum_up(structure: LaneStructure, lanes: Lanes, v: Array, counts: Array) -> A
 
     def one(v: Array, counts: Array) -> Array:
         shares = jnp.clip(jnp.concatenate([v, 1 - v.sum(axis=1, keepdims=True)], axis=1), 0.0, 1.0)
-        wanted = jnp.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=0)
+        cumulative = jnp.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=0)
 
         def choose(used: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
             i, total = now
@@ -59,7 +59,7 @@ def sum_up(structure: LaneStructure, lanes: Lanes, v: Array, counts: Array) -> A
             best = jnp.argmax(jnp.where((used < counts) & possible, total - used.astype(float), -jnp.inf))
             return used.at[best].add(1), best
 
-        return jax.lax.scan(choose, jnp.zeros_like(counts), (jnp.arange(intervals), wanted))[1]
+        return jax.lax.scan(choose, jnp.zeros_like(counts), (jnp.arange(intervals), cumulative))[1]
 
     return jax.vmap(one)(v, counts)
 

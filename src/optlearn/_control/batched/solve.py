@@ -389,9 +389,9 @@ class _Batch:
                     continue
                 fine = self.objective(own, v[own], 2 * int(level))
                 # Richardson extrapolation of a fourth-order method: this is most of the remaining error.
-                rest = (fine - coarse) / 15
-                good = np.abs(rest) <= _ACCURACY * np.abs(fine) + ROUND_OFF
-                objective[own[good]] = (fine + rest)[good]
+                correction = (fine - coarse) / 15
+                good = np.abs(correction) <= _ACCURACY * np.abs(fine) + ROUND_OFF
+                objective[own[good]] = (fine + correction)[good]
                 again.append(own[~good & (2 * level <= MOST_STEPS) & np.isfinite(fine)])
             todo = np.concatenate([np.zeros(0, dtype=int), *again])
             steps[todo] *= 2

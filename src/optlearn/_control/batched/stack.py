@@ -28,22 +28,22 @@ def stack(problems: Sequence[Problem], intervals: int | None = None) -> tuple[La
     first = problems[0]
     leading, first_relaxation, _ = problem_functions(first)
     count = intervals or first.intervals
-    wanted = _traits(first, leading, first_relaxation, count)
+    required = _traits(first, leading, first_relaxation, count)
     for problem in problems:
         functions, relaxation, _ = problem_functions(problem)
         _check_kind(problem, relaxation)
         traits = _traits(problem, functions, relaxation, intervals or problem.intervals)
-        differing = [name for name, value in traits.items() if value != wanted[name]]
+        differing = [name for name, value in traits.items() if value != required[name]]
         if differing:
             raise SpecificationError(
                 f"problems that are solved in a batch must differ in numbers only, got {differing[0]} of "
                 f"{_called(problem)} unlike that of {_called(first)}: {_shown(traits[differing[0]])} and "
-                f"{_shown(wanted[differing[0]])}; solve them one by one (executor='serial' or 'processes')"
+                f"{_shown(required[differing[0]])}; solve them one by one (executor='serial' or 'processes')"
             )
         rows.append(_lane(problem, functions, relaxation))
     discrete = next(iter(first.discrete.values()), None)
     structure = LaneStructure(
-        key=tuple(wanted.values()),
+        key=tuple(required.values()),
         functions=leading.on_vectors,
         intervals=count,
         size=first_relaxation.size,

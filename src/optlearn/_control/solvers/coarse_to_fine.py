@@ -218,10 +218,10 @@ class CoarseToFine:
         """Continue from an end to its own optimum, whatever the others have reached."""
         # A run that followed the straight line to another has the same end.
         place = end.w.tobytes(), end.theta.tobytes(), self._coarse.steps, loosely
-        known = self._from_there.get(place)
-        if known is not None:
+        earlier = self._from_there.get(place)
+        if earlier is not None:
             own = {name: getattr(end.record, name) for name in ("start", "iterations", "seconds")}
-            return replace(known, record=replace(known.record, **own), counts=end.counts)
+            return replace(earlier, record=replace(earlier.record, **own), counts=end.counts)
         start = Start(end.record.start, end.w, end.theta, near=True, curvature=end.curvature)
         run = self.descend(self._coarse, start, tolerance=(_LOOSE if loosely else 1) * self.tolerance)
         self._from_there[place] = run
@@ -229,8 +229,10 @@ class CoarseToFine:
 
     def _informed(self, start: Start) -> Start:
         """The start with the curvature of the best end so far, which is mostly the same."""
-        known = lowest(self._ends).curvature if self._went and start.curvature is None else start.curvature
-        return replace(start, curvature=known)
+        curvature = (
+            lowest(self._ends).curvature if self._went and start.curvature is None else start.curvature
+        )
+        return replace(start, curvature=curvature)
 
     def _look_beside(self, run: Run, goal: Run | None = None) -> None:
         """Run from hops that do not return to a run; if one ends below all others, try other lengths of it.

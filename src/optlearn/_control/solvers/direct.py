@@ -113,9 +113,9 @@ class Direct(Solver):
 
     def _only_rounded(self, stats: dict[str, Any], largest: float) -> bool:
         """Does only the round-off of large states keep IPOPT from its absolute tolerance?"""
-        steps, rest = (stats["iterations"][name][-1] for name in ("inf_pr", "inf_du"))
+        primal, dual = (stats["iterations"][name][-1] for name in ("inf_pr", "inf_du"))
         tolerance = TOLERANCE if self.tolerance is None else self.tolerance
-        return bool(steps <= ROUND_OFF * largest and max(rest, stats["iterations"]["mu"][-1]) <= tolerance)
+        return bool(primal <= ROUND_OFF * largest and max(dual, stats["iterations"]["mu"][-1]) <= tolerance)
 
     def _ipopt(self, rollout: Rollout, objective: float) -> Any:
         """The cached solver for this grid, which depends only on the problem's structure."""

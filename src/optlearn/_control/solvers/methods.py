@@ -122,8 +122,8 @@ class Auto(Method):
                 return runs
             if not second.outcome.ok:
                 runs[1] = replace(second, counts=False)
-                there = replace(starts[1], w=second.w, theta=second.theta)
-                runs.append(direct.run(rollout, there, tell))
+                continued = replace(starts[1], w=second.w, theta=second.theta)
+                runs.append(direct.run(rollout, continued, tell))
                 if runs[-1].interrupted or runs[-1].astray:
                     return runs
             runs += (passes if second.outcome.ok else direct).run_all(rollout, starts[2:], tell)
@@ -135,8 +135,8 @@ class Auto(Method):
         first = Indirect(most, self.tolerance or NEAR_TOLERANCE, brief=True).run(rollout, start, tell)
         if first.outcome.ok or first.interrupted:
             return [first]
-        there = replace(start, w=first.w, theta=first.theta)
-        second = Direct(self.max_iterations, self.tolerance, near=True).run(rollout, there, tell)
+        continued = replace(start, w=first.w, theta=first.theta)
+        second = Direct(self.max_iterations, self.tolerance, near=True).run(rollout, continued, tell)
         return [replace(second, curvature=first.curvature)]
 
 

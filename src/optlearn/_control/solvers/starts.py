@@ -81,13 +81,13 @@ class Candidates(NamedTuple):
         """
         (low, _), start = compiled.relaxation.bounds, self.first[-1]
         for part in 0.5 ** np.arange(1, HALVINGS + 1):
-            there = _feasible(compiled, start.name, low + part * (start.w - low), start.theta)
-            if _fault(compiled, there) is None:
+            moved = _feasible(compiled, start.name, low + part * (start.w - low), start.theta)
+            if _fault(compiled, moved) is None:
                 notes.append(
                     f"training runs away under the first guess: it was moved to {part:.2g} of its distance "
                     "from the lower bounds of the controls"
                 )
-                return self._replace(first=[*self.first[:-1], there], highest=there.w.max(axis=0))
+                return self._replace(first=[*self.first[:-1], moved], highest=moved.w.max(axis=0))
         return self
 
 
