@@ -72,17 +72,17 @@ class Deep(LearningModel):
 
     def closed_drift(self, x: OrderParameters, u: Settings) -> OrderParameters:
         """By a quadrature over the student's fields alone."""
-        averages = self._points(x, u)
+        points = self._points(x, u)
         by_fields = jax.value_and_grad(self.output, argnums=(0, 1))
-        output, (slope, by_trained) = jax.vmap(by_fields, (0, None))(averages.student, x.trained)
-        wrong = averages.weights * (output - averages.wave)
+        output, (slope, by_trained) = jax.vmap(by_fields, (0, None))(points.student, x.trained)
+        wrong = points.weights * (output - points.wave)
         towards = jnp.concatenate(
             [
-                averages.student.T @ (wrong[:, None] * slope),
-                (averages.weights * (output * averages.teacher - averages.product))[None] @ slope,
+                points.student.T @ (wrong[:, None] * slope),
+                (points.weights * (output * points.teacher - points.product))[None] @ slope,
             ]
         )
-        noisy = averages.weights * (self._square(averages, output) + u["sigma_n"] ** 2)
+        noisy = points.weights * (self._square(points, output) + u["sigma_n"] ** 2)
         spread = slope.T @ (noisy[:, None] * slope) / u["batch"]
         dQ, dM, dR = rows_drift(self, x, u, towards, spread, jnp.zeros((self.students, self.students)))
         pull = {name: jnp.tensordot(wrong, by, axes=1) for name, by in by_trained.items()}
