@@ -30,7 +30,7 @@ def agreement(best: float, negligible: float = 0.0) -> float:
 
 @dataclass(frozen=True)
 class Starts:
-    """What became of the starts.
+    """Summary of the starts.
 
     Attributes:
         tried: how many starts were optimised.

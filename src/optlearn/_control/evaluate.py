@@ -101,7 +101,7 @@ def _not_finite(problem: Problem, objective: float, trajectory: Trajectory) -> s
     pairs = zip(model.layout.names, trajectory.states[where], strict=True)
     state = ", ".join(f"{name} = {number:.4g}" for name, number in list(pairs)[:STATE_SHOWN])
     return (
-        f"{blamed} is {value:g} and must be finite; the state is, all along ({state} at "
+        f"{blamed} is {value:g} and must be finite; the state is finite throughout ({state} at "
         f"α = {trajectory.alpha[where]:.4g})."
     )
 

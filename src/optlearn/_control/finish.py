@@ -1,4 +1,4 @@
-"""From the best run to a solution: rounded, re-integrated, certified."""
+"""From the best run to a solution: rounding, re-integration, certificate."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any

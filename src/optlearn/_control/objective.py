@@ -73,7 +73,7 @@ class Objective:
             raise SpecificationError("Objective.under: at least one test")
         shares = [1 / len(tests)] * len(tests) if weights is None else list(weights)
         if len(shares) != len(tests):
-            raise SpecificationError(f"weights must be {len(tests)} numbers, one a test, got {weights!r}")
+            raise SpecificationError(f"weights must be {len(tests)} numbers, one per test, got {weights!r}")
         return cls(tests=tuple(zip(shares, tests, strict=True)))
 
     @classmethod

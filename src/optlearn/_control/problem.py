@@ -47,7 +47,7 @@ class FreeHorizon(float):
     range: Free
 
     def __new__(cls, allowed: Free) -> "FreeHorizon":
-        """From the range."""
+        """The upper end of a range, with the range attached."""
         made = super().__new__(cls, allowed.upper)
         made.range = allowed
         return made

@@ -185,12 +185,12 @@ class Memory(Around):
         return self.students - self.base.students if self.average else 0
 
     def metric(self, fields: Fields, x: OrderParameters, latent: Latent, u: Settings) -> Array:
-        """That of the averages, if there are any, else that of the weights."""
+        """The base metric of the averages, if there are any, else of the weights."""
         first = self._tested
         return self.base.metric(self.inner_fields(fields, first), self.inner(x, first), latent, u)
 
     def closed_error(self, x: OrderParameters, u: Settings) -> Array | None:
-        """That of the averages, if there are any, else that of the weights."""
+        """The closed error of the averages, if there are any, else of the weights."""
         return self.base.closed_error(self.inner(x, self._tested), u)
 
     def observables(self, x: OrderParameters, u: Settings) -> dict[str, Array]:
