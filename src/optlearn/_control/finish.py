@@ -22,9 +22,9 @@ from optlearn._errors import RunawayError, UnphysicalStateError, count_of
 from optlearn._progress import Progress, Report
 from optlearn._trajectory import Trajectory
 
-# Lengths of finite differences, as shares of the controls' ranges; each is a quarter of the one before. And
-# shares of first and second derivatives up to which two differences agree well or roughly, and beyond which
-# a derivative is wrong.
+# Lengths of finite differences, as shares of the controls' ranges. Each is a quarter of the one before, so
+# that one of its three passes is known already. And shares of first and second derivatives up to which two
+# differences agree well or roughly, and beyond which a derivative is wrong.
 DIFFERENCES = (1e-2, 2.5e-3, 6.25e-4)
 AGREE_WELL, AGREE, WRONG = 0.01, 0.1, 0.02
 

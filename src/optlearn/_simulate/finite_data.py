@@ -66,8 +66,8 @@ def simulate_finite_data(
     With ``sampling="replacement"`` every step draws its samples from all of them; this is the process that
     the theory describes. With "shuffle" every pass takes each sample once, in a new random order, as training
     loops do. **That is a different process**: its noise partly cancels within a pass, so errors differ from
-    the
-    theory by an amount that does not vanish at large N. At small rates it is close to full gradient descent.
+    the theory by an amount that does not vanish at large N. At small rates it is close to full gradient
+    descent.
 
     Args:
         model: ``FiniteData``, data from ``FiniteData.from_data``, or a problem with one of these.

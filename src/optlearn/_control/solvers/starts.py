@@ -278,11 +278,12 @@ def warm_schedule(problem: Problem, schedule: Schedule) -> Schedule:
 
 
 def enough_steps(compiled: CompiledProblem, intervals: int, guesses: Iterable[Start]) -> int | None:
-    """Steps in an interval after which the objective changes by less than 1e-8, or 1e-5 of itself.
+    """Steps in an interval beyond which the objective changes by less than 1e-8, and 1e-5 of itself.
 
-    Or by 1e-6 where expectations are wide quadratures, or where many steps are needed, since perhaps only the
-    guess has the fast transient that needs them. Determined for the first guess whose dynamics stay finite;
-    the optimum may need more, see ``too_coarse``. None if the dynamics diverge under every guess.
+    The first limit is 1e-6 where expectations are wide quadratures, or where many steps are needed, since
+    perhaps only the guess has the fast transient that needs them. Determined for the first guess whose
+    dynamics stay finite; the optimum may need more, see ``too_coarse``. None if the dynamics diverge under
+    every guess.
     """
     if compiled.engine.exact:
         return compiled.exact_steps(compiled.problem.horizon / intervals)
